@@ -1,0 +1,138 @@
+# Everything here works in .venv, which is made when it is first needed.
+SHELL := /bin/sh
+PYTHON ?=
+TORCH ?=
+export PYTHON TORCH
+
+PY := .venv/bin/python
+READY := .venv/.ready
+PIP := $(PY) -m pip --disable-pip-version-check
+SYSTEM := bubblewrap chromium fonts-dejavu-core fonts-liberation
+
+IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+# Not empty where .venv has lost its Python or the clone has moved: then set up again.
+STALE := $(shell test -x $(PY) && test "$$(cat $(READY) 2>/dev/null)" = "$$(pwd -P)" \
+	|| echo FORCE)
+AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
+
+.PHONY: help env lab test test-slow lint format bench system clean FORCE
+
+help:
+	@echo "make lab        JupyterLab on chapters/  (LAB_ARGS='--no-browser --port 9999')"
+	@echo "make env        only the environment, .venv  (PYTHON=python3.12, TORCH='...')"
+	@echo "make test       the tests of at most 15 minutes  (PYTEST_ARGS='-k ring')"
+	@echo "make test-slow  the other tests"
+	@echo "make lint       ruff and mypy; make format repairs what ruff can"
+	@echo "make bench      the benchmarks, as a table  (BENCH_ARGS='...')"
+	@echo "make system     optional system packages that some tests want (apt-get)"
+	@echo "make clean      remove .venv and the caches"
+
+env: $(READY)
+	@echo "env: .venv is ready ($$($(PY) -V), torch $$($(PY) -c \
+	'from importlib.metadata import version; print(version("torch"))'))"
+
+# .installing stays behind only where a set-up was killed: what it left is not trusted.
+# .torch holds the choice made with TORCH, until `make clean`.
+$(READY): pyproject.toml constraints.txt $(STALE) $(if $(TORCH),FORCE)
+	@torch=$${TORCH:-$$(cat .venv/.torch 2>/dev/null)}; \
+	if [ -e .venv/.installing ] || ! $(PY) -c 'import pip; $(IS_NEW_ENOUGH)' 2>/dev/null; \
+	then \
+		if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; \
+		else set -- python3 python3.13 python3.12 python3.11 python; fi; \
+		for python; do "$$python" -c '$(IS_NEW_ENOUGH)' 2>/dev/null && break; python=; done; \
+		if [ -z "$$python" ]; then \
+			found=$$("$$1" -V 2>/dev/null) || found="not found"; \
+			echo "env: Python 3.11 or newer is needed and $$1 is $$found: install a newer" \
+				"one, or name it with make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
+			exit 1; \
+		fi; \
+		"$$python" -c 'import ensurepip, venv' 2>/dev/null || { \
+			echo "env: $$python lacks the venv module: on Debian and Ubuntu," \
+				"apt install python3-venv" >&2; exit 1; }; \
+		echo "env: making .venv with $$("$$python" -V)"; \
+		"$$python" -m venv --clear .venv || { \
+			echo "env: .venv could not be made, for the reason above" >&2; exit 1; }; \
+	fi; \
+	rm -f $(READY); touch .venv/.installing; \
+	[ -z "$$torch" ] || echo "$$torch" > .venv/.torch
+	@[ -e .venv/.torch ] || exit 0; \
+	[ -z "$$TORCH" ] && $(PIP) show -qq torch 2>/dev/null && exit 0; \
+	echo "env: installing the torch you chose: $$(cat .venv/.torch)"; \
+	$(PIP) uninstall -qq --yes torch && $(PIP) install -qq $$(cat .venv/.torch) \
+	&& $(PIP) show -qq torch || { rm -f .venv/.installing; \
+		echo "env: pip could not install that torch; TORCH takes what follows" \
+			"'pip install'" >&2; exit 1; }
+	@echo "env: installing into .venv (minutes the first time, mostly torch)"; \
+	grep -v '^torch==' constraints.txt > .venv/constraints.txt; \
+	if [ -e .venv/.torch ]; then $(PIP) freeze 2>/dev/null | grep '^torch=='; \
+	else grep '^torch==' constraints.txt; fi >> .venv/constraints.txt; \
+	$(PIP) install -qq -c .venv/constraints.txt -e '.[dev]' || { \
+		rm -f .venv/.installing; \
+		echo "env: pip failed with the error above; without a network nothing can be" \
+			"installed, and a very new Python may have no torch yet (try another with" \
+			"PYTHON=python3.12 after make clean)" >&2; exit 1; }
+	@pwd -P > $(READY); rm -f .venv/.installing
+
+lab: $(READY)
+	@echo "lab: starting JupyterLab on chapters/ (Ctrl-C twice stops it)"
+	@exec $(PY) -m jupyterlab $(AS_ROOT) --ServerApp.root_dir=. \
+		--LabApp.default_url=/lab/tree/chapters $(LAB_ARGS)
+
+test: $(READY)
+	@echo "test: all tests but the slow ones (make test-slow)"
+	@$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
+
+# pytest exits with 5 where no test was selected.
+test-slow: $(READY)
+	@echo "test-slow: the tests marked slow"
+	@$(PY) -m pytest -m slow $(PYTEST_ARGS) || { code=$$?; [ $$code = 5 ] || exit $$code; }
+
+lint: $(READY)
+	@echo "lint: ruff on code and notebooks, mypy on the package"
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format: $(READY)
+	@echo "format: ruff repairs code and notebooks"
+	@$(PY) -m ruff check --fix-only --quiet .
+	@$(PY) -m ruff format .
+
+bench: $(READY)
+	@echo "bench: measuring beside the peers; a quiet machine gives steadier figures"
+	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+system:
+	@if ! command -v apt-get >/dev/null; then \
+		echo "system: there is no apt-get here; these are optional and some tests skip" \
+			"without them: $(SYSTEM)"; exit 0; \
+	fi; \
+	missing=; \
+	for package in $(SYSTEM); do \
+		dpkg-query -W -f '$${Status}' $$package 2>/dev/null \
+			| grep -q '^install ok installed' || missing="$$missing $$package"; \
+	done; \
+	if [ -z "$$missing" ]; then echo "system: all there: $(SYSTEM)"; exit 0; fi; \
+	sudo=; \
+	if [ "$$(id -u)" != 0 ]; then \
+		sudo=sudo; \
+		command -v sudo >/dev/null || { \
+			echo "system: not root and no sudo; to be installed by root, all optional:" \
+				"apt-get install$$missing"; exit 0; }; \
+	fi; \
+	echo "system: installing with apt-get:$$missing"; \
+	$$sudo apt-get -qq update || true; \
+	failed=; \
+	for package in $$missing; do \
+		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
+			--no-install-recommends install $$package >/dev/null \
+			|| failed="$$failed $$package"; \
+	done; \
+	[ -z "$$failed" ] || { echo "system: apt-get could not install$$failed; they are" \
+		"optional, and the tests that want them skip" >&2; exit 1; }
+
+clean:
+	@echo "clean: removing .venv and the caches"
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,253 @@
+"""The private names of torch.distributed that we rely on, all in one place.
+
+Every communication call ends in an operator `c10d::...` of torch's dispatcher. Here you can
+put a function in front of all of them (`interpose`), and read an operator's arguments
+(`describe`) and the work it returns (`work_of`). Held for torch 2.6 to 2.15: the operators
+are asked of the dispatcher and their arguments are found by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.library import Library
+
+Work = dist.Work if hasattr(dist, "Work") else dist.distributed_c10d.Work
+
+_VERBS = {
+    "send": ("send", "send"),
+    "recv_": ("recv", "recv"),
+    "recv_any_source_": ("recv", "recv"),
+    "broadcast_": ("broadcast", "broadcast"),
+    "allreduce_": ("all_reduce", "all_reduce"),
+    "allreduce_coalesced_": ("all_reduce", "all_reduce_coalesced"),
+    "reduce_": ("reduce", "reduce"),
+    "scatter_": ("scatter", "scatter"),
+    "gather_": ("gather", "gather"),
+    "allgather_": ("all_gather", "all_gather"),
+    "_allgather_base_": ("all_gather", "all_gather_into_tensor"),
+    "allgather_coalesced_": ("all_gather", "all_gather_coalesced"),
+    "allgather_into_tensor_coalesced_": (
+        "all_gather",
+        "all_gather_into_tensor_coalesced",
+    ),
+    "reduce_scatter_": ("reduce_scatter", "reduce_scatter"),
+    "_reduce_scatter_base_": ("reduce_scatter", "reduce_scatter_tensor"),
+    "reduce_scatter_tensor_coalesced_": (
+        "reduce_scatter",
+        "reduce_scatter_tensor_coalesced",
+    ),
+    "alltoall_": ("all_to_all", "all_to_all"),
+    "alltoall_base_": ("all_to_all", "all_to_all_single"),
+    "barrier": ("barrier", "barrier"),
+    "monitored_barrier_": ("barrier", "monitored_barrier"),
+}
+"""Operator -> the verb in torch's spelling, and the function that calls the operator."""
+
+_WHOLE_IS_OUTPUT = {"all_gather", "gather"}
+"""Verbs whose full logical tensor is what comes out; of the others it is what goes in."""
+
+
+class Call(NamedTuple):
+    """What an operator was called with.
+
+    nbytes: as in `trace.Event`. count, dtype: elements and type, for messages to people.
+    peer, root: ranks within the group, None where there is none. like: what must be the
+    same on every rank that takes part, besides the verb. splits: bytes to and from each
+    rank of the group, for an all_to_all. waits: whether the caller waits for the end
+    before it goes on. on_cpu: whether the tensors are the CPU's.
+    """
+
+    nbytes: int
+    count: int
+    dtype: str
+    peer: int | None
+    root: int | None
+    tag: int
+    reduce_op: str
+    like: tuple
+    splits: tuple[tuple[int, ...], tuple[int, ...]] | None
+    waits: bool
+    on_cpu: bool
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator `c10d::name` and where its arguments stand."""
+
+    name: str
+    verb: str
+    variant: str
+    at: dict[str, int]
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it takes a reduce op."""
+        return "reduce_op" in self.at
+
+    def get(self, args: tuple, name: str, default: Any = None) -> Any:
+        """The argument of this name; the dispatcher leaves trailing defaults out."""
+        i = self.at.get(name)
+        return default if i is None or i >= len(args) else args[i]
+
+
+def _operator(name: str, overload: Any) -> Operator | None:
+    at = {arg.name: i for i, arg in enumerate(overload._schema.arguments)}
+    if "process_group" not in at:
+        return None
+    verb, variant = _VERBS.get(name, (name.strip("_"), name.strip("_")))
+    return Operator(name, verb, variant, at)
+
+
+Handler = Callable[[Operator, tuple, Callable[[], Any]], Any]
+"""Takes the operator, its arguments, and a function that goes on with the call."""
+
+
+def interpose(handler: Handler) -> Library:
+    """Call `handler` for every c10d operator of every thread until the result is dropped."""
+    library = Library("c10d", "IMPL")
+    select = torch._C.DispatchKey.BackendSelect
+    after = torch._C._dispatch_keyset_full_after(select)
+    for full_name in torch._C._dispatch_get_all_op_names():
+        namespace, _, name = full_name.partition("::")
+        if namespace != "c10d" or "." in name:
+            continue
+        overload = getattr(torch.ops.c10d, name).default
+        operator = _operator(name, overload)
+        if operator is not None:
+            kernel = _kernel(handler, operator, overload.redispatch, after)
+            library.impl(name, kernel, "BackendSelect", with_keyset=True)
+    return library
+
+
+def _kernel(handler: Handler, operator: Operator, redispatch: Callable, after: Any):
+    def kernel(keyset, *args):
+        return handler(operator, args, lambda: redispatch(keyset & after, *args))
+
+    return kernel
+
+
+def work_of(result: Any) -> Any:
+    """The Work an operator returned: the very object that the caller will hold."""
+    boxed = result[-1] if isinstance(result, tuple) else result
+    return None if boxed is None else Work.unbox(boxed)
+
+
+def group_of(operator: Operator, args: tuple) -> Any:
+    """The process group a call is for."""
+    return dist.ProcessGroup.unbox(args[operator.at["process_group"]])
+
+
+def forget_coalescing() -> None:
+    """Drop what a failed coalescing block has left, or later calls would do nothing."""
+    state = getattr(dist.distributed_c10d._world, "pg_coalesce_state", None)
+    if state:
+        state.clear()
+
+
+def _flat(tensors: Any) -> list[torch.Tensor]:
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    return [t for item in tensors or () for t in _flat(item)]
+
+
+def _tensors(op: Operator, args: tuple, side: str) -> list[torch.Tensor]:
+    """The tensors that go in or come out, in whatever form the operator takes them."""
+    for name in _ARGUMENTS[side]:
+        if name in op.at:
+            return _flat(op.get(args, name))
+    return []
+
+
+_ARGUMENTS = {
+    "in": ("input_tensors", "input_tensor", "input_list", "inputs", "input"),
+    "out": ("output_tensors", "output_tensor", "output_lists", "outputs", "output"),
+    "both": ("tensors", "tensor"),
+}
+
+_REDUCE_NAMES: dict[Any, str] = {
+    getattr(dist.ReduceOp, name): name
+    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
+    if hasattr(dist.ReduceOp, name)
+}
+
+
+def reduce_name(value: Any) -> str:
+    """`"SUM"` for ReduceOp.SUM, `"sum"` and the like; empty for anything else."""
+    if isinstance(value, str):
+        return value.upper()
+    for known, name in _REDUCE_NAMES.items():
+        if value == known:
+            return name
+    return "PREMUL_SUM" if isinstance(value, dist.ReduceOp) else ""
+
+
+def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
+    """Read the arguments of a call in a group of `size` ranks.
+
+    reduce_op: its name, which must come from the caller: an operator gets it in a box that
+    Python cannot open.
+    """
+    given = _tensors(op, args, "in")
+    taken = _tensors(op, args, "out")
+    if not (given or taken):
+        given = taken = _tensors(op, args, "both")
+    whole = taken if op.verb in _WHOLE_IS_OUTPUT else given
+    nbytes = sum(t.numel() * t.element_size() for t in whole)
+    one = (given or taken or [None])[0]
+    count = sum(t.numel() for t in (given or taken))
+    if op.verb == "barrier":
+        nbytes, count, one = 0, 0, None
+    if op.verb in ("scatter", "gather"):
+        # Off the root only one share is at hand: the whole is `size` of them.
+        share = given if op.verb == "gather" else taken
+        count = sum(t.numel() for t in share)
+        nbytes = size * sum(t.numel() * t.element_size() for t in share)
+        one = (share or [None])[0]
+    dtype = "" if one is None else str(one.dtype).removeprefix("torch.")
+    peer = op.get(args, "dst", op.get(args, "src"))
+    root = op.get(args, "root_rank")
+    splits = _splits(op, args, given, taken, size)
+    return Call(
+        nbytes,
+        count,
+        dtype,
+        peer,
+        root,
+        op.get(args, "tag", 0),
+        reduce_op,
+        _like(op, given, taken, count, dtype, root, reduce_op),
+        splits,
+        not op.get(args, "async_op", True),
+        one is None or one.device.type == "cpu",
+    )
+
+
+def _splits(op: Operator, args: tuple, given: list, taken: list, size: int):
+    """Bytes to and from each rank of the group, for an all_to_all of uneven parts."""
+    if op.verb != "all_to_all":
+        return None
+    sides = []
+    for tensors, name in ((given, "input_split_sizes"), (taken, "output_split_sizes")):
+        if len(tensors) == size and op.variant == "all_to_all":
+            sides.append(tuple(t.numel() * t.element_size() for t in tensors))
+        elif sizes := op.get(args, name):
+            row = tensors[0].element_size() * tensors[0][:1].numel() if tensors else 0
+            sides.append(tuple(row * n for n in sizes))
+        else:
+            total = sum(t.numel() * t.element_size() for t in tensors)
+            sides.append((total // size,) * size)
+    return sides[0], sides[1]
+
+
+def _like(op, given, taken, count, dtype, root, reduce_op) -> tuple:
+    """What all ranks must agree on. Sizes may differ where the verb has uneven forms."""
+    uneven = op.verb == "all_to_all"
+    if op.name in ("allgather_", "reduce_scatter_"):
+        parts = taken if op.verb == "all_gather" else given
+        uneven = len({t.numel() for t in parts}) > 1
+    return (None if uneven else count, dtype, root, reduce_op)

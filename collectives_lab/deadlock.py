@@ -1,0 +1,290 @@
+"""The wait-for graph: who can still move, who never will, and why, in words.
+
+A rank that waits can move only if what it waits for has been posted or still may be. Here
+`stuck(snapshots)` removes from the waiting ranks every one that can move until nothing
+changes; what stays is deadlocked, which is a proof and no time-out. `explain` says it in
+words. Pure: a `Snapshot` holds only numbers, so every case can be tested without processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+SYMMETRIC = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"}
+"""Verbs of which no rank can finish before every rank has begun."""
+
+GATHERING = {"reduce", "gather"}
+"""Verbs of which the root cannot finish before every rank has begun."""
+
+SPREADING = {"broadcast", "scatter"}
+"""Verbs of which no rank but the root can finish before the root has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call that one thread of a rank is blocked in.
+
+    number: it is the number-th send to, recv from `peer` with this tag, or the number-th
+    collective of the group, counted from 1. peer: None for a recv from any rank. where:
+    the reader's line. text: the call in the reader's words. empty: it moves no bytes.
+    """
+
+    op: str
+    group: str
+    number: int
+    peer: int | None = None
+    root: int | None = None
+    tag: int = 0
+    where: str = ""
+    text: str = ""
+    empty: bool = False
+
+
+Key = tuple[str, str, int | None, int]
+"""("send" or "recv", group, peer or None for any, tag)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one rank has posted so far and what it waits for.
+
+    posted: how many sends and recvs by key. collectives: how many, by group. taken: recvs
+    that have ended, by (group, tag). waiting: one call a blocked thread; empty while the
+    rank can move by itself or has finished. epoch: the rank's steps at this moment.
+    """
+
+    rank: int
+    posted: Mapping[Key, int] = field(default_factory=dict)
+    collectives: Mapping[str, int] = field(default_factory=dict)
+    taken: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    waiting: tuple[Waiting, ...] = ()
+    finished: bool = False
+    epoch: int = 0
+
+
+class _World:
+    """All snapshots together, and the ranks not yet shown to be able to move."""
+
+    def __init__(self, snapshots: Iterable[Snapshot], quiet: bool):
+        self.snapshots = {s.rank: s for s in snapshots}
+        self.quiet = quiet
+        self.dead = {r for r, s in self.snapshots.items() if s.waiting or s.finished}
+
+    def may_move(self, rank: int) -> bool:
+        return rank not in self.dead
+
+    def members(self, waiting: Waiting) -> Sequence[int]:
+        for snapshot in self.snapshots.values():
+            if waiting.group in snapshot.groups:
+                return snapshot.groups[waiting.group]
+        return sorted(self.snapshots)
+
+    def posted(self, rank: int, kind: str, w: Waiting, peer: int | None) -> int:
+        snapshot = self.snapshots.get(rank)
+        return snapshot.posted.get((kind, w.group, peer, w.tag), 0) if snapshot else 0
+
+    def absent(self, waiting: Waiting) -> list[int]:
+        """Members that have not come to this collective and never will."""
+        return [
+            rank
+            for rank in self.members(waiting)
+            if not self.may_move(rank)
+            and self.snapshots[rank].collectives.get(waiting.group, 0) < waiting.number
+        ]
+
+    def can_end(self, rank: int, w: Waiting) -> bool:
+        """Whether this wait can end by what is posted or may still be."""
+        if w.op == "send":
+            arrived = self.posted(w.peer, "recv", w, rank)
+            arrived += self.posted(w.peer, "recv", w, None)
+            return arrived >= w.number or self.may_move(w.peer)
+        if w.op == "recv" and w.peer is not None:
+            return self.posted(w.peer, "send", w, rank) >= w.number or self.may_move(w.peer)
+        if w.op == "recv":
+            others = [r for r in self.members(w) if r != rank]
+            sent = sum(self.posted(r, "send", w, rank) for r in others)
+            taken = self.snapshots[rank].taken.get((w.group, w.tag), 0)
+            return sent > taken or any(self.may_move(r) for r in others)
+        return not self._needs(rank, w, self.absent(w))
+
+    def _needs(self, rank: int, w: Waiting, absent: list[int]) -> bool:
+        """Whether a collective cannot end for `rank` without the absent ones.
+
+        Where it depends on the library's tree, the answer is yes only once nothing has
+        moved for a while: then what could have arrived has arrived.
+        """
+        if not absent:
+            return False
+        if not w.empty:
+            if w.op in SYMMETRIC or (w.op in GATHERING and w.root == rank):
+                return True
+            if w.op in SPREADING and w.root in absent:
+                return True
+        return self.quiet
+
+
+def stuck(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]:
+    """The ranks that wait and can never move again, in order; empty if none is proved.
+
+    Takes a snapshot of every rank that waits or has finished, all of the same moment; a
+    rank without one is taken to be able to move. quiet: no rank has moved for about a
+    second, and every rank waits or has finished.
+    """
+    world = _World(snapshots, quiet)
+    changed = True
+    while changed:
+        movable = {
+            rank
+            for rank in world.dead
+            if world.snapshots[rank].waiting
+            and any(world.can_end(rank, w) for w in world.snapshots[rank].waiting)
+        }
+        world.dead -= movable
+        changed = bool(movable)
+    return sorted(r for r in world.dead if world.snapshots[r].waiting)
+
+
+def balanced(snapshots: Iterable[Snapshot]) -> bool:
+    """Whether every send has its recv and all members have made the same collectives."""
+    sends: dict[tuple, int] = {}
+    recvs: dict[tuple, int] = {}
+    counts: dict[str, dict[int, int]] = {}
+    members: dict[str, Sequence[int]] = {}
+    for s in snapshots:
+        members.update(s.groups)
+        for (kind, group, peer, tag), n in s.posted.items():
+            if kind == "send":
+                sends[group, tag, s.rank, peer] = n
+            else:
+                recvs[group, tag, peer, s.rank] = n
+        for group, n in s.collectives.items():
+            counts.setdefault(group, {})[s.rank] = n
+    alike = all(
+        len({by_rank.get(rank, 0) for rank in members[group]}) == 1
+        for group, by_rank in counts.items()
+    )
+    return sends == recvs and alike
+
+
+def waits_for(snapshots: Iterable[Snapshot], rank: int) -> list[int]:
+    """The ranks that a stuck rank waits for in vain."""
+    world = _World(snapshots, quiet=True)
+    world.dead = {r for r, s in world.snapshots.items() if s.waiting or s.finished}
+    targets: list[int] = []
+    for w in world.snapshots[rank].waiting:
+        if w.peer is not None:
+            targets.append(w.peer)
+        elif w.op == "recv":
+            targets += [r for r in world.members(w) if r != rank]
+        else:
+            targets += world.absent(w)
+    return sorted(set(targets))
+
+
+def find_cycle(edges: Mapping[int, Sequence[int]]) -> list[int]:
+    """A shortest cycle of the graph, smallest rank first; empty if there is none."""
+    best: list[int] = []
+    for start in edges:
+        paths, seen = [[start]], {start}
+        while paths:
+            path = paths.pop(0)
+            for peer in edges.get(path[-1], ()):
+                if peer == start and (not best or len(path) < len(best)):
+                    best = path
+                if peer not in seen:
+                    seen.add(peer)
+                    paths.append([*path, peer])
+    if not best:
+        return []
+    first = best.index(min(best))
+    return best[first:] + best[:first]
+
+
+def name_ranks(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0 and 2`, `ranks 0-3`: ranks as a person would name them."""
+    ranks = sorted(set(ranks))
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    texts: list[str] = []
+    for run in runs:
+        texts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(r) for r in run]
+    if len(texts) == 1:
+        return f"ranks {texts[0]}"
+    return f"ranks {', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
+    (w, *_) = snapshots[rank].waiting
+    targets = waits_for(snapshots.values(), rank)
+    gone = [r for r in targets if r in snapshots and snapshots[r].finished]
+    if w.op == "send":
+        what = f"waits in send to rank {w.peer}"
+    elif w.op == "recv":
+        what = f"waits in recv from {'any rank' if w.peer is None else f'rank {w.peer}'}"
+    else:
+        what = f"waits in {w.op}"
+        if targets:
+            what += f" for {name_ranks(targets)}"
+    if gone:
+        verb = "has" if len(gone) == 1 else "have"
+        what += f", but {name_ranks(gone)} {verb} finished"
+    return f"rank {rank} {what}{f' ({w.where})' if w.where else ''}"
+
+
+def _cure(snapshots: dict[int, Snapshot], ranks: Sequence[int], cycle: list[int]) -> str:
+    calls = [snapshots[r].waiting[0] for r in ranks]
+    ops = {w.op for w in calls}
+    if cycle and ops == {"recv"}:
+        return "Every one receives first: let one side send before it receives."
+    if cycle and ops == {"send"}:
+        return (
+            "Every one sends first, and a send ends only when its recv is posted: let "
+            "one side receive first, or use isend, recv, then wait."
+        )
+    if ops <= {"send", "recv"}:
+        finished = [r for r in waits_for_all(snapshots, ranks) if snapshots[r].finished]
+        if finished:
+            return "Every send needs one recv, and every recv one send: count both."
+        if cycle:
+            return "Order the calls so that each send meets its recv, or use isend."
+        return "Check src, dst, tag and group: each send needs a recv with the same."
+    if ops & {"send", "recv"}:
+        return (
+            "A collective needs every rank of its group: finish the sends and recvs on "
+            "all ranks first."
+        )
+    if len({(w.op, w.group) for w in calls}) > 1:
+        return "All ranks of a group must call the same collectives in the same order."
+    return (
+        f"A collective needs every rank of its group: do not call {calls[0].op} under a "
+        "condition on rank, nor leave before it."
+    )
+
+
+def waits_for_all(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[int]:
+    """The ranks that any of `ranks` waits for."""
+    values = snapshots.values()
+    return sorted({t for r in ranks for t in waits_for(values, r) if t in snapshots})
+
+
+def explain(snapshots: Iterable[Snapshot], ranks: Sequence[int], limit: int = 8) -> str:
+    """Say who waits for whom, in which line, and the usual cure."""
+    by_rank = {s.rank: s for s in snapshots}
+    edges = {r: [t for t in waits_for(by_rank.values(), r) if t in ranks] for r in ranks}
+    cycle = find_cycle(edges)
+    shown = [*cycle, *(r for r in ranks if r not in cycle)][:limit]
+    lines = [f"  {_wait_in_words(by_rank, r)}" for r in shown]
+    if len(ranks) > len(shown):
+        lines.append(f"  ... and {len(ranks) - len(shown)} more ranks")
+    head = f"{name_ranks(ranks)} can never go on"
+    if len(cycle) > 1:
+        head += ": " + " -> ".join(map(str, [*cycle, cycle[0]])) + " wait in a circle"
+    return "\n".join([head + ".", *lines, _cure(by_rank, ranks, cycle)])

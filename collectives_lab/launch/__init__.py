@@ -1,0 +1,27 @@
+"""Processes for ranks: their start, their jobs, their output, their errors, their end."""
+
+from collectives_lab.launch.errors import (
+    DeadlineExceeded,
+    Deadlock,
+    LabError,
+    LaunchError,
+    Mismatch,
+    RankDied,
+    RankError,
+)
+from collectives_lab.launch.processes import warm
+from collectives_lab.launch.ranks import Ranks, Run, run
+
+__all__ = [
+    "DeadlineExceeded",
+    "Deadlock",
+    "LabError",
+    "LaunchError",
+    "Mismatch",
+    "RankDied",
+    "RankError",
+    "Ranks",
+    "Run",
+    "run",
+    "warm",
+]

@@ -1,0 +1,201 @@
+"""From what went wrong in a job to the one error that the reader should see."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from collectives_lab.deadlock import name_ranks
+from collectives_lab.launch import places
+from collectives_lab.launch.channel import unpack
+from collectives_lab.launch.errors import (
+    DeadlineExceeded,
+    Deadlock,
+    LabError,
+    Mismatch,
+    RankDied,
+    RankError,
+)
+from collectives_lab.launch.group import Outcome
+from collectives_lab.launch.rank import is_readers
+
+_SIGNALS = {
+    "SIGSEGV": "it touched memory that is not its own, as broken C++ code does",
+    "SIGBUS": "it touched memory that is not there; is /dev/shm full?",
+    "SIGABRT": "a C++ library gave up; what it printed says why",
+    "SIGKILL": "somebody killed it; if nobody did, the machine ran out of memory",
+    "SIGTERM": "somebody asked it to end",
+    "SIGFPE": "an integer was divided by zero in C++ code",
+    "SIGILL": "the processor does not know an instruction of a library",
+    "SIGXCPU": "it used up its processor time",
+    "SIGINT": "somebody interrupted it",
+}
+
+
+def error_of(outcome: Outcome, world_size: int, timeout: float) -> LabError:
+    """The error that tells what went wrong first; the rest follows from it."""
+    mismatched = [r for r, rep in outcome.reports.items() if rep.get("kind") == "mismatch"]
+    if mismatched:
+        return _mismatch(outcome, min(mismatched))
+    if outcome.deaths:
+        return _died(outcome, world_size)
+    failed = {r: rep for r, rep in outcome.reports.items() if "failed_at" in rep}
+    if failed:
+        return _failed(outcome, failed, world_size)
+    if outcome.stuck:
+        return Deadlock(outcome.stuck[1], outcome.stuck[0])
+    return _late(outcome, world_size, timeout)
+
+
+def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
+    report = outcome.reports[rank]
+    calls: dict[tuple[str, str], list[int]] = {}
+    for r, call in sorted(outcome.described.items()):
+        calls.setdefault(tuple(call), []).append(r)
+    lines = []
+    for (text, where), ranks in calls.items():
+        verb = "calls" if len(ranks) == 1 else "call"
+        lines.append(f"  {name_ranks(ranks)} {verb} {text}{_at(where)}")
+    ops = {text.split("(")[0] for text, _ in calls}
+    if ops <= {"send", "recv"}:
+        head = "a send does not fit the recv that it meets:"
+        cure = "Both need the same number of elements and the same dtype."
+    elif len(ops) > 1:
+        head = f"ranks make different collectives at the same place, number {report['number']}:"
+        cure = "All ranks of a group must call the same collectives in the same order."
+    else:
+        head = f"ranks disagree about a collective, number {report['number']}:"
+        cure = "All ranks must agree on shape, dtype, root and reduce op."
+    ranks = sorted(outcome.described) or [rank]
+    return Mismatch("\n".join([head, *lines, cure]), ranks)
+
+
+def _at(where: str) -> str:
+    said = places.describe(where)
+    return f" in {said}" if said else ""
+
+
+def _others(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
+    """What became of the ranks that have not failed themselves."""
+    if not ranks:
+        return ""
+    waiting = [r for r in ranks if outcome.seen.get(r, {}).get("waiting")]
+    one = len(ranks) == 1
+    if len(waiting) == len(ranks):
+        did = f"{'was' if one else 'were'} waiting and {'was' if one else 'were'} stopped"
+    else:
+        did = f"{'was' if one else 'were'} stopped"
+    said = f"{name_ranks(ranks)} {did} because rank {failed} failed"
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankError:
+    first = min(failed, key=lambda r: (failed[r]["kind"] == "stopped", failed[r]["failed_at"]))
+    report = failed[first]
+    alike = [
+        r
+        for r, other in failed.items()
+        if all(other[k] == report[k] for k in ("type", "where", "kind"))
+    ]
+    everyone = len(alike) == world_size > 1
+    who = f"all {world_size} ranks" if everyone else f"rank {first} of {world_size}"
+    text = f"{who} failed{_at(report['where'])}\n\n"
+    if report["kind"] == "exit":
+        code = report["message"] or "0"
+        text = (
+            f"{who} left by sys.exit({code}){_at(report['where'])}. A rank ends by "
+            "returning; return a value instead."
+        )
+    elif report["kind"] == "unsendable":
+        text = f"{who}: {report['message']}."
+    else:
+        text += places.in_words(report["traceback"]).rstrip()
+    rest = [r for r in failed if r not in alike and failed[r]["kind"] != "stopped"]
+    if rest:
+        text += f"\n\n{name_ranks(rest).capitalize()} failed too: " + "; ".join(
+            f"rank {r} with {failed[r]['type']}: {failed[r]['message'][:200]}"
+            for r in sorted(rest)[:4]
+        )
+    stopped = sorted(set(outcome.pending) | {r for r in failed if failed[r]["kind"] == "stopped"})
+    others = _others(outcome, [r for r in stopped if r != first], first)
+    if others:
+        text += f"\n\n{others}"
+    return RankError(text, first, report["where"], _cause(outcome, first))
+
+
+def _cause(outcome: Outcome, rank: int) -> BaseException | None:
+    with contextlib.suppress(Exception):
+        cause = unpack(outcome.results[rank])
+        return cause if isinstance(cause, BaseException) else None
+    return None
+
+
+def _died(outcome: Outcome, world_size: int) -> RankDied:
+    # A rank that aborts takes others with it by closed connections; an own exit says more.
+    rank = min(outcome.deaths, key=lambda r: (r not in outcome.leaving, r))
+    status = outcome.deaths[rank]
+    where = ""
+    if rank in outcome.leaving:
+        code, where = outcome.leaving[rank]
+        how = f"ended its process by os._exit({code})"
+    elif status < 0:
+        name = _signal_name(-status)
+        how = f"died by {name}"
+        meaning = _SIGNALS.get(name)
+        where = _crash_line(outcome.output[rank].text())
+        if meaning:
+            how += f" ({meaning})"
+    else:
+        how = f"ended its process with status {status}"
+    text = f"rank {rank} of {world_size} {how}{_at(where)}."
+    others = [r for r in outcome.deaths if r != rank]
+    if others:
+        text += f" {name_ranks(others).capitalize()} died too."
+    pending = [r for r in outcome.ranks if r not in outcome.deaths]
+    said = _others(outcome, [r for r in pending if "result" not in outcome.reports], rank)
+    error = RankDied(f"{text}\n{said}" if said else text, rank, where)
+    error.status = status
+    return error
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _crash_line(printed: str) -> str:
+    """The reader's line in what faulthandler printed when the rank crashed."""
+    _, found, dump = printed.rpartition("(most recent call first):")
+    for file, line in re.findall(r'File "([^"]+)", line (\d+)', dump if found else ""):
+        if is_readers(file):
+            return f"{file}:{line}"
+    return ""
+
+
+def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded:
+    pending = outcome.pending
+    verb = "was" if len(pending) == 1 else "were"
+    lines = [
+        f"{name_ranks(pending)} of {world_size} {verb} not done after {timeout:g} s:",
+    ]
+    where: dict[tuple[str, str], list[int]] = {}
+    for rank in pending:
+        seen = outcome.seen.get(rank)
+        if seen is None:
+            key = ("does not answer", "")
+        elif seen["waiting"]:
+            key = (f"waits in {seen['waiting'][0].op}", seen["waiting"][0].where)
+        else:
+            key = ("is", seen["where"]) if seen["where"] else ("is in a library", "")
+        where.setdefault(key, []).append(rank)
+    for (what, place), ranks in where.items():
+        lines.append(f"  {name_ranks(ranks)}: {what}{_at(place)}")
+    lines.append("If it needs longer, give it more: timeout=... in seconds.")
+    first = pending[0] if pending else 0
+    seen_first = outcome.seen.get(first) or {}
+    return DeadlineExceeded("\n".join(lines), first, seen_first.get("where", ""))

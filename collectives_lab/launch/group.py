@@ -1,0 +1,446 @@
+"""A group of ranks from the launcher's side: jobs go out, reports and output come in.
+
+One thread, the caller's, does it all: it waits on every channel and pipe at once, watches
+the status board for a deadlock, and keeps the deadline. Here a `Group` starts ranks, does a
+`job` on them, frees those that are blocked (`recover`) and ends them (`close`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import selectors
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collectives_lab import board as status_board
+from collectives_lab import deadlock
+from collectives_lab.deadlock import Snapshot
+from collectives_lab.launch import places
+from collectives_lab.launch import processes as rank_processes
+from collectives_lab.launch.channel import ChannelClosed, Parts, unpack
+from collectives_lab.launch.output import Decoder, Echo, Transcript
+
+TICK = 0.05
+"""Seconds between two looks at the board."""
+
+QUIET = 1.0
+"""Seconds without a step of any rank after which nothing is on its way any more."""
+
+SETTLE = 0.1
+"""Seconds that the others have to report too, once one rank has failed."""
+
+FREED = 2.0
+"""Seconds in which blocked ranks must be free again, or be ended."""
+
+_CHUNK = 2**18
+
+
+@dataclass
+class Outcome:
+    """How a job went: what every rank reported, and what ended it early, if anything.
+
+    deaths: exit status by rank. stuck: the ranks of a proved deadlock and what to say.
+    late: the deadline passed. seen: where the ranks that had not ended were.
+    """
+
+    ranks: list[int]
+    reports: dict[int, dict[str, Any]] = field(default_factory=dict)
+    results: dict[int, Parts] = field(default_factory=dict)
+    deaths: dict[int, int] = field(default_factory=dict)
+    leaving: dict[int, tuple[int, str]] = field(default_factory=dict)
+    stuck: tuple[list[int], str] | None = None
+    late: bool = False
+    seen: dict[int, dict[str, Any]] = field(default_factory=dict)
+    described: dict[int, tuple[str, str]] = field(default_factory=dict)
+    output: list[Transcript] = field(default_factory=list)
+
+    @property
+    def pending(self) -> list[int]:
+        """Ranks that have neither reported nor died."""
+        return [r for r in self.ranks if r not in self.reports and r not in self.deaths]
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything went wrong on any rank."""
+        errors = any("kind" in report for report in self.reports.values())
+        return errors or bool(self.deaths or self.stuck or self.late)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a job asks of its ranks. Times in seconds."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    parts: Parts = field(default_factory=list)
+    ranks: Sequence[int] | None = None
+    timeout: float = 30.0
+    write: Callable[[str, str], None] | None = None
+    display: Callable[[int, Any], None] | None = None
+
+
+class Group:
+    """Ranks that can be given jobs, one job at a time."""
+
+    def __init__(
+        self,
+        world_size: int,
+        backend: str,
+        start_method: str,
+        env: Mapping[str, str] | None = None,
+    ):
+        self.world_size = world_size
+        self.backend = backend
+        self.alive = True
+        self._number = self._job = 0
+        self._transcripts = [Transcript() for _ in range(world_size)]
+        self._echo: Echo | None = None
+        self._display: Callable[[int, Any], None] | None = None
+        self._replies: dict[int, dict[int, Any]] = {}
+        self._outcome = Outcome([])
+        self._gone: set[int] = set()
+        self._store_file: str | None = None
+        self.processes = rank_processes.start(world_size, start_method)
+        try:
+            self._board_fd = status_board.create(world_size)
+            self.board = status_board.Board(self._board_fd, world_size)
+            self._listen()
+            self._join(env or {})
+        except BaseException:
+            self.close()
+            raise
+
+    # -- starting ------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        read = selectors.EVENT_READ
+        if self.processes.fileno() >= 0:
+            self._selector.register(self.processes.fileno(), read, (self._ended, None))
+        for rank, ends in enumerate(self.processes.ends):
+            self._selector.register(ends.channel.fileno(), read, (self._hear, rank))
+            for fd, stream in ((ends.out, "stdout"), (ends.err, "stderr")):
+                os.set_blocking(fd, False)
+                source = (self._read, (rank, stream, fd, Decoder()))
+                self._selector.register(fd, read, source)
+
+    def _join(self, env: Mapping[str, str]) -> None:
+        """Tell each rank who it is; its first job need not wait for the answer."""
+        fds = [self._board_fd]
+        if hasattr(os, "memfd_create"):
+            fds.append(status_board.anonymous_file("collectives_lab-store"))
+        else:
+            handle, self._store_file = tempfile.mkstemp(prefix="collectives_lab-")
+            os.close(handle)
+        shared = {
+            "world_size": self.world_size,
+            "backend": self.backend,
+            "path": sys.path,
+            "cwd": os.getcwd(),
+            "store": self._store_file,
+        }
+        world = _environment(self.world_size, env)
+        for rank, ends in enumerate(self.processes.ends):
+            mine = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            options = shared | {"rank": rank, "env": world | mine}
+            with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
+                ends.channel.send(("job", 0, "join", options), None, fds)
+        for fd in fds:
+            os.close(fd)
+
+    # -- one job -------------------------------------------------------------------
+
+    def job(self, asked: Asked) -> Outcome:
+        """Do a job and wait until every rank has ended it, or it is certain that not all will.
+
+        Returns the outcome, good or bad; KeyboardInterrupt comes through.
+        """
+        ranks = list(range(self.world_size) if asked.ranks is None else asked.ranks)
+        self._number += 1
+        self._job = self._number
+        self._outcome = outcome = Outcome(ranks)
+        self._transcripts = [Transcript() for _ in range(self.world_size)]
+        outcome.output = self._transcripts
+        self._echo = Echo(self.world_size, *([asked.write] if asked.write else []))
+        self._display = asked.display
+        options = dict(asked.options)
+        if asked.parts:
+            options["sources"] = _cell_sources(asked.parts[0])
+        message = ("job", self._job, asked.kind, options)
+        for rank in ranks:
+            with contextlib.suppress(ChannelClosed):
+                self.processes.ends[rank].channel.send(message, asked.parts)
+        try:
+            self._attend(outcome, asked.timeout)
+        finally:
+            self._drain_pipes()
+            self._echo.show(all_of_it=True)
+        return outcome
+
+    def _attend(self, outcome: Outcome, timeout: float) -> None:
+        """Wait for the reports; stop early at a failure, a deadlock or the deadline."""
+        deadline = time.monotonic() + timeout
+        watch = _Watch(self)
+        settled = None
+        while outcome.pending:
+            self._pump(TICK)
+            now = time.monotonic()
+            if outcome.failed and settled is None:
+                settled = now + SETTLE
+            elif settled is not None and now >= settled:
+                break
+            elif settled is None and outcome.pending:
+                watch.look(now)
+                if not outcome.failed and now > deadline:
+                    outcome.late = True
+                    break
+        self._look_around(outcome)
+
+    def _look_around(self, outcome: Outcome) -> None:
+        """After a failure, ask the ranks that are still at it where they are."""
+        if not outcome.failed:
+            return
+        outcome.seen = self.ask("peek", outcome.pending)
+        keys = [r["key"] for r in outcome.reports.values() if "key" in r]
+        if keys:
+            others = [r for r in outcome.ranks if r not in outcome.deaths]
+            found = self.ask("describe", others, keys[0])
+            outcome.described = {r: call for r, call in found.items() if call}
+
+    def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:
+        """Ask ranks something that they answer while they work; those that can, answer."""
+        self._number += 1
+        number, answers = self._number, self._replies.setdefault(self._number, {})
+        asked = [r for r in ranks if r not in self._gone]
+        for rank in asked:
+            with contextlib.suppress(ChannelClosed):
+                self.processes.ends[rank].channel.send((question, number, *args))
+        until = time.monotonic() + 1.0
+        while len(answers) < len(asked) and time.monotonic() < until:
+            self._pump(TICK)
+        return self._replies.pop(number)
+
+    # -- what comes in -------------------------------------------------------------
+
+    def _pump(self, seconds: float) -> None:
+        """Take in whatever has come, waiting for it at most so long."""
+        for key, _ in self._selector.select(seconds):
+            if key.fd in self._selector.get_map():  # not stopped by one before it
+                handle, argument = key.data
+                handle(argument)
+        if self.processes.fileno() < 0 or self._gone:
+            self._ended(None)
+        if self._echo is not None:
+            self._echo.show()
+
+    def _hear(self, rank: int) -> None:
+        try:
+            message, parts, _ = self.processes.ends[rank].channel.recv()
+        except ChannelClosed:
+            self._stop_listening(self.processes.ends[rank].channel.fileno())
+            self._gone.add(rank)
+            return
+        kind, *rest = message
+        if kind == "done":
+            self._done(rank, *rest, parts)
+        elif kind == "display" and self._display is not None:
+            if self._echo is not None:
+                self._drain_pipes()
+                self._echo.show(all_of_it=True)
+            self._display(rank, unpack(parts))
+        elif kind == "leaving":
+            self._outcome.leaving[rank] = tuple(rest)
+        elif kind in ("snapshot", "peek", "describe"):
+            self._replies.get(rest[0], {})[rank] = rest[1]
+
+    def _done(self, rank: int, number: int, report: dict[str, Any], parts: Parts) -> None:
+        joined = number == 0 and "kind" not in report
+        if number in (0, self._job) and not joined:
+            self._outcome.reports[rank] = report
+            self._outcome.results[rank] = parts
+
+    def _ended(self, _: None) -> None:
+        self.processes.look()
+        for rank, status in self.processes.ended.items():
+            if rank in self._outcome.pending:
+                self._drain_pipes(rank)
+                self._drain_channel(rank)
+                if rank in self._outcome.pending:
+                    self._outcome.deaths[rank] = status
+            self._gone.add(rank)
+
+    def _drain_channel(self, rank: int) -> None:
+        """Hear what a rank said before it died."""
+        channel = self.processes.ends[rank].channel
+        with selectors.DefaultSelector() as selector:
+            selector.register(channel, selectors.EVENT_READ)
+            known = self._selector.get_map()
+            while channel.fileno() in known and selector.select(0):
+                self._hear(rank)
+
+    def _read(self, source: tuple[int, str, int, Decoder]) -> bool:
+        """Take one chunk of output; False when there is none now."""
+        rank, stream, fd, decode = source
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._stop_listening(fd)
+            return False
+        text = decode(data)
+        self._transcripts[rank].add(text)
+        if self._echo is not None:
+            self._echo.add(rank, stream, text)
+        return True
+
+    def _stop_listening(self, fd: int) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(fd)
+
+    def _drain_pipes(self, only: int | None = None) -> None:
+        """Read what ranks have printed so far: a report comes after it was written."""
+        for key in list(self._selector.get_map().values()):
+            handle, source = key.data
+            if handle == self._read and only in (None, source[0]):
+                until = time.monotonic() + 2.0
+                while self._read(source) and time.monotonic() < until:
+                    pass
+
+    # -- ending it -----------------------------------------------------------------
+
+    def recover(self) -> bool:
+        """Free ranks that did not end their job, and join them anew; False if it fails.
+
+        True: every rank has its variables. False: the group has been closed.
+        """
+        try:
+            if self._free() and self._rejoin():
+                return True
+        except BaseException:
+            self.close()
+            raise
+        self.close()
+        return False
+
+    def _free(self) -> bool:
+        """Get every rank out of the job: out of its waits, and out of its code."""
+        until = time.monotonic() + FREED
+        while self._outcome.pending and time.monotonic() < until and not self._gone:
+            for rank in self._outcome.pending:
+                with contextlib.suppress(ChannelClosed):
+                    self.processes.ends[rank].channel.send(("cancel",))
+            again = time.monotonic() + 0.3
+            while self._outcome.pending and time.monotonic() < again:
+                self._pump(TICK)
+        return not (self._outcome.pending or self._gone)
+
+    def _rejoin(self) -> bool:
+        self.board.clear()
+        again = self.job(Asked("rejoin", timeout=5.0))
+        return not (again.failed or again.pending)
+
+    def balanced(self) -> bool:
+        """Whether nothing is on its way: the ranks can go on with the group they have."""
+        snapshots = self.ask("snapshot", range(self.world_size))
+        return len(snapshots) == self.world_size and deadlock.balanced(snapshots.values())
+
+    def close(self) -> None:
+        """End all ranks; returns when the last one has ended."""
+        self.alive = False
+        self.processes.close()
+        selector = getattr(self, "_selector", None)
+        if selector is not None:
+            selector.close()
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self._board_fd)
+            del self._board_fd
+        if self._store_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._store_file)
+
+
+class _Watch:
+    """Looks at the board for ranks that wait, and proves a deadlock if there is one."""
+
+    def __init__(self, group: Group):
+        self._group = group
+        self._epochs: Any = None
+        self._since = 0.0
+        self._judged: bool | None = None
+
+    def look(self, now: float) -> None:
+        """Set the outcome's `stuck` if ranks wait that can never go on.
+
+        Only a state that has lasted a tick is judged, and only once: first by what must be
+        so, and after a quiet second, when every rank waits, by what the library has done.
+        """
+        group, outcome, board = self._group, self._group._outcome, self._group.board
+        waiting = [r for r in outcome.pending if board.blocked[r]]
+        epochs = board.epoch.copy()
+        if self._epochs is None or (epochs != self._epochs).any():
+            self._epochs, self._since, self._judged = epochs, now, None
+            return
+        all_wait = len(waiting) == len(outcome.pending)
+        quiet = all_wait and now - self._since >= QUIET
+        if not waiting or self._judged == quiet:
+            return
+        resting = [r for r in range(group.world_size) if r not in outcome.pending]
+        found = group.ask("snapshot", waiting + resting)
+        if outcome.failed or (board.epoch != epochs).any():
+            return
+        self._judged = quiet
+        snapshots = [_named(s) for s in found.values() if s.epoch == epochs[s.rank]]
+        stuck = deadlock.stuck(snapshots, quiet)
+        if stuck:
+            outcome.stuck = stuck, deadlock.explain(snapshots, stuck)
+
+
+def _named(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the reader's lines in words."""
+    waits = [replace(w, where=places.describe(w.where)) for w in snapshot.waiting]
+    return replace(snapshot, waiting=tuple(waits))
+
+
+def _cell_sources(pickled: Any) -> dict[str, list[str]]:
+    """The source of each notebook cell that a pickle comes from, for its tracebacks."""
+    data = bytes(pickled)
+    return {
+        file: entry[2]
+        for file, entry in list(linecache.cache.items())
+        if len(entry) == 4 and entry[1] is None and file.encode() in data
+    }
+
+
+def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
+    """The launcher's environment, what torchrun sets, and what suits ranks on one machine."""
+    default = {"OMP_NUM_THREADS": "1"}
+    if sys.platform.startswith("linux"):
+        default["GLOO_SOCKET_IFNAME"] = "lo"
+    torchrun = {
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "MPLBACKEND": "agg",
+    }
+    given = {name: str(value) for name, value in env.items()}
+    return default | dict(os.environ) | torchrun | given
+
+
+def _free_port() -> int:
+    """A port that was free a moment ago, for a script that makes its own store there."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]

@@ -1,0 +1,120 @@
+"""What ranks print: kept by rank within limits, and echoed line by line as it comes.
+
+Here a `Transcript` keeps the beginning and the end of one rank's output, and an `Echo`
+writes the lines of all ranks to this process's own output, those that several ranks print
+alike only once.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+
+from collectives_lab.deadlock import name_ranks
+
+KEPT = 2**20
+"""Characters kept of the beginning, and again of the end, of one rank's output."""
+
+ECHOED = 2**16
+"""Characters of one rank that are echoed in one job."""
+
+HOLD = 0.05
+"""Seconds a line is held, so that the same line of other ranks can join it."""
+
+
+class Transcript:
+    """One rank's output: all of it, or its beginning and its end."""
+
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._in_head = self._in_tail = self._lost = 0
+
+    def add(self, text: str) -> None:
+        """Append text; what falls out of both ends' limits is counted and dropped."""
+        room = KEPT - self._in_head
+        if room > 0:
+            self._head.append(text[:room])
+            self._in_head += len(self._head[-1])
+            text = text[room:]
+        if text:
+            self._tail.append(text)
+            self._in_tail += len(text)
+        while self._tail and self._in_tail - len(self._tail[0]) >= KEPT:
+            gone = len(self._tail.popleft())
+            self._in_tail -= gone
+            self._lost += gone
+
+    def text(self) -> str:
+        """What was printed, with a note where something is left out."""
+        lost = f"\n[... {self._lost} characters left out ...]\n" if self._lost else ""
+        return "".join(self._head) + lost + "".join(self._tail)
+
+
+class Decoder:
+    """Bytes of a pipe to text; a character cut in two waits for its rest."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def __call__(self, data: bytes) -> str:
+        return self._decode(data)
+
+
+Write = Callable[[str, str], None]
+"""Takes the stream, "stdout" or "stderr", and text."""
+
+
+def write_here(stream: str, text: str) -> None:
+    """Write to this process's own standard output or error."""
+    out = sys.stdout if stream == "stdout" else sys.stderr
+    out.write(text)
+    out.flush()
+
+
+class Echo:
+    """Writes the lines of all ranks, each with who printed it."""
+
+    def __init__(self, world_size: int, write: Write = write_here):
+        self._write = write
+        self._partial = [{"stdout": "", "stderr": ""} for _ in range(world_size)]
+        self._lines: list[list[tuple[str, str]]] = [[] for _ in range(world_size)]
+        self._room = [ECHOED] * world_size
+        self._since: float | None = None
+
+    def add(self, rank: int, stream: str, text: str) -> None:
+        """Take what a rank printed; whole lines are shown at the next `show`."""
+        if self._room[rank] <= 0:
+            return
+        self._room[rank] -= len(text)
+        *lines, rest = (self._partial[rank][stream] + text).split("\n")
+        self._partial[rank][stream] = rest[-ECHOED:]
+        self._lines[rank] += [(stream, line.rpartition("\r")[2]) for line in lines]
+        if self._room[rank] <= 0:
+            note = "prints more than is shown here; run.output has more"
+            self._lines[rank].append(("stderr", f"... {note}"))
+        if self._since is None and any(self._lines):
+            self._since = time.monotonic()
+
+    def show(self, all_of_it: bool = False) -> None:
+        """Write the lines that were held long enough, or all, with unfinished ones."""
+        if all_of_it:
+            for rank, partial in enumerate(self._partial):
+                for stream, rest in partial.items():
+                    if rest and self._room[rank] > 0:
+                        self._lines[rank].append((stream, rest.rpartition("\r")[2]))
+                    partial[stream] = ""
+        elif self._since is None or time.monotonic() - self._since < HOLD:
+            return
+        self._since = None
+        alike: dict[tuple, list[int]] = {}
+        for rank, lines in enumerate(self._lines):
+            if lines:
+                alike.setdefault(tuple(lines), []).append(rank)
+        for lines, ranks in alike.items():
+            for stream, line in lines:
+                self._write(stream, f"[{name_ranks(ranks)}] {line}\n")
+        self._lines = [[] for _ in self._lines]

@@ -1,0 +1,35 @@
+"""Places in the reader's code, as the reader knows them: the line and what stands in it."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+from collections.abc import Callable
+
+_CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$|^<")
+
+cell_name: Callable[[str], str | None] = lambda file: None  # noqa: E731 (replaced by magic)
+"""The name of the notebook cell that a file name stands for, if it is known."""
+
+
+def describe(where: str) -> str:
+    """`"/a/b.py:3"` as `` line 3 of b.py: `dist.recv(x, 1)` ``; empty stays empty."""
+    file, _, number = where.rpartition(":")
+    if not file:
+        return ""
+    source = linecache.getline(file, int(number)).strip()
+    source = source if len(source) <= 80 else source[:77] + "..."
+    name = cell_name(file) or (None if _CELL.search(file) else os.path.basename(file))
+    line = f"line {number} of {name}" if name else f"line {number}"
+    return f"{line}: `{source}`" if source else line
+
+
+def in_words(text: str) -> str:
+    """A traceback with the names of cells in place of the files they stand for."""
+
+    def replace(match: re.Match) -> str:
+        name = cell_name(match[1])
+        return f"{name}, line" if name else match[0]
+
+    return re.sub(r'File "([^"]+)", line', replace, text)

@@ -1,0 +1,281 @@
+"""The processes of a group: forked from the warm server, or spawned afresh.
+
+Both hand out the same three ends a rank (a channel, its output, its errors), say how ranks
+ended, and end all of them by handle. Here you can `start` either kind and `warm` the server
+before it is needed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from collectives_lab.launch.channel import Channel, ChannelClosed
+from collectives_lab.launch.errors import LaunchError
+
+START_DEADLINE = 60.0
+"""Seconds in which the fork server, or a spawned rank, must have imported torch."""
+
+_PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass
+class Ends:
+    """Our ends of one rank: its channel, its standard output, its standard error."""
+
+    channel: Channel
+    out: int
+    err: int
+    pid: int
+
+    def close(self) -> None:
+        """Close all three."""
+        self.channel.close()
+        for fd in (self.out, self.err):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+class Processes(Protocol):
+    """The processes of one group. `ended` holds the exit status by rank, as they end."""
+
+    ends: list[Ends]
+    ended: dict[int, int]
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when a rank ends; -1 if there is none."""
+
+    def look(self) -> None:
+        """Bring `ended` up to date without waiting."""
+
+    def kill(self) -> None:
+        """Kill all ranks at once; does not wait."""
+
+    def close(self, deadline: float = 10.0) -> None:
+        """Kill all ranks, wait until the last one has ended, and close our ends."""
+
+
+def _python(module: str, sock: socket.socket, **kwargs) -> subprocess.Popen:
+    """Run a module of ours in a fresh interpreter, in a session of its own."""
+    fd = sock.fileno()
+    begin = (
+        f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); sys.argv[1:] = ['{fd}']; "
+        f"import runpy; runpy.run_module({module!r}, run_name='__main__')"
+    )
+    environment = os.environ | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", begin],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[fd],
+        start_new_session=True,
+        env=environment,
+        **kwargs,
+    )
+
+
+# -- the fork server -----------------------------------------------------------------
+
+
+class _Server:
+    """Our end of the one fork server of this process."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.pid = os.getpid()
+        self.process = _python("collectives_lab.launch.zygote", theirs)
+        theirs.close()
+        self.control = Channel(ours)
+
+    def alive(self) -> bool:
+        return self.pid == os.getpid() and self.process.poll() is None
+
+    def stop(self) -> None:
+        """Let it end its ranks and itself; kill it if it does not."""
+        if self.pid != os.getpid():
+            return
+        self.control.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+_server: _Server | None = None
+_server_lock = threading.Lock()
+
+
+def _the_server() -> _Server:
+    """The fork server of this process, started again if it has gone or we were forked."""
+    global _server
+    with _server_lock:
+        if _server is None or not _server.alive():
+            _server = _Server()
+            atexit.register(_server.stop)
+        return _server
+
+
+def warm() -> None:
+    """Start the fork server without waiting for it, if ranks will be forked here."""
+    if default_start_method() == "fork":
+        _the_server()
+
+
+def default_start_method() -> str:
+    """`"fork"` on Linux; `"spawn"` on macOS, where forking after Accelerate may abort."""
+    if sys.platform == "win32":
+        raise LaunchError(
+            "Collectives Lab needs Linux or macOS: Gloo's ranks and the fork server do not "
+            "run on Windows itself. Install WSL2 and run JupyterLab inside it."
+        )
+    return "fork" if sys.platform.startswith("linux") else "spawn"
+
+
+class ForkedRanks:
+    """Ranks forked from the warm server, which is their parent."""
+
+    def __init__(self, count: int):
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self.ends: list[Ends] = []
+        self.ended: dict[int, int] = {}
+        self._count = count
+        server = _the_server()
+        try:
+            server.control.send(count, None, [theirs.fileno()])
+        except ChannelClosed:
+            server.process.kill()
+            raise _server_gone(server) from None
+        finally:
+            theirs.close()
+        try:
+            self._receive(server)
+        except BaseException:
+            self.close()
+            raise
+
+    def _receive(self, server: _Server) -> None:
+        self._channel.sock.settimeout(START_DEADLINE)
+        try:
+            while len(self.ends) < self._count:
+                message, _, fds = self._channel.recv()
+                if message[0] == "ended":
+                    self.ended[message[1]] = message[2]
+                    continue
+                channel = Channel(socket.socket(fileno=fds[0]))
+                self.ends.append(Ends(channel, fds[1], fds[2], message[2]))
+        except ChannelClosed:
+            raise _server_gone(server) from None
+        self._channel.sock.settimeout(5.0)
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def look(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            while self.fileno() >= 0 and selector.select(0):
+                self._hear()
+
+    def _hear(self) -> None:
+        try:
+            (_, rank, status), _, _ = self._channel.recv()
+            self.ended[rank] = status
+        except ChannelClosed:
+            # The server has gone, and its ranks with it.
+            for rank in range(len(self.ends)):
+                self.ended.setdefault(rank, -signal.SIGKILL)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ChannelClosed):
+            self._channel.send("kill")
+
+    def close(self, deadline: float = 10.0) -> None:
+        self.kill()
+        until = time.monotonic() + deadline
+        while len(self.ended) < len(self.ends) and time.monotonic() < until:
+            self._hear()
+        self._channel.close()
+        for ends in self.ends:
+            ends.close()
+        self.ends = []
+
+
+def _server_gone(server: _Server) -> LaunchError:
+    status = server.process.poll()
+    return LaunchError(
+        f"the fork server of the ranks could not serve (exit status {status}); its last "
+        "words are above, on standard error. The next run starts a new one."
+    )
+
+
+# -- fresh interpreters ----------------------------------------------------------------
+
+
+class SpawnedRanks:
+    """Ranks in interpreters of their own: slower, and possible everywhere."""
+
+    def __init__(self, count: int):
+        self.ends: list[Ends] = []
+        self.ended: dict[int, int] = {}
+        self._processes: list[subprocess.Popen] = []
+        try:
+            for _ in range(count):
+                self._spawn()
+        except BaseException:
+            self.close()
+            raise
+
+    def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        try:
+            process = _python(
+                "collectives_lab.launch.rank", theirs, stdout=out_end, stderr=err_end
+            )
+        finally:
+            theirs.close()
+            os.close(out_end)
+            os.close(err_end)
+        self._processes.append(process)
+        self.ends.append(Ends(Channel(ours), out, err, process.pid))
+
+    def fileno(self) -> int:
+        return -1
+
+    def look(self) -> None:
+        for rank, process in enumerate(self._processes):
+            status = process.poll()
+            if status is not None:
+                self.ended[rank] = status
+
+    def kill(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:  # so its group is still its own
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
+
+    def close(self, deadline: float = 10.0) -> None:
+        self.kill()
+        for rank, process in enumerate(self._processes):
+            self.ended[rank] = process.wait(deadline)
+        for ends in self.ends:
+            ends.close()
+        self.ends = []
+
+
+def start(count: int, start_method: str) -> Processes:
+    """Start `count` ranks by `"fork"` or `"spawn"`; LaunchError if that fails."""
+    return ForkedRanks(count) if start_method == "fork" else SpawnedRanks(count)

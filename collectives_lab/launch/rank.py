@@ -1,0 +1,434 @@
+"""One rank: the process that joins a group, does jobs, and answers while it does them.
+
+The first thread does the jobs. A second one listens to the launcher, so that a rank which is
+blocked can still say what it waits for, and be freed. Here `main` is where a rank begins,
+after a fork or in a fresh interpreter.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import datetime
+import faulthandler
+import linecache
+import os
+import queue
+import random
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from collectives_lab import _c10d, recorder, tcp_info
+from collectives_lab.board import Board
+from collectives_lab.launch import rich
+from collectives_lab.launch.channel import Channel, ChannelClosed, Parts, nbytes, pack, unpack
+from collectives_lab.launch.limits import free_memory
+
+FOREVER = datetime.timedelta(days=1)
+"""The group's own time-out: the launcher's deadlines are shorter, and say more."""
+
+_HOUSE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+current: Rank | None = None
+"""The rank that this process is; None in every other process."""
+
+
+class Unsendable(Exception):
+    """A result that cannot travel to the launcher."""
+
+
+class Rank:
+    """The rank behind a channel to its launcher."""
+
+    def __init__(self, channel: Channel):
+        self.channel = channel
+        self.jobs: queue.SimpleQueue = queue.SimpleQueue()
+        self.busy = False
+        self.cancelled = False
+        self.prepared = False
+        self.joined = 0
+        self.namespace: dict[str, Any] = {}
+        self.settings: dict[str, Any] = {}
+        self.outside: set = set()
+        self.recorder: recorder.Recorder | None = None
+        self.main = threading.main_thread()
+
+    # -- the thread that listens ---------------------------------------------------
+
+    def listen(self) -> None:
+        """Queue jobs for the first thread and answer everything else, to the end."""
+        answers: dict[str, Callable[..., Any]] = {
+            "snapshot": self._snapshot,
+            "peek": self._peek,
+            "describe": self._describe,
+            "cancel": self._cancel,
+            "exit": self._exit,
+        }
+        while True:
+            try:
+                message, parts, fds = self.channel.recv()
+                if message[0] in answers:
+                    answers[message[0]](*message[1:])
+                else:
+                    self.jobs.put((message, parts, fds))
+            except ChannelClosed:
+                os._exit(1)  # the launcher has gone, and nobody else would end us
+
+    def _snapshot(self, number: int) -> None:
+        if self.recorder is not None:
+            self.channel.send(("snapshot", number, self.recorder.snapshot()))
+
+    def _peek(self, number: int) -> None:
+        """What has been recorded so far, and where the first thread is."""
+        events = [] if self.recorder is None else self.recorder.peek()
+        groups = {} if self.recorder is None else self.recorder.group_ranks()
+        seen = {"events": events, "groups": groups, "where": self._where()}
+        seen["waiting"] = self.recorder.snapshot().waiting if self.recorder else ()
+        self.channel.send(("peek", number, seen))
+
+    def _describe(self, number: int, key: int) -> None:
+        found = None if self.recorder is None else self.recorder.described(key)
+        self.channel.send(("describe", number, found))
+
+    def _where(self) -> str:
+        """The reader's line that the first thread is in; empty if it is in none."""
+        frame = sys._current_frames().get(self.main.ident or 0)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if is_readers(file):
+                return f"{file}:{frame.f_lineno}" if self.busy else ""
+            frame = frame.f_back
+        return ""
+
+    def _cancel(self) -> None:
+        """Free the first thread: out of a wait in the library, and out of Python code."""
+        self.cancelled = True
+        tcp_info.shut_down(self.outside)
+        if self.busy and self.main.ident is not None:
+            signal.pthread_kill(self.main.ident, signal.SIGINT)
+
+    def _exit(self) -> None:
+        flush()
+        os._exit(0)
+
+    # -- the thread that works -----------------------------------------------------
+
+    def serve(self) -> None:
+        """Do jobs until the launcher ends this process."""
+        signal.signal(signal.SIGINT, self._interrupted)
+        threading.Thread(target=self.listen, name="launcher", daemon=True).start()
+        while True:
+            self._do(*self.jobs.get())
+
+    def _interrupted(self, _signal: int, _frame: Any) -> None:
+        if self.busy and self.cancelled:
+            self.cancelled = False
+            raise KeyboardInterrupt
+
+    def _do(self, message: tuple, parts: Parts, fds: list[int]) -> None:
+        """Do one job and report how it ended, whatever it raises."""
+        number, kind, options = message[1:]
+        report: dict[str, Any] = {"started": recorder.now()}
+        result: Parts = []
+        self.cancelled = False
+        self.busy = True
+        try:
+            if kind == "join":
+                self._join(options, *fds)
+            else:
+                report["wire_before"] = tcp_info.connections()
+                result = self._packed(self._run(kind, options, parts))
+        except BaseException as error:
+            self.busy = False
+            self._blame(report, error)
+            with contextlib.suppress(Exception):
+                result = pack(error)
+        self.busy = False
+        flush()
+        self._close(report)
+        self.channel.send(("done", number, report), result)
+
+    def _run(self, kind: str, options: dict[str, Any], parts: Parts) -> Any:
+        assert self.recorder is not None
+        self.recorder.finished = False
+        self.recorder.own_threads = 1
+        for file, lines in options.get("sources", {}).items():
+            linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+        if kind == "rejoin":
+            return self._rejoin()
+        if not dist.is_initialized():
+            self._join_group()
+        if kind == "call":
+            fn, args = unpack(parts)
+            return fn(*args)
+        if kind == "exec":
+            return self._execute(options)
+        if kind == "push":
+            self.namespace.update(unpack(parts))
+            return None
+        return self._pull(options["names"])
+
+    def _execute(self, options: dict[str, Any]) -> Any:
+        """Run a cell in this rank's namespace; return how its last expression looks."""
+        source, file = options["source"], options["file"]
+        lines = source.splitlines(keepends=True)
+        linecache.cache[file] = (len(source), None, lines, file)
+        tree = ast.parse(source, file)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and not options["quiet"]:
+            last = ast.Expression(tree.body.pop().value)
+        exec(compile(tree, file, "exec"), self.namespace)
+        value = None if last is None else eval(compile(last, file, "eval"), self.namespace)
+        if value is not None:
+            self.namespace["_"] = value
+        rich.publish_figures(self.display)
+        return None if value is None else rich.bundle(value)
+
+    def _pull(self, names: list[str]) -> list[Any]:
+        for name in names:
+            if name not in self.namespace:
+                raise NameError(f"name {name!r} is not defined on rank {self.rank}")
+        return [self.namespace[name] for name in names]
+
+    def display(self, *objects: Any) -> None:
+        """Show objects under the cell that runs, as in a notebook."""
+        for obj in objects:
+            flush()
+            self.channel.send(("display",), pack(rich.bundle(obj)))
+
+    def _packed(self, value: Any) -> Parts:
+        try:
+            parts = pack(value)
+        except BaseException as error:
+            raise Unsendable(_why_unsendable(value, error)) from None
+        available, size = free_memory(), nbytes(parts)
+        if size > available // 2:
+            raise Unsendable(
+                f"the result has {size / 1e9:.1f} GB and the machine {available / 1e9:.1f} "
+                "GB of free memory; return a part or a summary of it"
+            )
+        return parts
+
+    def _blame(self, report: dict[str, Any], error: BaseException) -> None:
+        """Describe an error: its type, its words, its traceback from the reader's line."""
+        report["failed_at"] = recorder.now()
+        report["kind"] = _kind_of(error)
+        report["type"] = type(error).__name__
+        report["message"] = str(error)
+        report["where"], report["traceback"] = tell(error)
+        if isinstance(error, recorder.Mismatched):
+            report["key"] = error.record.key
+            report["number"] = error.record.number
+
+    def _close(self, report: dict[str, Any]) -> None:
+        """Add to a report what was recorded, and be counted as finished."""
+        report["ended"] = recorder.now()
+        if self.recorder is not None:
+            report["events"] = self.recorder.drain()
+            report["groups"] = self.recorder.group_ranks()
+            report["wire_after"] = tcp_info.connections()
+            self.recorder.finished = True
+            if self.recorder.board is not None:
+                self.recorder._step()
+        _c10d.forget_coalescing()
+
+    # -- the group -----------------------------------------------------------------
+
+    def _join(self, settings: dict[str, Any], board: int, *store: int) -> None:
+        """Become rank `rank` of a group: environment, recorder, process group."""
+        self.settings = settings
+        self.rank, self.world_size = settings["rank"], settings["world_size"]
+        os.environ.clear()
+        os.environ.update(settings["env"])
+        sys.path[:] = settings["path"]
+        with contextlib.suppress(OSError):
+            os.chdir(settings["cwd"])
+        _settle_in()
+        self.recorder = recorder.Recorder(self.rank, Board(board, self.world_size))
+        os.close(board)
+        self.store = f"/proc/self/fd/{store[0]}" if store else settings["store"]
+        if settings["backend"] == "nccl":
+            torch.cuda.set_device(self.rank)
+        self._join_group()
+        recorder.start(self.recorder)
+        self.namespace.update(
+            __name__="__main__",
+            rank=self.rank,
+            world_size=self.world_size,
+            torch=torch,
+            dist=dist,
+            display=self.display,
+        )
+
+    def _join_group(self) -> None:
+        self.outside = set(tcp_info.connections())
+        self.joined += 1
+        backend = self.settings["backend"]
+        store = dist.FileStore(self.store, self.world_size)
+        _real_init(
+            "cpu:gloo,cuda:nccl" if backend == "nccl" else backend,
+            store=dist.PrefixStore(f"group {self.joined}", store),
+            rank=self.rank,
+            world_size=self.world_size,
+            timeout=FOREVER,
+        )
+        self.prepared = True
+
+    def _rejoin(self) -> None:
+        """Leave the group that a failed job has broken, and make a new one."""
+        recorder.start(None)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        assert self.recorder is not None
+        board = self.recorder.board
+        self.recorder = recorder.Recorder(self.rank, board)
+        self.joined = self.joined + 1000 - self.joined % 1000  # the same on every rank
+        self._join_group()
+        recorder.start(self.recorder)
+
+
+_real_init = dist.init_process_group
+
+
+def init_process_group(backend=None, init_method=None, *args: Any, **kwargs: Any) -> None:
+    """torch's `init_process_group`, content with the group a rank already has.
+
+    So the body of a function may begin as a script for torchrun does. A group that differs
+    from ours (another backend, a store, an address) is made as asked for instead.
+    """
+    rank = current
+    if rank is None or not rank.prepared:
+        _real_init(backend, init_method, *args, **kwargs)
+        return
+    rank.prepared = False
+    ours = (None, rank.settings["backend"], "cpu:gloo,cuda:nccl")
+    same = backend in ours and init_method in (None, "env://") and not args
+    if not dist.is_initialized() or not same or kwargs.get("store") is not None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        _real_init(backend, init_method, *args, **kwargs)
+
+
+def _settle_in() -> None:
+    """What a process that shares two cores with many others should set."""
+    # torch draws from a fixed seed in a fresh process; these two do not, but a fork would.
+    random.seed()
+    np.random.seed()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()
+    if level in ("INFO", "DETAIL"):
+        dist.set_debug_level(getattr(dist.DebugLevel, level))
+    if hasattr(os, "SCHED_BATCH"):
+        # Gloo's loop thread otherwise keeps the core for milliseconds at a time.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _kind_of(error: BaseException) -> str:
+    if isinstance(error, recorder.Mismatched):
+        return "mismatch"
+    if isinstance(error, SystemExit):
+        return "exit"
+    if isinstance(error, Unsendable):
+        return "unsendable"
+    return "stopped" if isinstance(error, KeyboardInterrupt) else "error"
+
+
+def _why_unsendable(value: Any, error: BaseException) -> str:
+    kind = type(value).__name__
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return (
+        f"the result, a {kind}, cannot be sent from the rank's process ({why}); return "
+        "tensors, numbers, text, or lists and dicts of them"
+    )
+
+
+def is_readers(file: str) -> bool:
+    """Whether a file is the reader's: not ours, not torch's, not Python's own."""
+    return not file.startswith((_HOUSE, *_LIBRARIES, "<frozen"))
+
+
+_LIBRARIES = tuple(
+    {os.path.dirname(m.__file__) + os.sep for m in (torch, np, os) if m.__file__}
+)
+
+
+def tell(error: BaseException) -> tuple[str, str]:
+    """The reader's innermost line, and the traceback from the reader's first line on."""
+    told = traceback.TracebackException.from_exception(error)
+    if isinstance(error, (Unsendable, recorder.Mismatched, KeyboardInterrupt)):
+        told.__cause__ = told.__context__ = None
+    where = ""
+    chain: Any = told
+    while chain is not None:
+        frames = [f for f in chain.stack if not f.filename.startswith(_HOUSE)]
+        while frames and frames[-1].filename.endswith("c10d_logger.py"):
+            frames.pop()
+        frames = [f for f in frames if not f.filename.endswith("c10d_logger.py")]
+        chain.stack[:] = frames
+        if chain is told:
+            own = [f for f in frames if is_readers(f.filename)]
+            where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+            if isinstance(error, SyntaxError) and not own and error.filename:
+                where = f"{error.filename}:{error.lineno}"
+        chain = chain.__cause__ or chain.__context__
+    return where, "".join(told.format())
+
+
+def flush() -> None:
+    """Let everything printed so far reach the launcher."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _note_exits(rank: Rank) -> None:
+    """Let os._exit say its line before it ends the process without a word."""
+    leave = os._exit
+
+    def noted(code: int) -> None:
+        if rank.busy and threading.current_thread() is rank.main:
+            with contextlib.suppress(Exception):
+                frame = sys._getframe(1)
+                where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                rank.channel.send(("leaving", code, where))
+        leave(code)
+
+    os._exit = noted  # type: ignore[assignment]
+
+
+def _stream(fd: int) -> TextIO:
+    """A text stream on a descriptor that has just come to mean something else."""
+    return open(
+        fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+
+
+def main(sock: socket.socket) -> None:
+    """Serve as a rank on a socket to the launcher; never returns."""
+    global current
+    current = Rank(Channel(sock))
+    dist.init_process_group = init_process_group
+    dist.distributed_c10d.init_process_group = init_process_group
+    sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[misc]
+    faulthandler.enable(all_threads=False)
+    recorder.install()
+    _note_exits(current)
+    current.serve()
+
+
+if __name__ == "__main__":
+    # The module itself, not this copy called __main__, must hold the current rank.
+    from collectives_lab.launch.rank import main as begin
+
+    begin(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,408 @@
+"""`run` and `Ranks`: code of the reader's on N real processes, and what came of it.
+
+`run(fn, world_size=4)` gives every rank a fresh process for one function; `Ranks(4)` keeps
+the processes, with a namespace each, for as long as you like. Both return a `Run`.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from collectives_lab import tcp_info
+from collectives_lab.launch import processes
+from collectives_lab.launch import rank as rank_module
+from collectives_lab.launch.channel import Parts, pack, unpack
+from collectives_lab.launch.errors import LabError, LaunchError
+from collectives_lab.launch.failures import error_of
+from collectives_lab.launch.group import Asked, Group, Outcome
+from collectives_lab.launch.limits import why_too_many
+from collectives_lab.trace import Trace
+
+
+@dataclass(eq=False)
+class Run:
+    """What came of a job on every rank.
+
+    results: what the function returned, by rank (None on a rank that did not get there).
+    output: what it printed, by rank. trace: what moved. elapsed: seconds from the first
+    rank's start to the last one's end. backend_reason: why this backend.
+    """
+
+    results: list[Any]
+    output: list[str]
+    trace: Trace
+    world_size: int
+    backend: str
+    backend_reason: str
+    elapsed: float
+
+
+def run(
+    fn: Callable[..., Any],
+    world_size: int = 4,
+    args: Sequence[Any] = (),
+    backend: str = "auto",
+    timeout: float = 30.0,
+    env: Mapping[str, str] | None = None,
+    start_method: str | None = None,
+) -> Run:
+    """Run `fn(*args)` on `world_size` fresh ranks and wait for all of them.
+
+    fn: plain torch.distributed code, from a cell, a closure, a lambda or a module; the
+    process group is there when it begins, and RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR
+    and MASTER_PORT are set as torchrun sets them. What it returns comes back by rank,
+    tensors on the CPU. What it prints appears as it is printed.
+    backend: "gloo", "nccl", or "auto" (NCCL if there is a GPU for each rank, else Gloo).
+    timeout: seconds. env: more environment variables for the ranks. start_method: "fork"
+    from the warm server, "spawn" for fresh interpreters, None for what suits the system.
+    Raises LaunchError before anything starts; RankError, RankDied, Deadlock, Mismatch or
+    DeadlineExceeded, whose `run` holds what was recorded until then. All are LabErrors.
+    """
+    plan = _Plan.of(world_size, backend, timeout, env, start_method)
+    parts = _pack_call(fn, args)
+    group = plan.start()
+    try:
+        asked = Asked("call", parts=parts, timeout=plan.timeout)
+        outcome = group.job(asked)
+    finally:
+        group.close()
+    return _finish(outcome, plan)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A launch that has been checked."""
+
+    world_size: int
+    backend: str
+    reason: str
+    timeout: float
+    env: Mapping[str, str]
+    start_method: str
+
+    @classmethod
+    def of(cls, world_size, backend, timeout, env, start_method) -> _Plan:
+        """Check everything a launch is asked for; LaunchError says what is wrong."""
+        if rank_module.current is not None:
+            raise LaunchError(
+                f"this code already runs on rank {rank_module.current.rank}, and a rank "
+                "cannot start ranks; return from it and run the second job from the "
+                "notebook"
+            )
+        method = start_method or processes.default_start_method()
+        if method not in ("fork", "spawn"):
+            raise LaunchError(f'start_method={method!r}; it is "fork" or "spawn"')
+        size = _checked_size(world_size, method)
+        chosen, reason = choose_backend(backend, size)
+        return cls(size, chosen, reason, _checked_timeout(timeout), env or {}, method)
+
+    def start(self) -> Group:
+        return Group(self.world_size, self.backend, self.start_method, self.env)
+
+
+def _checked_size(world_size: Any, start_method: str) -> int:
+    try:
+        if isinstance(world_size, bool):
+            raise TypeError
+        size = operator.index(world_size)
+    except TypeError:
+        raise LaunchError(
+            f"world_size={world_size!r}; it is the number of ranks, a whole number"
+        ) from None
+    if size < 1:
+        raise LaunchError(f"world_size={size}; at least one rank is needed")
+    why = why_too_many(size, start_method)
+    if why:
+        raise LaunchError(f"world_size={size} is more than this machine bears: {why}")
+    return size
+
+
+def _checked_timeout(timeout: Any) -> float:
+    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not number or not 0 < timeout < 10**8:
+        raise LaunchError(
+            f"timeout={timeout!r}; it is the seconds that a job may take, more than 0"
+        )
+    return float(timeout)
+
+
+def choose_backend(backend: str, world_size: int) -> tuple[str, str]:
+    """The backend to use, and why; LaunchError if it cannot be had here."""
+    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    have = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
+    if backend == "auto":
+        if gpus >= world_size:
+            return "nccl", f"{have} for {world_size} ranks"
+        if gpus:
+            return "gloo", f"{have} for {world_size} ranks, and NCCL wants one a rank"
+        built = torch.version.cuda is not None
+        return "gloo", "no GPU on this machine" if built else "no GPU, or a torch without"
+    if backend == "gloo":
+        return backend, "asked for"
+    if backend == "nccl":
+        if gpus < world_size:
+            raise LaunchError(
+                f'backend="nccl" wants a GPU for each of {world_size} ranks, and torch '
+                f"finds {have} here; backend=\"gloo\" runs on the CPU"
+            )
+        return backend, "asked for"
+    raise LaunchError(f'backend={backend!r}; it is "auto", "gloo" or "nccl"')
+
+
+def _pack_call(fn: Any, args: Sequence[Any]) -> Parts:
+    if not callable(fn):
+        raise LaunchError(f"fn is {fn!r}; it must be a function to call on every rank")
+    try:
+        return pack((fn, tuple(args)))
+    except Exception as error:
+        raise LaunchError(_why_unsendable(fn, args, error)) from error
+
+
+def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:
+    """Name the variable of a function that keeps it from travelling."""
+    name = getattr(fn, "__name__", repr(fn))
+    code = getattr(fn, "__code__", None)
+    cells = getattr(fn, "__closure__", None) or ()
+    known: dict[str, Any] = {}
+    if code is not None:
+        used = {n: fn.__globals__[n] for n in code.co_names if n in fn.__globals__}
+        known |= used
+        for variable, cell in zip(code.co_freevars, cells, strict=False):
+            known[variable] = cell.cell_contents
+    known |= {f"args[{i}]": value for i, value in enumerate(args)}
+    for variable, value in known.items():
+        try:
+            pack(value)
+        except Exception:
+            kind = type(value).__name__
+            return (
+                f"{name} cannot be sent to the ranks: it uses {variable}, a {kind}, which "
+                f"cannot be pickled ({error}). Make it inside {name} instead."
+            )
+    return f"{name} cannot be sent to the ranks: {error}"
+
+
+def _finish(outcome: Outcome, plan: _Plan) -> Run:
+    """The Run of an outcome; raises the error that it tells of."""
+    result = _run_of(outcome, plan)
+    if not outcome.failed:
+        for rank in outcome.ranks:
+            try:
+                result.results[rank] = unpack(outcome.results[rank])
+            except Exception as error:
+                raise LabError(
+                    f"the result of rank {rank} arrived but cannot be read here: {error}"
+                ) from error
+        return result
+    failure = error_of(outcome, plan.world_size, plan.timeout)
+    failure.run = result
+    raise failure
+
+
+def _run_of(outcome: Outcome, plan: _Plan) -> Run:
+    reports = outcome.reports
+    begun = min((r["started"] for r in reports.values()), default=None)
+    ended = max((r["ended"] for r in reports.values()), default=0.0)
+    return Run(
+        [None] * plan.world_size,
+        [transcript.text() for transcript in outcome.output],
+        _trace_of(outcome, plan.world_size, begun),
+        plan.world_size,
+        plan.backend,
+        plan.reason,
+        0.0 if begun is None else ended - begun,
+    )
+
+
+def _trace_of(outcome: Outcome, world_size: int, begun: float | None) -> Trace:
+    """All that was recorded, with time counted from the first rank's start."""
+    told = {**outcome.seen, **outcome.reports}
+    events = [event for rank in sorted(told) for event in told[rank].get("events", ())]
+    groups: dict[str, Sequence[int]] = {}
+    for report in told.values():
+        groups |= report.get("groups", {})
+    ranks = [outcome.reports.get(rank, {}) for rank in range(world_size)]
+    wire = tcp_info.wire_matrix(
+        [r.get("wire_before", {}) for r in ranks], [r.get("wire_after", {}) for r in ranks]
+    )
+    trace = Trace.from_events(events, world_size, groups, wire)
+    if begun is None:
+        begun = np.min(trace.columns["issued"], initial=np.inf)
+    for name in ("issued", "waited", "completed"):
+        trace.columns[name] -= begun
+    return trace
+
+
+class Ranks:
+    """Ranks that stay: processes with a namespace each, and a group between them.
+
+    In every namespace `rank`, `world_size`, `torch`, `dist` and `display` are defined.
+    Use it as a context manager, or `close()` it. After a failed job the ranks keep their
+    variables if all of them could be freed; else they have ended, the error says so, and
+    the next job starts new ones.
+    """
+
+    def __init__(
+        self,
+        world_size: int = 4,
+        backend: str = "auto",
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        start_method: str | None = None,
+    ):
+        """Start the ranks; arguments and errors as for `run`."""
+        self._plan = _Plan.of(world_size, backend, timeout, env, start_method)
+        self._busy = threading.Lock()
+        self._group: Group | None = self._plan.start()
+        self._closed = False
+
+    @property
+    def world_size(self) -> int:
+        return self._plan.world_size
+
+    @property
+    def backend(self) -> str:
+        return self._plan.backend
+
+    @property
+    def backend_reason(self) -> str:
+        return self._plan.reason
+
+    @property
+    def alive(self) -> bool:
+        """Whether the ranks stand, with the variables they have."""
+        return self._group is not None and self._group.alive
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        ranks: Sequence[int] | None = None,
+        timeout: float | None = None,
+    ) -> Run:
+        """Run `fn(*args)` on all ranks, or on some, as the function `run` does."""
+        return self._job("call", {}, _pack_call(fn, args), ranks, timeout)
+
+    def execute(
+        self,
+        code: str,
+        ranks: Sequence[int] | None = None,
+        timeout: float | None = None,
+        file: str = "<ranks>",
+        quiet: bool = False,
+        display: Callable[[int, Any], None] | None = None,
+    ) -> Run:
+        """Run code in every namespace. Results: how the last expression looks, by MIME type.
+
+        file: the name of the code in tracebacks. quiet: no last expression. display:
+        takes (rank, MIME bundle) of everything shown meanwhile, figures too.
+        """
+        options = {"source": code, "file": file, "quiet": quiet}
+        return self._job("exec", options, [], ranks, timeout, display)
+
+    def push(self, **values: Any) -> None:
+        """Set variables in the namespace of every rank."""
+        try:
+            parts = pack(values)
+        except Exception as error:
+            raise LaunchError(f"these values cannot be sent to the ranks: {error}") from error
+        self._job("push", {}, parts, None, None)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """A variable's value on every rank, in a list; RankError if one has none."""
+        pulled = self._job("pull", {"names": [name]}, [], None, None)
+        return [values[0] for values in pulled.results]
+
+    def _job(
+        self,
+        kind: str,
+        options: Mapping[str, Any],
+        parts: Parts,
+        ranks: Sequence[int] | None,
+        timeout: float | None,
+        display: Callable[[int, Any], None] | None = None,
+    ) -> Run:
+        seconds = self._plan.timeout if timeout is None else _checked_timeout(timeout)
+        asked = Asked(kind, options, parts, self._checked(ranks), seconds, display=display)
+        if not self._busy.acquire(blocking=False):
+            raise LaunchError("these ranks are busy with another job; use other Ranks")
+        try:
+            return self._do(asked)
+        finally:
+            self._busy.release()
+
+    def _do(self, asked: Asked) -> Run:
+        group = self._standing_group()
+        try:
+            outcome = group.job(asked)
+        except BaseException:  # an interrupt: free the ranks, then let it through
+            group.recover()
+            raise
+        try:
+            return _finish(outcome, self._plan)
+        except LabError as error:
+            if outcome.failed:
+                error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
+            raise
+
+    def _recovered(self, group: Group, outcome: Outcome) -> str:
+        """Free the ranks after a failure, and say what became of them."""
+        if not outcome.pending and not outcome.deaths and group.balanced():
+            return "The ranks keep their variables."
+        if not outcome.deaths and group.recover():
+            return (
+                "The ranks are free again and keep their variables; groups made with "
+                "new_group, and what uses them, must be made again."
+            )
+        group.close()
+        return "The ranks have ended, and their variables are gone; the next call starts new ones."
+
+    def _standing_group(self) -> Group:
+        if self._closed:
+            raise LaunchError("these ranks have been closed; make new ones with Ranks(...)")
+        if not self.alive:
+            self._group = self._plan.start()
+        assert self._group is not None
+        return self._group
+
+    def _checked(self, ranks: Sequence[int] | None) -> list[int] | None:
+        if ranks is None:
+            return None
+        chosen = sorted(set(ranks))
+        wrong = [r for r in chosen if r not in range(self.world_size)]
+        if wrong or not chosen:
+            what = f"rank {wrong[0]!r} of {self.world_size}" if wrong else "no ranks chosen"
+            raise LaunchError(f"{what}; need 0 <= rank < world_size")
+        return chosen
+
+    def restart(self) -> None:
+        """End the ranks and start new ones; their variables are gone."""
+        if self._group is not None:
+            self._group.close()
+        self._closed = False
+        self._group = self._plan.start()
+
+    def close(self) -> None:
+        """End the ranks; returns when all have ended."""
+        self._closed = True
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "standing" if self.alive else "ended"
+        return f"Ranks({self.world_size}, {self.backend}: {self.backend_reason}; {state})"

@@ -1,0 +1,67 @@
+"""How a value looks in a notebook, without IPython: its bundle of MIME types.
+
+A rank has no IPython shell, so it asks a value for its own pictures and sends them. Here you
+can make a `bundle`, and publish open matplotlib figures as a notebook does.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_METHODS = {
+    "text/html": "_repr_html_",
+    "text/markdown": "_repr_markdown_",
+    "text/latex": "_repr_latex_",
+    "image/svg+xml": "_repr_svg_",
+    "image/png": "_repr_png_",
+}
+
+
+def bundle(value: Any) -> dict[str, Any]:
+    """The looks of a value by MIME type; text always, pictures if it has them."""
+    looks: dict[str, Any] = {"text/plain": repr(value)}
+    if isinstance(value, type):
+        return looks
+    whole = _ask(value, "_repr_mimebundle_")
+    if isinstance(whole, tuple):
+        whole = whole[0]
+    looks.update(whole or {})
+    for mime, method in _METHODS.items():
+        look = _ask(value, method)
+        if look is not None:
+            looks.setdefault(mime, look[0] if isinstance(look, tuple) else look)
+    figure = getattr(sys.modules.get("matplotlib.figure"), "Figure", ())
+    if isinstance(value, figure):
+        looks.setdefault("image/png", _png(value))
+    return {mime: _text(look) for mime, look in looks.items()}
+
+
+def _ask(value: Any, method: str) -> Any:
+    """What a method of the value returns; None if it has none, or it fails."""
+    try:
+        return getattr(value, method)()
+    except Exception:
+        return None
+
+
+def _text(look: Any) -> Any:
+    return base64.b64encode(look).decode() if isinstance(look, bytes) else look
+
+
+def _png(figure: Any) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", bbox_inches="tight")
+    return file.getvalue()
+
+
+def publish_figures(show: Callable[[Any], None]) -> None:
+    """Show and close the figures that pyplot holds open, if it was used at all."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        for number in pyplot.get_fignums():
+            show(pyplot.figure(number))
+        pyplot.close("all")

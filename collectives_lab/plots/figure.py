@@ -1,0 +1,180 @@
+"""What all pictures share: the colours of the ranks, the `Diagram`, and its labels.
+
+Here you can ask for a rank's colour (`rank_color`), begin a figure (`diagram`) and
+write labels on it that never cover each other (`Labels`).
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+from PIL import Image
+
+# Eight colours that stay apart for the colour-blind and show on white and on black: six
+# of Okabe and Ito's, then a violet and a brown for their yellow and black.
+PALETTE = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#D55E00",
+    "#56B4E9",
+    "#8844DD",
+    "#994F28",
+)
+INK = "#7A7A7A"  # as far from white as from the black of a dark notebook
+PILL = "#4A4A4A"
+DPI = 96  # what a browser calls an inch
+MOST_SVG = 90_000  # bytes; a larger drawing goes into the page as pixels
+
+STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "collectives_lab",
+    "hatch.linewidth": 0.7,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def rank_color(rank: int) -> str:
+    """Give the colour of a rank, the same in every figure.
+
+    Ranks eight apart share a colour, which is why a figure labels its ranks too.
+    """
+    return PALETTE[rank % len(PALETTE)]
+
+
+class Diagram(Figure):
+    """A matplotlib Figure that shows itself in a notebook, with a caption and words.
+
+    caption: what the figure says. alt: what a reader who cannot see it is told.
+    """
+
+    caption: str = ""
+    alt: str = ""
+
+    def _repr_html_(self) -> str:
+        """The figure as one image with its own text, which no page style can change."""
+        kind, data = "svg+xml", self._svg()
+        if len(data) > MOST_SVG:
+            kind, data = "png", self._png()
+        source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+        width = round(self.get_figwidth() * DPI)
+        return (
+            '<figure style="margin:0.5em 0">'
+            f'<img alt="{html.escape(self.alt)}" src="{source}" '
+            f'style="width:{width}px;max-width:100%;height:auto">'
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        )
+
+    def _svg(self) -> bytes:
+        """Made small for a page: no comments, and a hundredth of a point is exact."""
+        buffer = io.StringIO()
+        with mpl.rc_context(STYLE):
+            self.savefig(buffer, format="svg", metadata={"Date": None})
+        drawing = re.sub(r"<!--.*?-->|\n\s*", " ", buffer.getvalue(), flags=re.DOTALL)
+        shorter = re.compile(r"(\.\d\d)\d+")
+        tags = re.compile(r"<[^>]*>")
+        return tags.sub(lambda tag: shorter.sub(r"\1", tag[0]), drawing).encode()
+
+    def _png(self) -> bytes:
+        """At twice the size for sharp screens, in 256 colours, which are enough."""
+        buffer = io.BytesIO()
+        with mpl.rc_context(STYLE):
+            self.savefig(buffer, format="png", dpi=2 * DPI)
+        small = io.BytesIO()
+        pixels = Image.open(buffer).quantize(256, Image.Quantize.FASTOCTREE)
+        pixels.save(small, "png", optimize=True)
+        return small.getvalue()
+
+
+def diagram(width: float, height: float) -> tuple[Diagram, Axes]:
+    """Begin a figure of so many inches; without pyplot, nothing shows it twice."""
+    figure = Diagram(figsize=(width, height), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def key_above(ax: Axes, signs: Mapping[str, Any]) -> None:
+    """Explain the signs, by name, in a row above the axes and clear of the data."""
+    ax.legend(
+        signs.values(),
+        signs.keys(),
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=len(signs) or 1,
+        frameon=False,
+        fontsize=8,
+        handlelength=1.6,
+        columnspacing=1.4,
+    )
+
+
+def settle(figure: Diagram) -> None:
+    """Fix the layout, so that what is measured in pixels from here on stays true."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+class Labels:
+    """Labels on a settled axes; one that would cover another is left out."""
+
+    def __init__(self, ax: Axes, fontsize: float) -> None:
+        self.ax, self.fontsize = ax, fontsize
+        self.taken: list[Bbox] = []
+        self._sizes: dict[str, tuple[float, float]] = {}
+
+    def size(self, text: str) -> tuple[float, float]:
+        """Width and height of a label in pixels."""
+        if text not in self._sizes:
+            drawn = self._text(0, 0, text)
+            box = drawn.get_window_extent()
+            pad = 0.5 * self.fontsize * DPI / 72
+            self._sizes[text] = box.width + pad, box.height + pad
+            drawn.remove()
+        return self._sizes[text]
+
+    def put(self, text: str, left: float, middle: float) -> bool:
+        """Write `text` from the pixel `left` on, or as near as the axes has room."""
+        width, height = self.size(text)
+        frame = self.ax.get_window_extent()
+        left = max(frame.x0, min(left, frame.x1 - width))
+        box = Bbox.from_bounds(left, middle - height / 2, width, height)
+        is_outside = box.y0 < frame.y0 - 1 or box.y1 > frame.y1 + 1
+        if is_outside or any(box.overlaps(other) for other in self.taken):
+            return False
+        self.taken.append(box)
+        centre = (left + width / 2, middle)
+        x, y = self.ax.transData.inverted().transform(centre)
+        self._text(x, y, text)
+        return True
+
+    def _text(self, x: float, y: float, text: str) -> Text:
+        pill = {"boxstyle": "round,pad=0.2", "facecolor": PILL, "edgecolor": "none"}
+        look: dict[str, Any] = {
+            "color": "white",
+            "fontsize": self.fontsize,
+            "bbox": pill,
+        }
+        return self.ax.text(x, y, text, ha="center", va="center", zorder=5, **look)

@@ -1,0 +1,257 @@
+"""The space-time diagram: ranks as lanes, time to the right, messages as arrows.
+
+Here you can draw a trace that has times (`space_time`). Solid is a call in flight while
+its rank does other work, hatched a rank that waits; a grey band joins the calls of one
+collective; a cross ends what never ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, Patch
+from matplotlib.ticker import MaxNLocator
+
+from ..trace import Trace
+from .figure import INK, STYLE, Diagram, Labels, diagram, key_above, rank_color, settle
+from .lanes import FILLED, Bar, Scene, scene, verb
+
+MANY = 600  # bars from which on they are drawn plainly
+MOST_NAMES = 24  # names of collectives above a lane; of more, only their counts
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+@mpl.rc_context(STYLE)
+def space_time(
+    trace: Trace,
+    *,
+    start: float | None = None,
+    stop: float | None = None,
+    max_arrows: int = 300,
+    caption: str | None = None,
+) -> Diagram:
+    """Draw who called what when, and who waited for whom.
+
+    start, stop: seconds since the trace began, to look at a part of it. max_arrows: of
+    more messages than that, so many spread evenly are drawn, and the caption says so.
+    Raises ValueError if no call of the trace has a time.
+    """
+    seen = scene(trace, start, stop)
+    pairs = seen.pairs
+    if len(pairs) > max_arrows:
+        chosen = np.linspace(0, len(pairs) - 1, max_arrows).astype(int)
+        pairs = [seen.pairs[i] for i in chosen]
+    p = trace.world_size
+    lane, header = max(0.17, min(0.62, 1.28 / p**0.5)), _header(seen)
+    figure, ax = diagram(8, min(14.0, p * lane + header + 0.75))
+    scale = _set_axes(ax, seen, header / lane)
+    _draw_bands(ax, seen.together, scale)
+    _draw_bars(ax, seen.bars, scale)
+    _draw_messages(ax, pairs, scale)
+    _draw_lost(ax, seen.lost, scale)
+    _draw_marks(ax, seen.bars, scale)
+    key_above(ax, _signs(seen))
+    settle(figure)
+    labels = Labels(ax, 8 if p <= 8 else 7)
+    _name_stuck(labels, seen.stuck, scale)
+    _name_rounds(labels, seen.together, scale)
+    if len(seen.bars) <= MANY:
+        _name_calls(labels, seen.bars, scale)
+    facts = seen.facts()
+    if len(pairs) < len(seen.pairs):
+        facts.append(f"{len(pairs)} of the messages are drawn.")
+    figure.caption = " ".join(facts) if caption is None else caption
+    figure.alt = (
+        f"Space-time diagram, one lane a rank, rank 0 on top. {' '.join(facts)}"
+    )
+    return figure
+
+
+def _header(seen: Scene) -> float:
+    """Inches above the lanes for the names of the collectives, in one row or two."""
+    first_lane = [c for c in seen.together if c[0].event.rank == 0]
+    runs = [next(run)[0].begin for _, run in groupby(first_lane, verb)]
+    if len(runs) > MOST_NAMES:
+        return 0.2
+    is_crowded = (np.diff(runs) < 0.13 * (seen.last - seen.first)).any()
+    return 0.2 * (bool(runs) + int(is_crowded))
+
+
+def _set_axes(ax: Axes, seen: Scene, header: float) -> float:
+    """Prepare lanes and time; return the seconds in a unit of the time axis."""
+    p, span = seen.world_size, seen.last - seen.first
+    scale, unit = next((u for u in UNITS if span >= u[0]), UNITS[-1])
+    first, last = seen.first / scale, seen.last / scale
+    room = 0.2 if seen.stuck else 0.01  # what is stuck is named right of its cross
+    ax.set_xlim(first, last + room * span / scale)
+    ax.set_ylim(p - 0.5, -0.5 - header)
+    ticks = MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]).tick_values(first, last)
+    ax.set_xticks([t for t in ticks if first <= t <= last])
+    ax.spines["bottom"].set_bounds(first, last)
+    ax.set_xlabel(f"time ({unit})")
+    ranks = range(0, p, -(-p // 64))
+    ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
+    ax.tick_params(axis="y", length=0, labelsize=9 if p <= 16 else 7)
+    ax.spines["left"].set_visible(False)
+    return scale
+
+
+def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]], scale: float) -> None:
+    """Join the calls of one collective, from each rank's entry to each rank's exit."""
+    shapes = []
+    for calls in rounds:
+        sides = [(bar, y) for bar in calls for y in (bar.top, bar.bottom)]
+        right = [(bar.end / scale, y) for bar, y in sides]
+        left = [(bar.begin / scale, y) for bar, y in reversed(sides)]
+        shapes.append(right + left)
+    color = (INK, 0.22)
+    ax.add_collection(PolyCollection(shapes, facecolor=color, zorder=1), autolim=False)
+
+
+def _draw_bars(ax: Axes, bars: Sequence[Bar], scale: float) -> None:
+    """Solid while a call runs and its rank does other work, hatched while it blocks."""
+    shapes: dict[tuple[int, bool], list] = defaultdict(list)
+
+    def add(bar: Bar, is_blocked: bool, begin: float, end: float) -> None:
+        left, right = begin / scale, end / scale
+        upper, lower = [(left, bar.top), (right, bar.top)], [(right, bar.bottom)]
+        box = [*upper, *lower, (left, bar.bottom)]
+        shapes[bar.event.rank, is_blocked].append(box)
+
+    for bar in bars:
+        if bar.wait > bar.begin or bar.event.waited is None:
+            add(bar, False, bar.begin, bar.wait)
+        if bar.event.waited is not None:
+            add(bar, True, bar.wait, bar.end)
+    for (rank, is_blocked), boxes in shapes.items():
+        look = _look(rank_color(rank), is_blocked, len(bars) > MANY)
+        ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
+
+
+def _look(color: str, is_blocked: bool, is_plain: bool) -> dict[str, Any]:
+    # Snapped to pixels, thin bars below each other would run into one.
+    look: dict[str, Any] = {"facecolor": color, "edgecolor": color, "snap": False}
+    look["linewidth"] = 0.3 if is_plain else 0.7
+    if is_blocked:
+        look |= {"facecolor": (color, 0.3), "hatch": None if is_plain else "/////"}
+    return look
+
+
+def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]], scale: float) -> None:
+    """An arrow a message, from the begin of its send to the end of its recv."""
+    for send, recv in pairs:
+        src, dst = send.event.rank, recv.event.rank
+        arrow = FancyArrowPatch(
+            (send.begin / scale, send.side(dst)),
+            (recv.end / scale, recv.side(src)),
+            arrowstyle="-|>",
+            mutation_scale=8,
+            shrinkA=0,
+            shrinkB=0,
+            linewidth=1.1 if len(pairs) < 100 else 0.6,
+            linestyle="--" if recv.event.completed is None else "-",
+            color=rank_color(src),
+            zorder=3,
+        )
+        ax.add_patch(arrow)
+
+
+def _draw_lost(ax: Axes, lost: Sequence[Bar], scale: float) -> None:
+    """A send that nobody received points at its peer and ends short of it."""
+    for bar in lost:
+        x, y = bar.begin / scale, bar.side(bar.event.peer)
+        tip = y + (-0.2 if y == bar.top else 0.2)
+        color = rank_color(bar.event.rank)
+        stub = LineCollection([[(x, y), (x, tip)]], colors=color, zorder=3)
+        ax.add_collection(stub, autolim=False)
+        ax.scatter(x, tip, 22, color, marker="x", zorder=4)
+
+
+def _draw_marks(ax: Axes, bars: Sequence[Bar], scale: float) -> None:
+    """Cross the end of what is stuck; mark what nobody waited for."""
+    for marker, size, marked in (
+        ("X", 50, [bar for bar in bars if bar.is_stuck]),
+        (">", 22, [bar for bar in bars if bar.is_open]),
+    ):
+        x, y = [bar.end / scale for bar in marked], [bar.middle for bar in marked]
+        colors = [rank_color(bar.event.rank) for bar in marked]
+        ax.scatter(x, y, size, colors, marker=marker, zorder=4)
+
+
+def _signs(seen: Scene) -> dict[str, Any]:
+    """The key: a sign for each thing that occurs, by its name."""
+
+    def sign(marker: str, size: float) -> Line2D:
+        return Line2D([], [], color=INK, ls="none", marker=marker, markersize=size)
+
+    bars, is_plain = seen.bars, len(seen.bars) > MANY
+    waits = any(bar.event.waited is not None for bar in bars)
+    signs = {
+        "in flight": any(bar.wait > bar.begin for bar in bars) and Patch(color=INK),
+        "blocked": waits and Patch(**_look(INK, True, is_plain)),
+        "message": seen.pairs and sign(r"$\rightarrow$", 12),
+        "never received": seen.lost and sign("x", 5),
+        "never completed": seen.stuck and sign("X", 7),
+        "end not seen": any(bar.is_open for bar in bars) and sign(">", 5),
+    }
+    return {name: handle for name, handle in signs.items() if handle}
+
+
+def _name_stuck(labels: Labels, stuck: Sequence[Bar], scale: float) -> None:
+    """Say beside its cross what a stuck call is."""
+    for bar in stuck:
+        x, y = labels.ax.transData.transform((bar.end / scale, bar.middle))
+        labels.put(bar.name, x + 8, y)
+
+
+def _name_rounds(labels: Labels, rounds: Sequence[list[Bar]], scale: float) -> None:
+    """Name each collective once, above the first of its lanes."""
+    by_lane: dict[int, list[list[Bar]]] = defaultdict(list)
+    for calls in rounds:
+        by_lane[calls[0].event.rank].append(calls)
+    for rank, in_lane in by_lane.items():
+        for name, begin in _names(labels, in_lane, scale):
+            place = begin / scale, rank - FILLED / 2
+            x, y = labels.ax.transData.transform(place)
+            step = labels.size(name)[1] + 2
+            rows = range(2 if rank == 0 else 1)
+            any(labels.put(name, x, y + (row + 0.5) * step) for row in rows)
+
+
+def _names(
+    labels: Labels, rounds: Sequence[list[Bar]], scale: float
+) -> list[tuple[str, float]]:
+    """What to write, and from what time on: a crowd of equals becomes `verb x n`."""
+    runs = [(name, list(run)) for name, run in groupby(rounds, verb)]
+    if len(runs) > MOST_NAMES:
+        counts = Counter(verb(calls) for calls in rounds)
+        text = ", ".join(f"{name} ×{n}" for name, n in counts.items())
+        return [(text, rounds[0][0].begin)]
+    names = []
+    for name, run in runs:
+        begins = [calls[0].begin for calls in run]
+        pixels = labels.ax.transData.transform([(t / scale, 0) for t in begins])[:, 0]
+        if (np.diff(pixels) < labels.size(name)[0]).any():
+            names.append((f"{name} ×{len(begins)}", begins[0]))
+        else:
+            names += [(name, begin) for begin in begins]
+    return names
+
+
+def _name_calls(labels: Labels, bars: Sequence[Bar], scale: float) -> None:
+    """Name a send or a recv whose bar has room for it."""
+    for bar in bars:
+        if bar.is_message and not bar.is_stuck:
+            corners = [(bar.begin / scale, bar.bottom), (bar.end / scale, bar.top)]
+            (x0, y0), (x1, y1) = labels.ax.transData.transform(corners)
+            width, height = labels.size(bar.name)
+            if width <= x1 - x0 and height <= y1 - y0:
+                labels.put(bar.name, (x0 + x1 - width) / 2, (y0 + y1) / 2)

@@ -1,0 +1,183 @@
+"""How much moves: between each pair of ranks, and out of each rank.
+
+Here you can draw the traffic matrix (`traffic_matrix`) and the bytes each rank sends
+beside what the wire carried and a bound (`bytes_by_rank`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from ..trace import Trace
+from ..units import format_bytes
+from .figure import INK, PILL, STYLE, Diagram, diagram, key_above, rank_color
+
+SOURCES = {
+    "messages": "payloads of the sends",
+    "wire": "bytes on the wire, measured",
+    "matrix": "bytes",
+}
+
+
+@mpl.rc_context(STYLE)
+def traffic_matrix(
+    traffic: Trace | np.ndarray | Sequence[Sequence[float]],
+    which: str = "auto",
+    *,
+    caption: str | None = None,
+) -> Diagram:
+    """Draw the bytes from every rank (row) to every rank (column).
+
+    traffic: a trace, or a square matrix of bytes `[src][dst]`. which: `"messages"` for
+    what the sends say, `"wire"` for what was measured; `"auto"` takes the messages if
+    there are any, else the wire, since a collective does not say who sends to whom.
+    Raises ValueError for what the trace does not have.
+    """
+    matrix, source = _matrix(traffic, which)
+    p = len(matrix)
+    side = max(2.4, p * (0.72 if p <= 8 else 0.28))
+    figure, ax = diagram(min(side, 8) + (1 if p <= 8 else 1.8), min(side, 8) + 0.6)
+    scale, unit = _scale(matrix.max())
+    shown = np.ma.masked_equal(matrix, 0) / scale
+    image = ax.imshow(shown, cmap="cividis", vmin=0, vmax=max(1, matrix.max()) / scale)
+    ax.spines[:].set_visible(False)
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.set(xlabel="to rank", ylabel="from rank")
+    step = max(1, -(-p // 32))
+    ax.set_xticks(range(0, p, step))
+    ax.set_yticks(range(0, p, step))
+    ax.tick_params(length=0)
+    ax.set_xticks(np.arange(p + 1) - 0.5, minor=True)
+    ax.set_yticks(np.arange(p + 1) - 0.5, minor=True)
+    ax.grid(which="minor", color=INK, alpha=0.4, linewidth=0.5)
+    ax.tick_params(which="minor", length=0)
+    if p <= 8:
+        _write_cells(ax, matrix)
+    else:
+        bar = figure.colorbar(image, ax=ax, shrink=0.8)
+        bar.set_label(f"{unit}, {SOURCES[source]}")
+        bar.outline.set_visible(False)
+    src, dst = np.unravel_index(matrix.argmax(), matrix.shape)
+    total = format_bytes(matrix.sum())
+    fact = f"Traffic between {p} ranks ({SOURCES[source]}), {total} in all"
+    if matrix.any():
+        fact += f"; most from rank {src} to rank {dst}, {format_bytes(matrix.max())}"
+    figure.caption = f"{fact}." if caption is None else caption
+    figure.alt = (
+        f"Matrix with a row for each sender, a column for each receiver. {fact}."
+    )
+    return figure
+
+
+def _matrix(
+    traffic: Trace | np.ndarray | Sequence[Sequence[float]], which: str
+) -> tuple[np.ndarray, str]:
+    """The bytes [src, dst] to draw, and which key of SOURCES they are."""
+    if not isinstance(traffic, Trace):
+        matrix = np.asarray(traffic, dtype=float)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+            raise ValueError(f"matrix of shape {matrix.shape}; need P x P bytes")
+        return matrix, "matrix"
+    if which not in ("auto", "messages", "wire"):
+        raise ValueError(f"which={which!r}; need 'auto', 'messages' or 'wire'")
+    sends = np.asarray(traffic.bytes_by_pair(), dtype=float)
+    if which == "messages" or (which == "auto" and "send" in traffic.ops()):
+        return sends, "messages"
+    if traffic.wire is not None:
+        return traffic.wire.astype(float), "wire"
+    if which == "wire":
+        raise ValueError("the bytes on the wire were not measured in this run")
+    if len(traffic):
+        raise ValueError(
+            "no sends, and the bytes on the wire were not measured: a collective does "
+            "not say who sends to whom"
+        )
+    return sends, "messages"
+
+
+def _write_cells(ax: Axes, matrix: np.ndarray) -> None:
+    """The number in each cell that is not empty, light on dark and dark on light."""
+    brightest = max(1, matrix.max())
+    for (src, dst), nbytes in np.ndenumerate(matrix):
+        if nbytes:
+            red, green, blue, _ = mpl.colormaps["cividis"](nbytes / brightest)
+            is_light = 0.21 * red + 0.72 * green + 0.07 * blue > 0.46
+            color = "#111111" if is_light else "white"
+            text = format_bytes(nbytes).replace(" ", "\n")
+            ax.text(dst, src, text, color=color, fontsize=8, ha="center", va="center")
+
+
+def _scale(nbytes: float) -> tuple[float, str]:
+    """The binary unit that suits a size, as a number and a name."""
+    power = min(4, int(np.log2(max(nbytes, 1)) // 10))
+    return 1024.0**power, ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
+
+
+@mpl.rc_context(STYLE)
+def bytes_by_rank(
+    trace: Trace,
+    bound: float | Sequence[float] | None = None,
+    *,
+    caption: str | None = None,
+) -> Diagram:
+    """Draw the bytes each rank sends: by its calls, and on the wire where measured.
+
+    bound: bytes, one number for all ranks or one for each, drawn as a line across the
+    rank's bars.
+    """
+    p = trace.world_size
+    sent, wire = np.array(trace.bytes_sent(), dtype=float), trace.wire_bytes()
+    bounds = None if bound is None else np.broadcast_to(np.array(bound, float), (p,))
+    known = [v for v in (sent, wire, bounds) if v is not None]
+    scale, unit = _scale(max(np.max(v) for v in known))
+    figure, ax = diagram(min(12, max(4, 1.6 + 0.42 * p)), 2.8)
+    width = 0.72 if wire is None else 0.36
+    left = np.arange(p) - 0.36
+    colors = [rank_color(rank) for rank in range(p)]
+    ax.bar(left, sent / scale, width, align="edge", color=colors)
+    signs: dict[str, Any] = {"by the calls": Patch(fc=INK)}
+    if wire is not None:
+        hatched: dict[str, Any] = {"fc": "none", "hatch": "////", "linewidth": 0.8}
+        bars = ax.bar(left + width, np.array(wire) / scale, width, align="edge")
+        for bar, color in zip(bars, colors, strict=True):
+            bar.set(**hatched, ec=color)
+        signs["on the wire"] = Patch(**hatched, ec=INK)
+    if bounds is not None:
+        # Dark with a light rim shows on every bar and on both themes.
+        rim: dict[str, Any] = {
+            "path_effects": [withStroke(linewidth=4, foreground="w")]
+        }
+        ax.hlines(bounds / scale, left - 0.08, left + 0.8, PILL, lw=2, **rim)
+        signs["bound"] = Line2D([], [], color=PILL, lw=2, **rim)
+    step = max(1, -(-p // 32))
+    names = [f"rank {r}" if p <= 8 else f"{r}" for r in range(0, p, step)]
+    ax.set_xticks(range(0, p, step), names)
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlim(-0.6, p - 0.4)
+    ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.set(ylabel=f"{unit} sent", xlabel="" if p <= 8 else "rank")
+    key_above(ax, signs)
+    fact = f"Sent by {p} ranks: {_spread(sent)} each by their calls"
+    if wire is not None:
+        fact += f", {_spread(wire)} on the wire"
+    if bounds is not None:
+        fact += f"; the bound is {_spread(bounds)}"
+    figure.caption = f"{fact}." if caption is None else caption
+    figure.alt = f"Bars by rank. {fact}."
+    return figure
+
+
+def _spread(values: Sequence[float] | np.ndarray) -> str:
+    low, high = format_bytes(float(min(values))), format_bytes(float(max(values)))
+    return low if low == high else f"{low} to {high}"

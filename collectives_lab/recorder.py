@@ -1,0 +1,404 @@
+"""The interposer: every torch.distributed call of this process becomes an event.
+
+It stands in torch's dispatcher, under everything, so plain `torch.distributed` code is seen
+whoever calls it: the reader, DDP, FSDP, a functional collective, another thread. Here you can
+`install` it once in a process, `start` a Recorder, `drain` its events for a trace, and take a
+`snapshot` of what the process waits for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from collectives_lab import _c10d
+from collectives_lab.board import Board, digest
+from collectives_lab.deadlock import Snapshot, Waiting
+from collectives_lab.trace import Event
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_HOUSE = os.path.dirname(__file__) + os.sep
+_SPEAKS_FOR_ITSELF = ("distributed_c10d.py", "_functional_collectives.py")
+KEPT_WORKS = 64
+"""Works nobody has waited for that are kept before those that have ended are dropped."""
+
+now = time.perf_counter
+
+
+class Mismatched(Exception):
+    """A call that its counterpart on another rank contradicts; raised before it is sent."""
+
+    def __init__(self, record: Record):
+        super().__init__(record.text())
+        self.record = record
+
+
+class Group(NamedTuple):
+    """A process group: its name in the trace, and its ranks in the world."""
+
+    name: str
+    ranks: tuple[int, ...]
+    source: Any
+
+
+class Record:
+    """One call while it is under way; `row` makes the event of it."""
+
+    __slots__ = (
+        "call",
+        "completed",
+        "group",
+        "issued",
+        "key",
+        "number",
+        "op",
+        "peer",
+        "root",
+        "thread",
+        "variant",
+        "waited",
+        "where",
+    )
+
+    def __init__(
+        self,
+        op: str,
+        call: _c10d.Call,
+        group: Group,
+        where: tuple[str, int] | None,
+        variant: str,
+    ):
+        self.op = op
+        self.call = call
+        self.group = group
+        self.peer = None if call.peer is None else group.ranks[call.peer]
+        self.root = None if call.root is None else group.ranks[call.root]
+        self.where = where
+        self.variant = variant
+        self.issued = now()
+        self.waited: float | None = None
+        self.completed: float | None = None
+        self.key = 0
+        self.number = 0
+        self.thread = 0
+
+    def text(self) -> str:
+        """The call as a person would name it: `all_reduce(8 float32, SUM)`."""
+        call, inside = self.call, []
+        if call.dtype:
+            inside.append(f"{call.count} {call.dtype}")
+        if call.reduce_op:
+            inside.append(call.reduce_op)
+        if self.op in ("send", "recv"):
+            side = "dst" if self.op == "send" else "src"
+            inside.append(f"{side}={'any' if self.peer is None else self.peer}")
+        elif self.root is not None:
+            side = "dst" if self.op in ("reduce", "gather") else "src"
+            inside.append(f"{side}={self.root}")
+        return f"{self.op}({', '.join(inside)})"
+
+    def waiting(self) -> Waiting:
+        """The call as the wait-for graph sees it."""
+        return Waiting(
+            self.op,
+            self.group.name,
+            self.number,
+            self.peer,
+            self.root,
+            self.call.tag,
+            _place(self.where),
+            self.text(),
+            self.call.nbytes == 0 and self.op != "barrier",
+        )
+
+    def row(self, rank: int) -> Event:
+        """The event that this call was, on the clock of `now`."""
+        call = self.call
+        sent = received = None
+        if call.splits is not None:
+            me = self.group.ranks.index(rank)
+            sent, received = (float(sum(s) - s[me]) for s in call.splits)
+        return Event(
+            rank,
+            self.op,
+            call.nbytes,
+            self.peer,
+            self.root,
+            call.tag,
+            self.group.name,
+            self.variant,
+            call.dtype,
+            call.reduce_op,
+            self.issued,
+            self.waited,
+            self.completed,
+            _place(self.where),
+            self.thread,
+            sent,
+            received,
+        )
+
+
+def _place(where: tuple[str, int] | None) -> str:
+    return f"{where[0]}:{where[1]}" if where else ""
+
+
+class Recorder:
+    """Everything one rank has called, and what it waits for now."""
+
+    def __init__(self, rank: int, board: Board | None = None):
+        """Record as `rank`; on a board, publish what this rank does and check its calls."""
+        self.rank = rank
+        self.board = board
+        self.records: list[Record] = []
+        self.works: dict[Any, Record] = {}
+        self.posted: dict[tuple, int] = defaultdict(int)
+        self.collectives: dict[str, int] = defaultdict(int)
+        self.taken: dict[tuple, int] = defaultdict(int)
+        self.blocked: dict[int, Record] = {}
+        self.groups: dict[str, Group] = {}
+        self.threads: dict[int, int] = {}
+        self.own_threads = 1
+        self.finished = False
+        self.epoch = 0
+        self._inside: dict[str, bool] = {}
+
+    # -- one call ------------------------------------------------------------------
+
+    def call(self, op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:
+        """Record a call, check it against its counterparts, and let it go on."""
+        group = self._group(_c10d.group_of(op, args))
+        where, variant, reduce_op = self._reader(op)
+        call = _c10d.describe(op, args, len(group.ranks), reduce_op)
+        record = Record(op.verb, call, group, where, variant)
+        ident = threading.get_ident()
+        record.thread = self.threads.setdefault(ident, len(self.threads))
+        self.records.append(record)
+        self._post(record)
+        if op.name == "monitored_barrier_":
+            return self._wait(record, go)
+        result = go()
+        work = _c10d.work_of(result)
+        if work is not None:
+            self.works[work] = record
+            if len(self.works) > KEPT_WORKS:
+                self._drop_ended_works()
+            if not call.waits and call.on_cpu and record.op not in ("send", "recv"):
+                self._note_end(work, record)
+        return result
+
+    def _group(self, pg: Any) -> Group:
+        ranks = dist.distributed_c10d._world.pg_group_ranks.get(pg)
+        name = pg.group_name
+        known = self.groups.get(name)
+        if known is not None and known.source is ranks:
+            return known
+        members = tuple(range(pg.size()) if ranks is None else ranks)
+        group = Group("0" if pg is dist.group.WORLD else name, members, ranks)
+        self.groups[name] = group
+        return group
+
+    def _reader(self, op: _c10d.Operator) -> tuple[tuple[str, int] | None, str, str]:
+        """The reader's line, the torch.distributed function called there, its reduce op."""
+        frame = sys._getframe(2)
+        inside, variant, reduce_op = self._inside, op.variant, ""
+        while frame is not None:
+            code = frame.f_code
+            file = code.co_filename
+            is_inside = inside.get(file)
+            if is_inside is None:
+                is_inside = inside[file] = _is_inside(file)
+            if not is_inside:
+                return (file, frame.f_lineno), variant, reduce_op
+            if file.endswith(_SPEAKS_FOR_ITSELF) and code.co_name[0] != "_":
+                variant = code.co_name
+                if op.reduces and not reduce_op:
+                    reduce_op = _reduce_op_of(frame.f_locals)
+            frame = frame.f_back
+        return None, variant, reduce_op
+
+    def _post(self, record: Record) -> None:
+        """Count the call, then say so on the board, before anything is sent."""
+        call, group = record.call, record.group
+        if record.op in ("send", "recv"):
+            key = (record.op, group.name, record.peer, call.tag)
+            record.number = self.posted[key] = self.posted[key] + 1
+            if record.peer is not None:
+                pair = (self.rank, record.peer)
+                src, dst = pair if record.op == "send" else pair[::-1]
+                base = digest("message", group.name, src, dst, call.tag)
+                record.key = _mix(base, record.number)
+                signature = digest(call.count, call.dtype)
+        else:
+            record.number = self.collectives[group.name] + 1
+            self.collectives[group.name] = record.number
+            record.key = _mix(digest("collective", group.name), record.number)
+            signature = digest(record.op, call.like)
+        if self.board is None:
+            return
+        self._step()
+        if record.where:
+            self.board.line[self.rank] = record.where[1]
+        if record.key and not self.board.meet(self.rank, record.key, signature):
+            raise Mismatched(record)
+
+    def _step(self) -> None:
+        self.epoch += 1
+        self.board.epoch[self.rank] = self.epoch
+
+    # -- its end -------------------------------------------------------------------
+
+    def wait(self, work: Any, go: Callable[[], Any]) -> Any:
+        """Wait for a work, seen by the wait-for graph meanwhile."""
+        record = self.works.get(work)
+        if record is None:
+            return go()
+        result = self._wait(record, go)
+        self.works.pop(work, None)
+        if record.op == "recv":
+            if record.peer is None:
+                record.peer = record.group.ranks[work._source_rank()]
+            self.taken[record.group.name, record.call.tag] += 1
+        return result
+
+    def _wait(self, record: Record, go: Callable[[], Any]) -> Any:
+        ident = threading.get_ident()
+        record.waited = now()
+        self.blocked[ident] = record
+        self._publish()
+        try:
+            result = go()
+            if record.completed is None:
+                record.completed = now()
+            return result
+        finally:
+            del self.blocked[ident]
+            self._publish()
+
+    def _publish(self) -> None:
+        if self.board is None:
+            return
+        self.board.blocked[self.rank] = self._all_blocked()
+        self._step()
+
+    def _all_blocked(self) -> bool:
+        """Whether no thread of the reader's can move; torch's own threads do not count."""
+        waiting = len(self.blocked)
+        if not waiting or threading.active_count() - self.own_threads <= waiting:
+            return bool(waiting)
+        threads = [
+            t for t in threading.enumerate() if not isinstance(t, threading._DummyThread)
+        ]
+        return len(threads) - self.own_threads <= waiting
+
+    def _note_end(self, work: Any, record: Record) -> None:
+        """Note when an asynchronous collective ends, though nobody may wait for it here.
+
+        Not for CUDA, whose futures are done when they are queued, nor for send and recv,
+        which have none.
+        """
+
+        def ended(_future: Any) -> None:
+            record.completed = now()
+
+        work.get_future().add_done_callback(ended)
+
+    def _drop_ended_works(self) -> None:
+        for work in [w for w in list(self.works) if w.is_completed()]:
+            self.works.pop(work, None)
+
+    # -- for others ----------------------------------------------------------------
+
+    def drain(self) -> list[Event]:
+        """The events since the last drain; their times are those of `now`."""
+        records, self.records = self.records, []
+        return [record.row(self.rank) for record in records]
+
+    def peek(self) -> list[Event]:
+        """The events since the last drain, which stay."""
+        return [record.row(self.rank) for record in list(self.records)]
+
+    def described(self, key: int) -> tuple[str, str] | None:
+        """The call with this key, in words, and its line; None if there was none."""
+        for record in reversed(list(self.records)):
+            if record.key == key:
+                return record.text(), _place(record.where)
+        return None
+
+    def group_ranks(self) -> dict[str, tuple[int, ...]]:
+        """The ranks of every group that was used."""
+        return {group.name: group.ranks for group in list(self.groups.values())}
+
+    def snapshot(self) -> Snapshot:
+        """What this rank has posted and waits for; another thread may take it."""
+        epoch = self.epoch
+        waits = tuple(r.waiting() for r in list(self.blocked.values()))
+        return Snapshot(
+            self.rank,
+            dict(self.posted),
+            dict(self.collectives),
+            dict(self.taken),
+            self.group_ranks(),
+            waits,
+            self.finished,
+            epoch,
+        )
+
+
+def _reduce_op_of(variables: dict[str, Any]) -> str:
+    for name in ("op", "reduceOp"):
+        if name in variables:
+            return _c10d.reduce_name(variables[name])
+    return ""
+
+
+def _is_inside(file: str) -> bool:
+    return file.startswith((_TORCH, _HOUSE)) or "contextlib" in file
+
+
+def _mix(base: int, number: int) -> int:
+    return (base + number * 0x9E3779B97F4A7C15) % 2**63 | 1
+
+
+_current: Recorder | None = None
+_library: Any = None
+
+
+def start(recorder: Recorder | None) -> None:
+    """Let `recorder` see the calls of this process from now on; None: nobody."""
+    global _current
+    _current = recorder
+
+
+def current() -> Recorder | None:
+    """The recorder that sees this process's calls."""
+    return _current
+
+
+def install() -> None:
+    """Stand in the dispatcher; once a process, before or after it forks."""
+    global _library
+    if _library is not None:
+        return
+    _library = _c10d.interpose(_seen)
+    original = _c10d.Work.wait
+
+    def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+        # With a time-out of its own the caller gets away: no wait that can deadlock.
+        if _current is None or args or kwargs:
+            return original(work, *args, **kwargs)
+        return _current.wait(work, lambda: original(work))
+
+    _c10d.Work.wait = wait
+
+
+def _seen(op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:
+    return go() if _current is None else _current.call(op, args, go)

@@ -1,0 +1,423 @@
+"""What moved: the events of a run, or of a plan, in one data structure.
+
+A `Trace` holds one `Event` for every communication call of every rank, in order. Here
+you can count bytes (`bytes_sent`), match sends with receives (`messages`), keep a trace
+(`save`, `load`) and look at it in Perfetto (`save_chrome`). It knows numpy and nothing
+of processes or torch, so a planned trace is the same type as a recorded one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = "collectives_lab trace 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One communication call on one rank.
+
+    rank: the caller. op: the verb as torch spells it (`send`, `recv`, `all_reduce`,
+    `all_gather`, ...). variant: the function called (`isend`,
+    `all_gather_into_tensor`, ...). nbytes: the payload of a send or recv; for a
+    collective S, the bytes of the full logical tensor (one rank's buffer for
+    `all_to_all`). peer: the other rank of a send or recv. root: the rank a
+    `broadcast`, `scatter`, `gather` or `reduce` starts from or ends at. tag: of a
+    send or recv. group: the name of the process group, `"0"` for all ranks.
+    issued, waited, completed: seconds since the trace began: the call, the start of a
+    blocking wait for it, and its end; None where it is not known. where: the reader's
+    line, `"file:line"`. thread: 0 for the first thread of the rank that communicates.
+    sent, received: the bytes this rank must at least move for this call; None asks for
+    the bound of the verb (`bound`). All ranks are numbers in the whole world.
+    """
+
+    rank: int
+    op: str
+    nbytes: int = 0
+    peer: int | None = None
+    root: int | None = None
+    tag: int = 0
+    group: str = "0"
+    variant: str = ""
+    dtype: str = ""
+    reduce_op: str = ""
+    issued: float | None = None
+    waited: float | None = None
+    completed: float | None = None
+    where: str = ""
+    thread: int = 0
+    sent: float | None = None
+    received: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A send and the recv that took it."""
+
+    send: Event
+    recv: Event
+
+
+def bound(op: str, nbytes: float, rank: int, root: int | None, ranks: Sequence[int]):
+    """Bytes `(sent, received)` that one rank must at least move for one collective.
+
+    nbytes is S, the bytes of the full logical tensor; with P ranks each sends
+    2 S (P-1)/P for an all_reduce, S (P-1)/P for an all_gather, reduce_scatter or
+    all_to_all. The root of a scatter sends S (P-1)/P and the others S/P to the root of
+    a gather. For broadcast and reduce only the total, S (P-1), and the root's share, S,
+    are bounds; we count the chain along `ranks` that reaches both, so that the last
+    rank before the root passes nothing on. An unknown verb and a barrier move nothing.
+    Bounds: Chan, Heimlich, Purkayastha, van de Geijn 2007, section 3.
+    """
+    p = len(ranks)
+    if p < 2:
+        return 0.0, 0.0
+    share = nbytes * (p - 1) / p
+    if op == "all_reduce":
+        return 2 * share, 2 * share
+    if op in ("all_gather", "reduce_scatter", "all_to_all"):
+        return share, share
+    if root is None:
+        return 0.0, 0.0
+    is_root = rank == root
+    if op in ("scatter", "gather"):
+        at_root, elsewhere = (share, 0.0), (0.0, nbytes / p)
+        pair = at_root if is_root else elsewhere
+        return pair if op == "scatter" else pair[::-1]
+    if op in ("broadcast", "reduce"):
+        is_tail = ranks[ranks.index(root) - 1] == rank
+        outward = 0.0 if is_tail else float(nbytes)
+        inward = 0.0 if is_root else float(nbytes)
+        return (outward, inward) if op == "broadcast" else (inward, outward)
+    return 0.0, 0.0
+
+
+_TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where")
+_TIMES = ("issued", "waited", "completed", "sent", "received")
+_OPTIONAL_RANKS = ("peer", "root")
+_NAMES = tuple(f.name for f in fields(Event))
+_KIND = {
+    **dict.fromkeys(_TEXT, np.int32),
+    **dict.fromkeys(_TIMES, np.float64),
+    **dict.fromkeys(("rank", "peer", "root", "thread"), np.int32),
+    **dict.fromkeys(("nbytes", "tag"), np.int64),
+}
+_DEFAULTS = {f.name: f.default for f in fields(Event)}
+
+
+class Trace:
+    """The communication of `world_size` ranks: events by rank, each rank's in order.
+
+    Stored as one numpy column a field, text as indices into `texts`, so that millions of
+    planned messages fit. Two traces are equal when they move the same bytes by the same
+    calls in the same order; times and lines do not count.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        columns: Mapping[str, np.ndarray],
+        texts: Sequence[str] = ("",),
+        groups: Mapping[str, Sequence[int]] | None = None,
+        wire: np.ndarray | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ):
+        """Take columns by field name; a missing column holds the field's default.
+
+        groups: the ranks of every named group; `"0"` is always the whole world.
+        wire: bytes the library put on the wire, `wire[src, dst]`. meta: JSON values to
+        keep with the trace. Raises ValueError for columns of different lengths or a
+        rank outside the world.
+        """
+        self.world_size = world_size
+        self.texts = list(texts)
+        self.groups = {"0": tuple(range(world_size))}
+        self.groups |= {name: tuple(ranks) for name, ranks in (groups or {}).items()}
+        self.wire = None if wire is None else np.asarray(wire, dtype=np.int64)
+        self.meta = dict(meta or {})
+        n = len(columns["rank"]) if "rank" in columns else 0
+        self.columns = {name: self._column(columns, name, n) for name in _NAMES}
+        self._check(n)
+        order = np.argsort(self.columns["rank"], kind="stable")
+        if (np.diff(order) != 1).any():
+            self.columns = {name: c[order] for name, c in self.columns.items()}
+
+    def _column(self, columns: Mapping[str, np.ndarray], name: str, n: int):
+        if name in columns:
+            return np.asarray(columns[name], dtype=_KIND[name])
+        default = _DEFAULTS[name]
+        if name in _TEXT:
+            if default not in self.texts:
+                self.texts.append(default)
+            default = self.texts.index(default)
+        elif name in _OPTIONAL_RANKS:
+            default = -1
+        elif name in _TIMES:
+            default = math.nan
+        return np.full(n, default, dtype=_KIND[name])
+
+    def _check(self, n: int) -> None:
+        for name, column in self.columns.items():
+            if len(column) != n:
+                raise ValueError(f"column {name!r} has {len(column)} rows, rank has {n}")
+        for name in ("rank", *_OPTIONAL_RANKS):
+            lowest = 0 if name == "rank" else -1
+            column = self.columns[name]
+            bad = column[(column < lowest) | (column >= self.world_size)]
+            if len(bad):
+                raise ValueError(
+                    f"{name} {bad[0]} of {self.world_size}; "
+                    "need 0 <= rank < world_size"
+                )
+
+    @classmethod
+    def from_events(
+        cls,
+        events: Iterable[Event],
+        world_size: int,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        wire: np.ndarray | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Trace:
+        """Build a trace from events in any order of ranks, each rank's own in order."""
+        texts: dict[str, int] = {"": 0}
+        rows: dict[str, list] = {name: [] for name in _NAMES}
+        for event in events:
+            for name in _NAMES:
+                value = getattr(event, name)
+                if name in _TEXT:
+                    value = texts.setdefault(value, len(texts))
+                elif value is None:
+                    value = -1 if name in _OPTIONAL_RANKS else math.nan
+                rows[name].append(value)
+        columns = {name: np.array(v, dtype=_KIND[name]) for name, v in rows.items()}
+        return cls(world_size, columns, list(texts), groups, wire, meta)
+
+    # -- looking at events ---------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.columns["rank"])
+
+    def event(self, index: int) -> Event:
+        """The event in row `index`, rank by rank and in order within a rank."""
+        row: dict[str, Any] = {}
+        for name in _NAMES:
+            value = self.columns[name][index].item()
+            if name in _TEXT:
+                value = self.texts[value]
+            elif name in _OPTIONAL_RANKS and value < 0:
+                value = None
+            elif name in _TIMES and math.isnan(value):
+                value = None
+            row[name] = value
+        return Event(**row)
+
+    @property
+    def events(self) -> Iterator[Event]:
+        """All events, rank by rank and in order within a rank."""
+        return (self.event(i) for i in range(len(self)))
+
+    def of_rank(self, rank: int) -> list[Event]:
+        """The events of one rank, in order."""
+        return [self.event(i) for i in np.flatnonzero(self.columns["rank"] == rank)]
+
+    def ops(self) -> dict[str, int]:
+        """How many calls of each verb, over all ranks."""
+        index, counts = np.unique(self.columns["op"], return_counts=True)
+        names = [self.texts[i] for i in index]
+        return dict(sorted(zip(names, counts.tolist(), strict=True)))
+
+    def _is(self, op: str) -> np.ndarray:
+        if op not in self.texts:
+            return np.zeros(len(self), dtype=bool)
+        return self.columns["op"] == self.texts.index(op)
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers `(sends, recvs)` of the matched messages, by order of the sends.
+
+        The n-th send from src to dst with a tag in a group meets the n-th recv there for
+        it, as torch's ordering rule has it. Sends nobody received are left out.
+        """
+        c = self.columns
+        keys = ("group", "tag", "rank", "peer")
+        waiting: dict[tuple, deque] = {}
+        for i in np.flatnonzero(self._is("recv")):
+            group, tag, rank, peer = (c[k][i].item() for k in keys)
+            waiting.setdefault((group, tag, peer, rank), deque()).append(i)
+        sends, recvs = [], []
+        for i in np.flatnonzero(self._is("send")):
+            queue = waiting.get(tuple(c[k][i].item() for k in keys))
+            if queue:
+                sends.append(i)
+                recvs.append(queue.popleft())
+        return np.array(sends, dtype=np.int64), np.array(recvs, dtype=np.int64)
+
+    @property
+    def messages(self) -> list[Message]:
+        """Every send with the recv that took it, by order of the sends."""
+        pairs = zip(*self.pairs(), strict=True)
+        return [Message(self.event(i), self.event(j)) for i, j in pairs]
+
+    # -- counting bytes ------------------------------------------------------------
+
+    def _counted(self, which: str) -> np.ndarray:
+        """Bytes sent or received for each event: what it says, else the verb's bound."""
+        c = self.columns
+        counted = c[which].copy()
+        unsaid = np.isnan(counted)
+        message = unsaid & self._is("send" if which == "sent" else "recv")
+        counted[message] = c["nbytes"][message]
+        side = 0 if which == "sent" else 1
+        for i in np.flatnonzero(unsaid & ~message):
+            ranks = self.groups.get(self.texts[c["group"][i]], self.groups["0"])
+            op, root = self.texts[c["op"][i]], c["root"][i].item()
+            root = None if root < 0 else root
+            counted[i] = bound(op, c["nbytes"][i], c["rank"][i], root, ranks)[side]
+        return counted
+
+    def _by_rank(self, which: str) -> list[int | float]:
+        weights, ranks = self._counted(which), self.columns["rank"]
+        return _whole(np.bincount(ranks, weights, minlength=self.world_size))
+
+    def bytes_sent(self) -> list[int | float]:
+        """Bytes each rank sends, by what the calls say: payloads, and bounds of verbs."""
+        return self._by_rank("sent")
+
+    def bytes_received(self) -> list[int | float]:
+        """Bytes each rank receives, by what the calls say."""
+        return self._by_rank("received")
+
+    def bytes_by_pair(self) -> list[list[int]]:
+        """Bytes of the sends, `[src][dst]`; a collective does not say who sends to whom."""
+        matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
+        rows = self._is("send") & (self.columns["peer"] >= 0)
+        c = {name: self.columns[name][rows] for name in ("rank", "peer", "nbytes")}
+        np.add.at(matrix, (c["rank"], c["peer"]), c["nbytes"])
+        return matrix.tolist()
+
+    def wire_bytes(self) -> list[int] | None:
+        """Bytes each rank really put on the wire; None where that was not measured."""
+        return None if self.wire is None else self.wire.sum(axis=1).tolist()
+
+    # -- keeping it ----------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Write the trace to one `.npz` file and return its path."""
+        path = Path(path)
+        path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+        head = {
+            "format": FORMAT,
+            "world_size": self.world_size,
+            "texts": self.texts,
+            "groups": self.groups,
+            "meta": self.meta,
+        }
+        arrays = dict(self.columns)
+        if self.wire is not None:
+            arrays["wire"] = self.wire
+        np.savez_compressed(path, head=np.array(json.dumps(head)), **arrays)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Read a trace that `save` wrote; ValueError for any other file."""
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                arrays = {name: data[name] for name in data.files}
+            head = json.loads(arrays.pop("head").item())
+            if head["format"] != FORMAT:
+                raise ValueError(f"it says it is {head['format']!r}")
+            columns = {name: arrays[name] for name in _NAMES}
+        except OSError:
+            if not Path(path).is_file():
+                raise
+            raise ValueError(f"{path} is no trace: it is no .npz file") from None
+        except (KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"{path} is no trace saved by Trace.save: {error}") from None
+        return cls(
+            head["world_size"],
+            columns,
+            head["texts"],
+            head["groups"],
+            arrays.get("wire"),
+            head["meta"],
+        )
+
+    def chrome(self) -> dict[str, Any]:
+        """The trace in Chrome's trace-event format: a process a rank, arrows for messages.
+
+        Open the JSON in https://ui.perfetto.dev. Events without times are left out.
+        """
+        rows: list[dict[str, Any]] = []
+        for rank in range(self.world_size):
+            name = {"name": f"rank {rank}"}
+            rows.append({"ph": "M", "name": "process_name", "pid": rank, "args": name})
+        for i in range(len(self)):
+            rows += _chrome_slices(self.event(i))
+        for n, (i, j) in enumerate(zip(*self.pairs(), strict=True)):
+            rows += _chrome_arrow(n, self.event(i), self.event(j))
+        return {"traceEvents": rows, "displayTimeUnit": "ms"}
+
+    def save_chrome(self, path: str | Path) -> Path:
+        """Write `chrome()` as JSON and return the path."""
+        path = Path(path)
+        path.write_text(json.dumps(self.chrome()))
+        return path
+
+    # -- comparing -----------------------------------------------------------------
+
+    def _calls(self) -> list[tuple]:
+        names = [n for n in _NAMES if n not in (*_TIMES, "where", "variant", "thread")]
+        return [tuple(getattr(e, n) for n in names) for e in self.events]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        same_shape = (self.world_size, len(self)) == (other.world_size, len(other))
+        return same_shape and self._calls() == other._calls()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        calls = ", ".join(f"{n} {op}" for op, n in self.ops().items()) or "no calls"
+        return f"Trace(world_size={self.world_size}: {calls})"
+
+
+def _whole(values: np.ndarray) -> list[int | float]:
+    return [int(v) if float(v).is_integer() else float(v) for v in values]
+
+
+def _chrome_slices(event: Event) -> list[dict[str, Any]]:
+    """A slice for the whole call and, inside it, one for the time spent blocked."""
+    if event.issued is None:
+        return []
+    end = event.issued if event.completed is None else event.completed
+    place = {"pid": event.rank, "tid": event.thread, "ph": "X", "cat": "comm"}
+    args = {
+        name: value
+        for name in ("nbytes", "peer", "root", "tag", "group", "variant", "where")
+        if (value := getattr(event, name)) not in (None, "")
+    }
+    start, length = event.issued * 1e6, (end - event.issued) * 1e6
+    rows = [place | {"name": event.op, "ts": start, "dur": length, "args": args}]
+    if event.waited is not None and event.completed is not None:
+        blocked = (event.completed - event.waited) * 1e6
+        rows.append(place | {"name": "blocked", "ts": event.waited * 1e6, "dur": blocked})
+    return rows
+
+
+def _chrome_arrow(number: int, send: Event, recv: Event) -> list[dict[str, Any]]:
+    if send.issued is None or recv.completed is None:
+        return []
+    arrow = {"name": "message", "cat": "message", "id": number}
+    start = {"ph": "s", "pid": send.rank, "tid": send.thread, "ts": send.issued * 1e6}
+    end = {"ph": "f", "bp": "e", "pid": recv.rank, "tid": recv.thread}
+    return [arrow | start, arrow | end | {"ts": recv.completed * 1e6}]
