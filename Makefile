@@ -1,7 +1,10 @@
 # Everything here works in .venv, which is made when it is first needed.
 SHELL := /bin/sh
 PYTHON ?=
-TORCH ?=
+# What follows `pip install` for another torch than the tested one; kept until it is
+# changed, and `make env TORCH=` goes back.
+CHOSEN := $(shell cat .venv/.torch 2>/dev/null)
+TORCH ?= $(CHOSEN)
 export PYTHON TORCH
 
 PY := .venv/bin/python
@@ -14,6 +17,9 @@ IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 # Not empty where .venv has lost its Python or the clone has moved: then set up again.
 STALE := $(shell test -x $(PY) && test "$$(cat $(READY) 2>/dev/null)" = "$$(pwd -P)" \
 	|| echo FORCE)
+ifneq ($(TORCH),$(CHOSEN))
+STALE := FORCE
+endif
 AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
 
 .PHONY: help env lab test test-slow lint format bench system clean FORCE
@@ -33,10 +39,8 @@ env: $(READY)
 	'from importlib.metadata import version; print(version("torch"))'))"
 
 # .installing stays behind only where a set-up was killed: what it left is not trusted.
-# .torch holds the choice made with TORCH, until `make clean`.
-$(READY): pyproject.toml constraints.txt $(STALE) $(if $(TORCH),FORCE)
-	@torch=$${TORCH:-$$(cat .venv/.torch 2>/dev/null)}; \
-	if [ -e .venv/.installing ] || ! $(PY) -c 'import pip; $(IS_NEW_ENOUGH)' 2>/dev/null; \
+$(READY): pyproject.toml constraints.txt $(STALE)
+	@if [ -e .venv/.installing ] || ! $(PY) -c 'import pip; $(IS_NEW_ENOUGH)' 2>/dev/null; \
 	then \
 		if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; \
 		else set -- python3 python3.13 python3.12 python3.11 python; fi; \
@@ -54,15 +58,16 @@ $(READY): pyproject.toml constraints.txt $(STALE) $(if $(TORCH),FORCE)
 		"$$python" -m venv --clear .venv || { \
 			echo "env: .venv could not be made, for the reason above" >&2; exit 1; }; \
 	fi; \
-	rm -f $(READY); touch .venv/.installing; \
-	[ -z "$$torch" ] || echo "$$torch" > .venv/.torch
-	@[ -e .venv/.torch ] || exit 0; \
-	[ -z "$$TORCH" ] && $(PIP) show -qq torch 2>/dev/null && exit 0; \
-	echo "env: installing the torch you chose: $$(cat .venv/.torch)"; \
-	$(PIP) uninstall -qq --yes torch && $(PIP) install -qq $$(cat .venv/.torch) \
-	&& $(PIP) show -qq torch || { rm -f .venv/.installing; \
+	rm -f $(READY); touch .venv/.installing
+	@[ "$$TORCH" != "$$(cat .venv/.torch 2>/dev/null)" ] || exit 0; \
+	rm -f .venv/.torch; $(PIP) uninstall -qq --yes torch; \
+	[ -n "$$TORCH" ] || exit 0; \
+	echo "env: installing the torch you chose: $$TORCH"; \
+	$(PIP) install -qq $$TORCH && $(PIP) show -qq torch || { \
+		rm -f .venv/.installing; \
 		echo "env: pip could not install that torch; TORCH takes what follows" \
-			"'pip install'" >&2; exit 1; }
+			"'pip install'" >&2; exit 1; }; \
+	echo "$$TORCH" > .venv/.torch
 	@echo "env: installing into .venv (minutes the first time, mostly torch)"; \
 	grep -v '^torch==' constraints.txt > .venv/constraints.txt; \
 	if [ -e .venv/.torch ]; then $(PIP) freeze 2>/dev/null | grep '^torch=='; \

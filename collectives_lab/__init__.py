@@ -1,4 +1,14 @@
-"""Collectives Lab: collective communication you can run, record, draw and take apart."""
+"""Collectives Lab: collective communication you can run, record, draw and take apart.
+
+`run(fn, world_size=4)` calls a function on real processes and records what moved, `Ranks(4)`
+keeps the processes, and `%load_ext collectives_lab` gives a notebook `%%ranks`. Plots are in
+`collectives_lab.plots`, which is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 from collectives_lab.launch import (
     DeadlineExceeded,
@@ -12,19 +22,54 @@ from collectives_lab.launch import (
     Run,
     run,
 )
-from collectives_lab.trace import Event, Trace
+from collectives_lab.trace import Event, Message, Trace
 
+__version__ = "0.1.0"
 __all__ = [
     "DeadlineExceeded",
     "Deadlock",
     "Event",
     "LabError",
     "LaunchError",
+    "Message",
     "Mismatch",
     "RankDied",
     "RankError",
     "Ranks",
     "Run",
     "Trace",
+    "plots",
     "run",
 ]
+
+_LAZY = {"magic", "plots", "report"}
+"""Modules that need a notebook's packages: a GPU node can do without them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f"collectives_lab.{name}")
+    raise AttributeError(f"module 'collectives_lab' has no attribute {name!r}")
+
+
+# What reads best from the object is bound here, the one place that sees all floors.
+def _run_html(self: Run) -> str:
+    return __getattr__("report").run_html(self)
+
+
+def _run_text(self: Run) -> str:
+    return __getattr__("report").run_text(self)
+
+
+Run._repr_html_ = _run_html  # type: ignore[attr-defined]
+Run.__repr__ = _run_text  # type: ignore[method-assign]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Give a notebook `%%ranks` and `%ranks`; IPython calls this for `%load_ext`."""
+    __getattr__("magic").load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take the magics away and end their ranks."""
+    __getattr__("magic").unload_ipython_extension(shell)

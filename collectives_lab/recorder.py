@@ -105,6 +105,10 @@ class Record:
             inside.append(f"{side}={self.root}")
         return f"{self.op}({', '.join(inside)})"
 
+    def told(self) -> tuple[str, str]:
+        """The call in words, and the reader's line."""
+        return self.text(), _place(self.where)
+
     def waiting(self) -> Waiting:
         """The call as the wait-for graph sees it."""
         return Waiting(
@@ -330,7 +334,7 @@ class Recorder:
         """The call with this key, in words, and its line; None if there was none."""
         for record in reversed(list(self.records)):
             if record.key == key:
-                return record.text(), _place(record.where)
+                return record.told()
         return None
 
     def group_ranks(self) -> dict[str, tuple[int, ...]]:

@@ -48,10 +48,12 @@ _CSS = """
 .clab-run .clab-table td.clab-number { text-align: right !important; }
 .clab-run .clab-table code { background: transparent; white-space: pre-wrap;
   font-family: var(--jp-code-font-family, monospace); }
-.clab-run pre.clab-output { margin: 0 0 0.7em; padding: 0.4em 0.6em; max-height: 16em;
-  overflow: auto; white-space: pre; color: inherit;
+.clab-run .clab-output { display: grid; gap: 0.25em 1.2em; margin: 0 0 0.7em;
+  grid-template-columns: max-content minmax(0, 1fr); align-items: baseline; }
+.clab-run .clab-output pre { margin: 0; padding: 0.1em 0.6em; max-height: 16em;
+  overflow: auto; white-space: pre; color: inherit; border: 0; font-size: inherit;
   font-family: var(--jp-code-font-family, monospace);
-  background: var(--jp-layout-color2, #8882); border: 0; }
+  background: var(--jp-layout-color2, #8882); }
 .clab-run figcaption { color: var(--jp-content-font-color2, #777); }
 """
 
@@ -59,15 +61,13 @@ _CSS = """
 def run_html(run: RunLike) -> str:
     """Show a run in a notebook: headline, table by rank, output, space-time diagram."""
     first, *rest = _headline(run)
-    dim = "".join(
-        f' <span class="clab-dim">· {html.escape(part)}</span>' for part in rest
-    )
+    dim = " ".join(f"· {part}" for part in rest)
     parts = [
         f"<style>{_CSS}</style>",
-        f"<p><strong>{html.escape(first)}</strong>",
+        f"<p><strong>{html.escape(first)}</strong> ",
         f'<span class="clab-dim">{html.escape(dim)}</span></p>',
         _table_html(run),
-        *_output_html(run),
+        _output_html(run),
     ]
     if len(run.trace):
         parts.append(_picture_html(run.trace))
@@ -267,12 +267,15 @@ def _table_html(run: RunLike) -> str:
     )
 
 
-def _output_html(run: RunLike) -> list[str]:
-    return [
-        f'<div class="clab-dim">output of {name_ranks(ranks)}</div>'
-        f'<pre class="clab-output">{html.escape(text)}</pre>'
+def _output_html(run: RunLike) -> str:
+    rows = [
+        f'<div class="clab-dim">{name_ranks(ranks)}</div><pre>{html.escape(text)}</pre>'
         for ranks, text in _outputs(run, MOST_OUTPUT)
     ]
+    if not rows:
+        return ""
+    head = '<div></div><div class="clab-dim">output</div>'
+    return f'<div class="clab-output">{head}{"".join(rows)}</div>'
 
 
 def _picture_html(trace: Trace) -> str:

@@ -208,10 +208,11 @@ class Group:
         if not outcome.failed:
             return
         outcome.seen = self.ask("peek", outcome.pending)
-        keys = [r["key"] for r in outcome.reports.values() if "key" in r]
-        if keys:
-            others = [r for r in outcome.ranks if r not in outcome.deaths]
-            found = self.ask("describe", others, keys[0])
+        calls = {r: rep for r, rep in outcome.reports.items() if "call" in rep}
+        if calls:
+            key = calls[min(calls)]["key"]
+            found = self.ask("describe", outcome.pending, key)
+            found |= {r: rep["call"] for r, rep in calls.items() if rep["key"] == key}
             outcome.described = {r: call for r, call in found.items() if call}
 
     def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:

@@ -228,6 +228,7 @@ class Rank:
         if isinstance(error, recorder.Mismatched):
             report["key"] = error.record.key
             report["number"] = error.record.number
+            report["call"] = error.record.told()
 
     def _close(self, report: dict[str, Any]) -> None:
         """Add to a report what was recorded, and be counted as finished."""
@@ -367,21 +368,27 @@ def tell(error: BaseException) -> tuple[str, str]:
     told = traceback.TracebackException.from_exception(error)
     if isinstance(error, (Unsendable, recorder.Mismatched, KeyboardInterrupt)):
         told.__cause__ = told.__context__ = None
-    where = ""
-    chain: Any = told
+    chain: traceback.TracebackException | None = told
     while chain is not None:
-        frames = [f for f in chain.stack if not f.filename.startswith(_HOUSE)]
-        while frames and frames[-1].filename.endswith("c10d_logger.py"):
-            frames.pop()
-        frames = [f for f in frames if not f.filename.endswith("c10d_logger.py")]
-        chain.stack[:] = frames
-        if chain is told:
-            own = [f for f in frames if is_readers(f.filename)]
-            where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-            if isinstance(error, SyntaxError) and not own and error.filename:
-                where = f"{error.filename}:{error.lineno}"
+        chain.stack[:] = _from_the_reader_on(chain.stack)
         chain = chain.__cause__ or chain.__context__
+    own = [f for f in told.stack if is_readers(f.filename)]
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+    if isinstance(error, SyntaxError) and not own and error.filename:
+        where = f"{error.filename}:{error.lineno}"
     return where, "".join(told.format())
+
+
+def _from_the_reader_on(stack: list[traceback.FrameSummary]) -> list:
+    """Frames without what called the reader, without ours, and without torch's logging."""
+    frames = [
+        f
+        for f in stack
+        if not f.filename.startswith(_HOUSE) and "c10d_logger.py" not in f.filename
+    ]
+    while frames and not is_readers(frames[0].filename):
+        del frames[0]
+    return frames
 
 
 def flush() -> None:

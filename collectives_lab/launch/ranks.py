@@ -6,6 +6,7 @@ the processes, with a namespace each, for as long as you like. Both return a `Ru
 
 from __future__ import annotations
 
+import linecache
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -305,6 +306,8 @@ class Ranks:
         file: the name of the code in tracebacks. quiet: no last expression. display:
         takes (rank, MIME bundle) of everything shown meanwhile, figures too.
         """
+        lines = code.splitlines(keepends=True)
+        linecache.cache[file] = (len(code), None, lines, file)  # for what errors quote
         options = {"source": code, "file": file, "quiet": quiet}
         return self._job("exec", options, [], ranks, timeout, display)
 

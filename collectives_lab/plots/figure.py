@@ -36,7 +36,7 @@ PALETTE = (
 INK = "#7A7A7A"  # as far from white as from the black of a dark notebook
 PILL = "#4A4A4A"
 DPI = 96  # what a browser calls an inch
-MOST_SVG = 90_000  # bytes; a larger drawing goes into the page as pixels
+MOST_SVG = 100_000  # bytes; a larger drawing goes into the page as pixels
 
 STYLE = {
     "font.family": "sans-serif",
@@ -150,7 +150,7 @@ class Labels:
         if text not in self._sizes:
             drawn = self._text(0, 0, text)
             box = drawn.get_window_extent()
-            pad = 0.5 * self.fontsize * DPI / 72
+            pad = 0.4 * self.fontsize * DPI / 72
             self._sizes[text] = box.width + pad, box.height + pad
             drawn.remove()
         return self._sizes[text]

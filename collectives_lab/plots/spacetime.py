@@ -50,7 +50,7 @@ def space_time(
         chosen = np.linspace(0, len(pairs) - 1, max_arrows).astype(int)
         pairs = [seen.pairs[i] for i in chosen]
     p = trace.world_size
-    lane, header = max(0.17, min(0.62, 1.28 / p**0.5)), _header(seen)
+    lane, header = max(0.17, min(0.68, 1.36 / p**0.5)), _header(seen)
     figure, ax = diagram(8, min(14.0, p * lane + header + 0.75))
     scale = _set_axes(ax, seen, header / lane)
     _draw_bands(ax, seen.together, scale)
@@ -132,17 +132,20 @@ def _draw_bars(ax: Axes, bars: Sequence[Bar], scale: float) -> None:
         if bar.event.waited is not None:
             add(bar, True, bar.wait, bar.end)
     for (rank, is_blocked), boxes in shapes.items():
-        look = _look(rank_color(rank), is_blocked, len(bars) > MANY)
-        ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
+        for look in _looks(rank_color(rank), is_blocked, len(bars) > MANY):
+            ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
 
 
-def _look(color: str, is_blocked: bool, is_plain: bool) -> dict[str, Any]:
+def _looks(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
+    """What to draw on each other: SVG cannot have a hatch on a transparent face."""
+    width = 0.3 if is_plain else 0.7
     # Snapped to pixels, thin bars below each other would run into one.
-    look: dict[str, Any] = {"facecolor": color, "edgecolor": color, "snap": False}
-    look["linewidth"] = 0.3 if is_plain else 0.7
-    if is_blocked:
-        look |= {"facecolor": (color, 0.3), "hatch": None if is_plain else "/////"}
-    return look
+    rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}
+    if not is_blocked:
+        return [rim | {"facecolor": color}]
+    face = rim | {"facecolor": (color, 0.3), "linewidth": width * is_plain}
+    hatch = rim | {"facecolor": "none", "hatch": "/////"}
+    return [face] if is_plain else [face, hatch]
 
 
 def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]], scale: float) -> None:
@@ -196,7 +199,8 @@ def _signs(seen: Scene) -> dict[str, Any]:
     waits = any(bar.event.waited is not None for bar in bars)
     signs = {
         "in flight": any(bar.wait > bar.begin for bar in bars) and Patch(color=INK),
-        "blocked": waits and Patch(**_look(INK, True, is_plain)),
+        "blocked": waits
+        and tuple(Patch(**look) for look in _looks(INK, True, is_plain)),
         "message": seen.pairs and sign(r"$\rightarrow$", 12),
         "never received": seen.lost and sign("x", 5),
         "never completed": seen.stuck and sign("X", 7),
@@ -253,5 +257,5 @@ def _name_calls(labels: Labels, bars: Sequence[Bar], scale: float) -> None:
             corners = [(bar.begin / scale, bar.bottom), (bar.end / scale, bar.top)]
             (x0, y0), (x1, y1) = labels.ax.transData.transform(corners)
             width, height = labels.size(bar.name)
-            if width <= x1 - x0 and height <= y1 - y0:
+            if width <= x1 - x0 and height <= y1 - y0 + 2:
                 labels.put(bar.name, (x0 + x1 - width) / 2, (y0 + y1) / 2)

@@ -1,0 +1,417 @@
+"""The pictures: what is drawn is what the trace says, and it can be read."""
+
+import html
+import io
+import re
+from itertools import combinations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.text import Text
+from PIL import Image
+
+from collectives_lab import plots
+from collectives_lab.plots.figure import INK, PALETTE
+from collectives_lab.plots.lanes import blocked, scene
+from collectives_lab.trace import Event, Trace
+
+
+def call(rank, op, begin, end=None, wait=None, **more):
+    """A blocking call; in flight from begin to `wait` if that is said."""
+    waited = begin if wait is None else wait
+    return Event(rank, op, 64, issued=begin, waited=waited, completed=end, **more)
+
+
+def ring(p, steps=3):
+    """Every rank sends to the right while it receives from the left."""
+    events = []
+    for rank in range(p):
+        for step in range(steps):
+            t = 3e-3 * step + 1e-4 * (7 * rank % 5)
+            right, left = (rank + 1) % p, (rank - 1) % p
+            events.append(call(rank, "send", t, t + 2.2e-3, t + 2.1e-3, peer=right))
+            events.append(call(rank, "recv", t + 1e-4, t + 2e-3, peer=left))
+    return Trace.from_events(events, p)
+
+
+def collectives(p, verbs=("all_reduce", "broadcast")):
+    """Collectives of all ranks, rank 2 the last to enter each."""
+    events = []
+    for rank in range(p):
+        for n, op in enumerate(verbs):
+            begin = 5e-3 * n + 1e-4 * rank + (2e-3 if rank == 2 else 0)
+            events.append(call(rank, op, begin, 5e-3 * n + 4e-3))
+    return Trace.from_events(events, p)
+
+
+def deadlock():
+    """Everybody receives first."""
+    events = list(collectives(4, ["all_reduce"]).events)
+    for rank in range(4):
+        peer, begin = (rank - 1) % 4, 5e-3 + 1e-4 * rank
+        events.append(call(rank, "recv", begin, peer=peer, where="/tmp/ring.py:7"))
+    return Trace.from_events(events, 4)
+
+
+def grids():
+    """16 ranks: a ring, then collectives of four rows, then of all."""
+    rows = {f"row{n}": range(4 * n, 4 * n + 4) for n in range(4)}
+    events = list(ring(16, 2).events)
+    for rank in range(16):
+        begin = 8e-3 + 1e-4 * (rank % 7)
+        group = f"row{rank // 4}"
+        events.append(call(rank, "all_gather", begin, 9.5e-3, group=group))
+        events.append(call(rank, "all_reduce", 10e-3 + 1e-4 * rank, 12e-3))
+    return Trace.from_events(events, 16, rows)
+
+
+TRACES = {
+    "ring": ring(4),
+    "collectives": collectives(4),
+    "crowd": collectives(4, ["all_reduce"] * 9 + ["barrier", "all_gather"] * 3),
+    "deadlock": deadlock(),
+    "grids": grids(),
+    "64 ranks": collectives(64),
+}
+SOME = pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+
+
+def arrows(figure):
+    return figure.findobj(lambda a: type(a) is FancyArrowPatch)
+
+
+def texts(figure):
+    return [t for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
+
+
+def labels(figure):
+    """What is written among the data, without axes and key."""
+    return [t.get_text() for t in figure.axes[0].texts]
+
+
+def boxes(figure, is_hatched):
+    kind = [
+        c for c in figure.findobj(PolyCollection) if bool(c.get_hatch()) is is_hatched
+    ]
+    return sum(len(c.get_paths()) for c in kind if c.zorder == 2)
+
+
+# -- the space-time diagram ------------------------------------------------------------
+
+
+def test_an_arrow_a_message():
+    """There are as many arrows as sends with a recv, from the one to the other."""
+    trace = ring(4)
+    drawn = arrows(plots.space_time(trace))
+    assert len(drawn) == len(trace.messages) == 12
+    first, message = drawn[0].get_path(), trace.messages[0]
+    begin, end = drawn[0]._posA_posB
+    assert begin[0] == pytest.approx(message.send.issued * 1e3)
+    assert end[0] == pytest.approx(message.recv.completed * 1e3)
+    assert begin[1] < end[1]  # down, from rank 0 to rank 1
+    assert len(first.vertices) > 1
+
+
+@SOME
+def test_no_words_on_words(trace):
+    """No two texts of a figure cover each other, and none leaves the figure."""
+    figure = plots.space_time(trace)
+    figure.canvas.draw()
+    extents = [(t.get_text(), t.get_window_extent()) for t in texts(figure)]
+    for (one, a), (other, b) in combinations(extents, 2):
+        covered = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert min(covered) < 1, f"{one!r} is on {other!r}"
+    width, height = figure.get_size_inches() * figure.dpi
+    for text, box in extents:
+        assert box.x0 > -1 and box.y0 > -1, text
+        assert box.x1 < width + 1 and box.y1 < height + 1, text
+
+
+def test_the_overlap_test_can_fail():
+    """Two words put on one place would be noticed."""
+    figure = plots.space_time(ring(4))
+    figure.axes[0].text(1, 1, "one here")
+    figure.axes[0].text(1, 1, "and another")
+    figure.canvas.draw()
+    a, b = (t.get_window_extent() for t in figure.axes[0].texts[-2:])
+    assert min(a.x1, b.x1) - max(a.x0, b.x0) > 1
+
+
+def test_blocked_time_is_hatched():
+    """Each call that was waited for has one hatched box, and time in flight is solid."""
+    figure = plots.space_time(ring(4))
+    assert boxes(figure, is_hatched=True) == 24  # of the sends only the last bit
+    solid = [c for c in figure.findobj(PolyCollection) if c.zorder == 2]
+    in_flight = [c for c in solid if not c.get_hatch() and c.get_facecolor()[0, 3] == 1]
+    assert sum(len(c.get_paths()) for c in in_flight) == 12
+
+
+def test_a_collective_is_one_shape_with_one_name():
+    """The ranks of a collective are joined by a band; its verb is written once."""
+    figure = plots.space_time(collectives(4))
+    band = next(c for c in figure.findobj(PolyCollection) if c.zorder == 1)
+    assert len(band.get_paths()) == 2
+    assert sorted(labels(figure)) == ["all_reduce", "broadcast"]
+
+
+def test_subgroups_have_their_own_shapes():
+    """Four rows of a grid are four collectives beside the one of all ranks."""
+    seen = scene(grids())
+    sizes = sorted(len(calls) for calls in seen.together)
+    assert sizes == [4, 4, 4, 4, 16]
+    assert labels(plots.space_time(grids())).count("all_gather") == 4
+
+
+def test_a_crowd_is_counted():
+    """Equal collectives too close for their names get one name with their number."""
+    assert "all_reduce ×9" in labels(plots.space_time(TRACES["crowd"]))
+    many = collectives(4, ["all_gather", "reduce_scatter"] * 40)
+    assert labels(plots.space_time(many)) == ["all_gather ×40, reduce_scatter ×40"]
+
+
+def test_a_deadlock_is_seen():
+    """Each stuck call ends in a cross with its name, and the caption lists them."""
+    figure = plots.space_time(deadlock())
+    assert {"recv from 3", "recv from 0", "recv from 1", "recv from 2"} < {
+        *labels(figure)
+    }
+    assert "Never completed: rank 0 recv from 3 (ring.py:7), rank 1" in figure.caption
+    (crosses,) = (
+        c
+        for c in figure.axes[0].collections
+        if c.get_zorder() == 4 and len(c.get_offsets()) == 4
+    )
+    ends = {x for x, _ in crosses.get_offsets().tolist()}
+    assert len(ends) == 1 and ends.pop() > 5.3  # open: longer than anything known
+
+
+def test_a_send_nobody_received_has_no_arrow():
+    """It is crossed out and named in the caption instead."""
+    events = [call(0, "send", 0.0, 1e-5, peer=1), call(0, "send", 2e-5, 3e-5, peer=1)]
+    trace = Trace.from_events([*events, call(1, "recv", 0.0, 2e-5, peer=0)], 2)
+    figure = plots.space_time(trace)
+    assert len(arrows(figure)) == 1
+    assert "Never received: rank 0 send to 1." in figure.caption
+
+
+def test_calls_at_once_do_not_cover_each_other():
+    """Calls of one rank that overlap in time stand below each other in its lane."""
+    pieces = [call(0, "all_reduce", 1e-3 * n, 9e-3 + n * 1e-3) for n in range(5)]
+    trace = Trace.from_events([*pieces, call(0, "barrier", 2e-2, 3e-2)], 1)
+    bars = scene(trace).bars
+    for a, b in combinations(bars, 2):
+        at_once = min(a.end, b.end) > max(a.begin, b.begin)
+        assert not at_once or min(a.bottom, b.bottom) <= max(a.top, b.top)
+    assert all(-0.5 < bar.top < bar.bottom < 0.5 for bar in bars)
+
+
+def test_blocked_time_counts_once():
+    """Two threads of a rank blocked at the same time block it once."""
+    calls = [call(0, "recv", 0.0, 4.0, peer=1), call(0, "recv", 1.0, 6.0, peer=1)]
+    seen = scene(Trace.from_events([*calls, call(1, "recv", 0.0, 1.0, peer=0)], 2))
+    assert blocked(seen.bars) == {0: 6.0, 1: 1.0}
+
+
+def test_a_part_can_be_looked_at():
+    """start and stop cut out a part, where the collectives keep their partners."""
+    figure = plots.space_time(collectives(4), start=4.5e-3, stop=9.5e-3)
+    assert labels(figure) == ["broadcast"]
+    assert figure.axes[0].get_xlim()[0] == pytest.approx(4.5)
+    with pytest.raises(ValueError, match="need start < stop"):
+        plots.space_time(collectives(4), start=1, stop=1)
+
+
+def test_thousands_of_events():
+    """5000 events are drawn with as many arrows as asked for, and it is said so."""
+    figure = plots.space_time(ring(8, 313), max_arrows=100)
+    assert len(arrows(figure)) == 100
+    assert figure.caption.endswith("100 of the messages are drawn.")
+    assert len(figure._repr_html_()) < 250_000
+
+
+def test_no_times_no_picture():
+    """A plan without times is refused with what to do."""
+    with pytest.raises(ValueError, match="replay a plan on a fabric"):
+        plots.space_time(Trace.from_events([Event(0, "barrier")], 2))
+
+
+# -- colours, words, notebooks ---------------------------------------------------------
+
+
+def luminance(color):
+    c = np.array(mpl.colors.to_rgb(color))
+    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return linear, linear @ (0.2126, 0.7152, 0.0722)
+
+
+def contrast(one, other):
+    low, high = sorted([luminance(one)[1], luminance(other)[1]])
+    return (high + 0.05) / (low + 0.05)
+
+
+# Machado, Oliveira, Fernandes 2009: what the colour-blind see of linear RGB.
+SIGHTS = {
+    "all colours": np.eye(3),
+    "no red": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "no green": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "no blue": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+TO_XYZ = np.array(
+    [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+)
+
+
+def lab(color, sight):
+    xyz = TO_XYZ @ np.clip(np.array(sight) @ luminance(color)[0], 0, 1)
+    x, y, z = np.cbrt(np.maximum(xyz / (0.9505, 1, 1.089), 0.008856))
+    return np.array([116 * y, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
+def test_ranks_differ_for_the_colour_blind(sight):
+    """Any two of the eight colours stay well apart, whatever the eye; red, green not."""
+
+    def apart(a, b):
+        return np.linalg.norm(lab(a, sight) - lab(b, sight))
+
+    assert min(apart(a, b) for a, b in combinations(PALETTE, 2)) > 15
+    if sight is SIGHTS["no green"]:
+        assert apart("#7F7F00", "#A06000") < 15
+
+
+def test_it_shows_on_white_and_on_black():
+    """Text has a contrast of 4 and colour of 2 against light and dark pages."""
+    for page in ("white", "#111111"):
+        assert contrast(INK, page) > 4
+        assert all(contrast(color, page) > 2 for color in PALETTE)
+
+
+def test_a_rank_keeps_its_colour():
+    """The first bar of rank 1 has rank 1's colour in both kinds of figure."""
+    bars = plots.bytes_by_rank(ring(4)).findobj(Rectangle)
+    assert mpl.colors.to_hex(bars[1].get_facecolor()).upper() == plots.rank_color(1)
+    pixels = Image.open(io.BytesIO(plots.space_time(ring(4))._png())).convert("RGB")
+    seen = np.array(pixels).reshape(-1, 3).astype(int)
+    for rank in range(4):
+        color = np.array(mpl.colors.to_rgb(plots.rank_color(rank))) * 255
+        assert (abs(seen - color).max(axis=1) < 12).sum() > 1000, f"rank {rank}"
+
+
+def test_sixteen_ranks_are_told_apart_by_name():
+    """Where colours repeat, each lane says its rank."""
+    assert plots.rank_color(9) == plots.rank_color(1)
+    words = [t.get_text() for t in texts(plots.space_time(grids()))]
+    assert {f"rank {rank}" for rank in range(16)} <= {*words}
+
+
+@SOME
+def test_alternative_text_has_ranks_and_counts(trace):
+    """Whoever cannot see a figure is told its ranks, and what and how many it shows."""
+    alt = plots.space_time(trace).alt
+    assert f"{trace.world_size} ranks" in alt
+    assert f"{len(trace.messages)} messages" in alt or "all_reduce" in alt
+
+
+def test_the_page_gets_one_image_with_its_words():
+    """The HTML is a figure with alternative text and a caption, all escaped."""
+    figure = plots.space_time(ring(4), caption="a < b & <script>")
+    figure.alt = '"quoted" <b>'
+    page = figure._repr_html_()
+    assert page.count("<img") == 1 and "<script" not in page and "<b>" not in page
+    assert html.escape('"quoted" <b>') in page
+    assert "<figcaption>a &lt; b &amp; &lt;script&gt;</figcaption>" in page
+
+
+def test_small_drawings_stay_sharp_and_big_ones_small():
+    """A normal trace is SVG with text as text; one of thousands of events is a PNG."""
+    small = plots.space_time(ring(4))
+    assert "image/svg+xml" in small._repr_html_()
+    assert b">rank 3</text>" in small._svg()
+    assert "image/png" in plots.space_time(ring(8, 200))._repr_html_()
+
+
+def test_a_cell_shows_it_once_with_and_without_inline():
+    """A notebook finds one HTML form, and pyplot has no figure to show again."""
+    from IPython.core.formatters import DisplayFormatter
+    from matplotlib import pyplot
+
+    figure = plots.space_time(ring(4))
+    shown, _ = DisplayFormatter().format(figure)
+    assert {*shown} == {"text/html", "text/plain"}
+    assert pyplot.get_fignums() == []
+
+
+def test_drawing_leaves_matplotlib_as_it_was():
+    """No setting of the reader's is changed, and none of theirs changes a figure."""
+    before = dict(mpl.rcParams)
+    with mpl.rc_context({"text.color": "red", "font.size": 30}):
+        styled = plots.space_time(ring(4))._svg()
+    assert dict(mpl.rcParams) == before
+    assert styled == plots.space_time(ring(4))._svg()
+
+
+# -- traffic ---------------------------------------------------------------------------
+
+
+def cells(figure):
+    return {(t.get_position()): t.get_text() for t in figure.axes[0].texts}
+
+
+def test_matrix_cells_are_the_bytes():
+    """Row src and column dst hold the bytes sent, and empty cells are empty."""
+    figure = plots.traffic_matrix(ring(4, 1))
+    assert cells(figure) == {((r + 1) % 4, r): "64\nB" for r in range(4)}
+    assert "payloads of the sends" in figure.caption and "4 ranks" in figure.alt
+
+
+def test_matrix_of_a_collective_is_the_wire():
+    """A collective does not say who sends to whom; the wire does, if it was measured."""
+    events = list(collectives(2).events)[:0]
+    wire = np.array([[0, 2048], [1024, 0]])
+    measured = Trace.from_events(events, 2, wire=wire)
+    figure = plots.traffic_matrix(measured)
+    assert cells(figure) == {(1, 0): "2\nKiB", (0, 1): "1\nKiB"}
+    assert "on the wire" in figure.caption
+    with pytest.raises(ValueError, match="who sends to whom"):
+        plots.traffic_matrix(collectives(4))
+    with pytest.raises(ValueError, match="not measured"):
+        plots.traffic_matrix(ring(4), "wire")
+
+
+def test_matrix_of_many_ranks_has_a_scale():
+    """More than 8 ranks get a colour bar in bytes in place of numbers."""
+    figure = plots.traffic_matrix(np.full((16, 16), 2**20))
+    assert cells(figure) == {} and len(figure.axes) == 2
+    assert figure.axes[1].get_ylabel().startswith("MiB")
+
+
+@pytest.mark.parametrize("bad", [[[1, 2]], [1, 2], []])
+def test_matrix_must_be_square(bad):
+    """Anything else is refused with the shape found."""
+    with pytest.raises(ValueError, match=re.escape(str(np.shape(bad)))):
+        plots.traffic_matrix(bad)
+
+
+def test_bars_are_the_bytes_sent():
+    """The bars have the height of bytes_sent and of the wire, the lines of the bound."""
+    wire = 4096 * (1 - np.eye(4, dtype=int))
+    trace = Trace.from_events(ring(4, 64).events, 4, wire=wire)
+    figure = plots.bytes_by_rank(trace, bound=[1024, 2048, 3072, 4096])
+    ax = figure.axes[0]
+    heights = [bar.get_height() for bar in ax.patches]
+    assert heights == [4.0] * 4 + [12.0] * 4 and ax.get_ylabel() == "KiB sent"
+    assert [s[0, 1] for s in ax.collections[0].get_segments()] == [1, 2, 3, 4]
+    assert "the bound is 1 KiB to 4 KiB" in figure.caption
+
+
+@pytest.mark.parametrize("p", [1, 4, 16, 64])
+def test_bars_can_be_read(p):
+    """The names of the ranks below the bars do not run into each other."""
+    figure = plots.bytes_by_rank(collectives(p))
+    figure.canvas.draw()
+    ticks = figure.axes[0].get_xticklabels()
+    extents = [t.get_window_extent() for t in ticks]
+    assert all(a.x1 < b.x0 for a, b in zip(extents, extents[1:], strict=False))
