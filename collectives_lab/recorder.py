@@ -341,10 +341,19 @@ class Recorder:
         """The ranks of every group that was used."""
         return {group.name: group.ranks for group in list(self.groups.values())}
 
-    def snapshot(self) -> Snapshot:
-        """What this rank has posted and waits for; another thread may take it."""
+    def snapshot(self, unfinished: bool = False) -> Snapshot:
+        """What this rank has posted and waits for; another thread may take it.
+
+        unfinished: take it to wait for every collective that has not ended, as it does when
+        it sleeps in a wait of torch's own that nobody can see.
+        """
         epoch = self.epoch
-        waits = tuple(r.waiting() for r in list(self.blocked.values()))
+        records = list((self.works if unfinished else self.blocked).values())
+        waits = tuple(
+            record.waiting()
+            for record in records
+            if not unfinished or (record.completed is None and record.call.on_cpu)
+        )
         return Snapshot(
             self.rank,
             dict(self.posted),

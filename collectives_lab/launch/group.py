@@ -33,6 +33,9 @@ TICK = 0.05
 QUIET = 1.0
 """Seconds without a step of any rank after which nothing is on its way any more."""
 
+AWAKE = 0.002
+"""Seconds of processor time that a thread in a wait may use for waking up and dozing off."""
+
 SETTLE = 0.1
 """Seconds that the others have to report too, once one rank has failed."""
 
@@ -40,6 +43,7 @@ FREED = 2.0
 """Seconds in which blocked ranks must be free again, or be ended."""
 
 _CHUNK = 2**18
+_ANSWERS = ("snapshot", "asleep", "peek", "describe")
 
 
 @dataclass
@@ -258,7 +262,7 @@ class Group:
             self._display(rank, unpack(parts))
         elif kind == "leaving":
             self._outcome.leaving[rank] = tuple(rest)
-        elif kind in ("snapshot", "peek", "describe"):
+        elif kind in _ANSWERS:
             self._replies.get(rest[0], {})[rank] = rest[1]
 
     def _done(self, rank: int, number: int, report: dict[str, Any], parts: Parts) -> None:
@@ -377,7 +381,10 @@ class _Watch:
         self._group = group
         self._epochs: Any = None
         self._since = 0.0
-        self._judged: bool | None = None
+        self._judged: tuple | None = None
+        self._readings: dict[int, tuple[float, float]] = {}
+        self._sleepers: dict[int, Snapshot] = {}
+        self._asked = 0.0
 
     def look(self, now: float) -> None:
         """Set the outcome's `stuck` if ranks wait that can never go on.
@@ -386,24 +393,43 @@ class _Watch:
         so, and after a quiet second, when every rank waits, by what the library has done.
         """
         group, outcome, board = self._group, self._group._outcome, self._group.board
-        waiting = [r for r in outcome.pending if board.blocked[r]]
         epochs = board.epoch.copy()
         if self._epochs is None or (epochs != self._epochs).any():
-            self._epochs, self._since, self._judged = epochs, now, None
+            self._epochs, self._since, self._judged, self._readings = epochs, now, None, {}
             return
-        all_wait = len(waiting) == len(outcome.pending)
-        quiet = all_wait and now - self._since >= QUIET
-        if not waiting or self._judged == quiet:
+        waiting = [r for r in outcome.pending if board.blocked[r]]
+        still = now - self._since >= QUIET
+        asleep = self._asleep(now, set(outcome.pending) - set(waiting)) if still else {}
+        quiet = still and len(waiting) + len(asleep) == len(outcome.pending)
+        case = (quiet, *asleep)
+        if not (waiting or asleep) or self._judged == case:
             return
         resting = [r for r in range(group.world_size) if r not in outcome.pending]
-        found = group.ask("snapshot", waiting + resting)
+        found = group.ask("snapshot", waiting + resting) | asleep
         if outcome.failed or (board.epoch != epochs).any():
             return
-        self._judged = quiet
+        self._judged = case
         snapshots = [_named(s) for s in found.values() if s.epoch == epochs[s.rank]]
         stuck = deadlock.stuck(snapshots, quiet)
         if stuck:
             outcome.stuck = stuck, deadlock.explain(snapshots, stuck)
+
+    def _asleep(self, now: float, ranks: set[int]) -> dict[int, Snapshot]:
+        """Ranks that sleep in a wait inside torch: no processor time in half a second."""
+        if not ranks or now - self._asked < QUIET / 4:
+            return self._sleepers
+        self._asked, self._sleepers = now, {}
+        for rank, reading in self._group.ask("asleep", sorted(ranks)).items():
+            if reading is None:
+                self._readings.pop(rank, None)
+                continue
+            used, snapshot = reading
+            first, since = self._readings.setdefault(rank, (used, now))
+            if used - first > AWAKE:
+                self._readings[rank] = (used, now)
+            elif now - since >= QUIET / 2 and snapshot.waiting:
+                self._sleepers[rank] = snapshot
+        return self._sleepers
 
 
 def _named(snapshot: Snapshot) -> Snapshot:

@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -68,6 +69,7 @@ class Rank:
         """Queue jobs for the first thread and answer everything else, to the end."""
         answers: dict[str, Callable[..., Any]] = {
             "snapshot": self._snapshot,
+            "asleep": self._asleep,
             "peek": self._peek,
             "describe": self._describe,
             "cancel": self._cancel,
@@ -86,6 +88,21 @@ class Rank:
     def _snapshot(self, number: int) -> None:
         if self.recorder is not None:
             self.channel.send(("snapshot", number, self.recorder.snapshot()))
+
+    def _asleep(self, number: int) -> None:
+        """Processor time of the first thread, if it is in torch; and what has not ended.
+
+        DDP and functional collectives wait in C++, unseen. A thread that is inside torch
+        and uses no time can only be waiting there.
+        """
+        frame = sys._current_frames().get(self.main.ident or 0)
+        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+        if not (inside and self.recorder and hasattr(time, "pthread_getcpuclockid")):
+            self.channel.send(("asleep", number, None))
+            return
+        clock = time.pthread_getcpuclockid(self.main.ident or 0)
+        snapshot = self.recorder.snapshot(unfinished=True)
+        self.channel.send(("asleep", number, (time.clock_gettime(clock), snapshot)))
 
     def _peek(self, number: int) -> None:
         """What has been recorded so far, and where the first thread is."""
@@ -253,7 +270,7 @@ class Rank:
         sys.path[:] = settings["path"]
         with contextlib.suppress(OSError):
             os.chdir(settings["cwd"])
-        _settle_in()
+        _heed_environment()
         self.recorder = recorder.Recorder(self.rank, Board(board, self.world_size))
         os.close(board)
         self.store = f"/proc/self/fd/{store[0]}" if store else settings["store"]
@@ -320,18 +337,24 @@ def init_process_group(backend=None, init_method=None, *args: Any, **kwargs: Any
 
 
 def _settle_in() -> None:
-    """What a process that shares two cores with many others should set."""
+    """What a process that shares a few cores with many others should set, before its job."""
     # torch draws from a fixed seed in a fresh process; these two do not, but a fork would.
     random.seed()
     np.random.seed()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()
-    if level in ("INFO", "DETAIL"):
-        dist.set_debug_level(getattr(dist.DebugLevel, level))
     if hasattr(os, "SCHED_BATCH"):
         # Gloo's loop thread otherwise keeps the core for milliseconds at a time.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _heed_environment() -> None:
+    """Do what torch reads from the environment only when it is imported."""
+    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()
+    if level in ("INFO", "DETAIL"):
+        dist.set_debug_level(getattr(dist.DebugLevel, level))
 
 
 def _kind_of(error: BaseException) -> str:
@@ -351,6 +374,9 @@ def _why_unsendable(value: Any, error: BaseException) -> str:
         f"the result, a {kind}, cannot be sent from the rank's process ({why}); return "
         "tensors, numbers, text, or lists and dicts of them"
     )
+
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def is_readers(file: str) -> bool:
@@ -431,6 +457,7 @@ def main(sock: socket.socket) -> None:
     faulthandler.enable(all_threads=False)
     recorder.install()
     _note_exits(current)
+    _settle_in()
     current.serve()
 
 

@@ -19,9 +19,12 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 
+import numpy as np
+import torch
+
 from collectives_lab import recorder
 from collectives_lab.launch import rank as rank_module
-from collectives_lab.launch.channel import Channel, ChannelClosed
+from collectives_lab.launch.channel import Channel, ChannelClosed, pack, unpack
 
 PARKED = 16
 """Ranks kept ready at most; each holds about 6 MB."""
@@ -217,11 +220,19 @@ def _become_rank(sock: socket.socket, out: int, err: int, zygote: int) -> None:
     rank_module.main(sock)
 
 
+def _warm_up() -> None:
+    """Do once, here, what every rank would otherwise do for the first time."""
+    torch.set_num_threads(1)
+    np.random.seed()
+    unpack(pack((_warm_up, torch.ones(4) + torch.ones(4))))
+
+
 def main(fd: int) -> None:
     """Serve the launcher at the other end of the socket `fd`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _prctl(_SET_SUBREAPER, 1)
     recorder.install()
+    _warm_up()
     gc.collect()
     gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
     Zygote(Channel(socket.socket(fileno=fd))).serve()
