@@ -1,8 +1,9 @@
 """Collectives Lab: collective communication you can run, record, draw and take apart.
 
-`run(fn, world_size=4)` calls a function on real processes and records what moved, `Ranks(4)`
-keeps the processes, and `%load_ext collectives_lab` gives a notebook `%%ranks`. Plots are in
-`collectives_lab.plots`, which is imported when it is first used.
+`run(fn, world_size=4)` calls a function on real processes and records what moved,
+`Ranks(4)` keeps the processes, and `%load_ext collectives_lab` gives a notebook
+`%%ranks`. Plots are in `collectives_lab.plots`, which is imported when it is first
+used.
 """
 
 from __future__ import annotations

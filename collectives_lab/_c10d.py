@@ -1,9 +1,9 @@
 """The private names of torch.distributed that we rely on, all in one place.
 
-Every communication call ends in an operator `c10d::...` of torch's dispatcher. Here you can
-put a function in front of all of them (`interpose`), and read an operator's arguments
-(`describe`) and the work it returns (`work_of`). Held for torch 2.6 to 2.15: the operators
-are asked of the dispatcher and their arguments are found by name.
+Every communication call ends in an operator `c10d::...` of torch's dispatcher. Here you
+can put a function in front of all of them (`interpose`), and read an operator's
+arguments (`describe`) and the work it returns (`work_of`). Held for torch 2.6 to 2.15:
+the operators are asked of the dispatcher and their arguments are found by name.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _WHOLE_IS_OUTPUT = {"all_gather", "gather"}
 class Call(NamedTuple):
     """What an operator was called with.
 
-    nbytes: as in `trace.Event`. count, dtype: elements and type, for messages to people.
-    peer, root: ranks within the group, None where there is none. like: what must be the
-    same on every rank that takes part, besides the verb. splits: bytes to and from each
-    rank of the group, for an all_to_all. waits: whether the caller waits for the end
-    before it goes on. on_cpu: whether the tensors are the CPU's.
+    nbytes: as in `trace.Event`. count, dtype: elements and type, for messages to
+    people. peer, root: ranks within the group, None where there is none. like: what
+    must be the same on every rank that takes part, besides the verb. splits: bytes to
+    and from each rank of the group, for an all_to_all. waits: whether the caller waits
+    for the end before it goes on. on_cpu: whether the tensors are the CPU's.
     """
 
     nbytes: int
@@ -189,8 +189,8 @@ def reduce_name(value: Any) -> str:
 def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     """Read the arguments of a call in a group of `size` ranks.
 
-    reduce_op: its name, which must come from the caller: an operator gets it in a box that
-    Python cannot open.
+    reduce_op: its name, which must come from the caller: an operator gets it in a box
+    that Python cannot open.
     """
     given = _tensors(op, args, "in")
     taken = _tensors(op, args, "out")

@@ -1,9 +1,10 @@
 """The status board: shared memory in which every rank says what it is doing.
 
-Each rank counts its steps in `epoch` and raises a flag in `blocked` while all its threads
-wait; the launcher reads both for free. Each call also leaves a signature under a key that
-its counterparts on other ranks share, so that whoever comes second sees a mismatch before
-anything is sent. Here you can make a board (`create`), open it (`Board`), and `meet`.
+Each rank counts its steps in `epoch` and raises a flag in `blocked` while all its
+threads wait; the launcher reads both for free. Each call also leaves a signature under
+a key that its counterparts on other ranks share, so that whoever comes second sees a
+mismatch before anything is sent. Here you can make a board (`create`), open it
+(`Board`), and `meet`.
 """
 
 from __future__ import annotations

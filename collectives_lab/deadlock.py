@@ -1,9 +1,10 @@
 """The wait-for graph: who can still move, who never will, and why, in words.
 
-A rank that waits can move only if what it waits for has been posted or still may be. Here
-`stuck(snapshots)` removes from the waiting ranks every one that can move until nothing
-changes; what stays is deadlocked, which is a proof and no time-out. `explain` says it in
-words. Pure: a `Snapshot` holds only numbers, so every case can be tested without processes.
+A rank that waits can move only if what it waits for has been posted or still may be.
+Here `stuck(snapshots)` removes from the waiting ranks every one that can move until
+nothing changes; what stays is deadlocked, which is a proof and no time-out. `explain`
+says it in words. Pure: a `Snapshot` holds only numbers, so every case can be tested
+without processes.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ SPREADING = {"broadcast", "scatter"}
 class Waiting:
     """A call that one thread of a rank is blocked in.
 
-    number: it is the number-th send to, recv from `peer` with this tag, or the number-th
-    collective of the group, counted from 1. peer: None for a recv from any rank. where:
-    the reader's line. text: the call in the reader's words. empty: it moves no bytes.
+    number: it is the number-th send to, recv from `peer` with this tag, or the
+    number-th collective of the group, counted from 1. peer: None for a recv from any
+    rank. where: the reader's line. text: the call in the reader's words. empty: it
+    moves no bytes.
     """
 
     op: str
@@ -49,9 +51,10 @@ Key = tuple[str, str, int | None, int]
 class Snapshot:
     """What one rank has posted so far and what it waits for.
 
-    posted: how many sends and recvs by key. collectives: how many, by group. taken: recvs
-    that have ended, by (group, tag). waiting: one call a blocked thread; empty while the
-    rank can move by itself or has finished. epoch: the rank's steps at this moment.
+    posted: how many sends and recvs by key. collectives: how many, by group. taken:
+    recvs that have ended, by (group, tag). waiting: one call a blocked thread; empty
+    while the rank can move by itself or has finished. epoch: the rank's steps at this
+    moment.
     """
 
     rank: int
@@ -101,7 +104,9 @@ class _World:
             arrived += self.posted(w.peer, "recv", w, None)
             return arrived >= w.number or self.may_move(w.peer)
         if w.op == "recv" and w.peer is not None:
-            return self.posted(w.peer, "send", w, rank) >= w.number or self.may_move(w.peer)
+            return self.posted(w.peer, "send", w, rank) >= w.number or self.may_move(
+                w.peer
+            )
         if w.op == "recv":
             others = [r for r in self.members(w) if r != rank]
             sent = sum(self.posted(r, "send", w, rank) for r in others)
@@ -228,7 +233,9 @@ def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
     if w.op == "send":
         what = f"waits in send to rank {w.peer}"
     elif w.op == "recv":
-        what = f"waits in recv from {'any rank' if w.peer is None else f'rank {w.peer}'}"
+        what = (
+            f"waits in recv from {'any rank' if w.peer is None else f'rank {w.peer}'}"
+        )
     else:
         what = f"waits in {w.op}"
         if targets:
@@ -239,7 +246,9 @@ def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
     return f"rank {rank} {what}{f' ({w.where})' if w.where else ''}"
 
 
-def _cure(snapshots: dict[int, Snapshot], ranks: Sequence[int], cycle: list[int]) -> str:
+def _cure(
+    snapshots: dict[int, Snapshot], ranks: Sequence[int], cycle: list[int]
+) -> str:
     calls = [snapshots[r].waiting[0] for r in ranks]
     ops = {w.op for w in calls}
     if cycle and ops == {"recv"}:
@@ -278,7 +287,9 @@ def waits_for_all(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[
 def explain(snapshots: Iterable[Snapshot], ranks: Sequence[int], limit: int = 8) -> str:
     """Say who waits for whom, in which line, and the usual cure."""
     by_rank = {s.rank: s for s in snapshots}
-    edges = {r: [t for t in waits_for(by_rank.values(), r) if t in ranks] for r in ranks}
+    edges = {
+        r: [t for t in waits_for(by_rank.values(), r) if t in ranks] for r in ranks
+    }
     cycle = find_cycle(edges)
     shown = [*cycle, *(r for r in ranks if r not in cycle)][:limit]
     lines = [f"  {_wait_in_words(by_rank, r)}" for r in shown]

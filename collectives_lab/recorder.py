@@ -1,9 +1,9 @@
 """The interposer: every torch.distributed call of this process becomes an event.
 
-It stands in torch's dispatcher, under everything, so plain `torch.distributed` code is seen
-whoever calls it: the reader, DDP, FSDP, a functional collective, another thread. Here you can
-`install` it once in a process, `start` a Recorder, `drain` its events for a trace, and take a
-`snapshot` of what the process waits for.
+It stands in torch's dispatcher, under everything, so plain `torch.distributed` code is
+seen whoever calls it: the reader, DDP, FSDP, a functional collective, another thread.
+Here you can `install` it once in a process, `start` a Recorder, `drain` its events for
+a trace, and take a `snapshot` of what the process waits for.
 """
 
 from __future__ import annotations
@@ -299,15 +299,17 @@ class Recorder:
         if not waiting or threading.active_count() - self.own_threads <= waiting:
             return bool(waiting)
         threads = [
-            t for t in threading.enumerate() if not isinstance(t, threading._DummyThread)
+            t
+            for t in threading.enumerate()
+            if not isinstance(t, threading._DummyThread)
         ]
         return len(threads) - self.own_threads <= waiting
 
     def _note_end(self, work: Any, record: Record) -> None:
         """Note when an asynchronous collective ends, though nobody may wait for it here.
 
-        Not for CUDA, whose futures are done when they are queued, nor for send and recv,
-        which have none.
+        Not for CUDA, whose futures are done when they are queued, nor for send and
+        recv, which have none.
         """
 
         def ended(_future: Any) -> None:
@@ -344,8 +346,8 @@ class Recorder:
     def snapshot(self, unfinished: bool = False) -> Snapshot:
         """What this rank has posted and waits for; another thread may take it.
 
-        unfinished: take it to wait for every collective that has not ended, as it does when
-        it sleeps in a wait of torch's own that nobody can see.
+        unfinished: take it to wait for every collective that has not ended, as it does
+        when it sleeps in a wait of torch's own that nobody can see.
         """
         epoch = self.epoch
         records = list((self.works if unfinished else self.blocked).values())

@@ -45,7 +45,7 @@ _CSS = """
 .clab-run .clab-table thead th { font-weight: normal;
   color: var(--jp-content-font-color2, #777);
   border-bottom: 1px solid var(--jp-border-color2, #8886); }
-.clab-run .clab-table td.clab-number { text-align: right !important; }
+.clab-run .clab-table .clab-number { text-align: right !important; }
 .clab-run .clab-table code { background: transparent; white-space: pre-wrap;
   font-family: var(--jp-code-font-family, monospace); }
 .clab-run .clab-output { display: grid; gap: 0.25em 1.2em; margin: 0 0 0.7em;
@@ -225,9 +225,9 @@ class _Short(Repr):
     def _array(self, x: Any) -> str:
         shape, kind = tuple(x.shape), str(x.dtype).removeprefix("torch.")
         name = "tensor" if hasattr(x, "detach") else "array"
-        few = x.flatten()[:6].tolist()
+        is_cut = prod(shape) > 8
+        few = x.flatten()[: 4 if is_cut else 8].tolist()
         inside = ", ".join(map(_number, few))
-        is_cut = prod(shape) > len(few)
         if shape:
             inside = f"[{inside}{', ...' * is_cut}]"
         if is_cut or len(shape) > 1:
@@ -252,14 +252,18 @@ def shorten(value: Any) -> str:
 
 def _table_html(run: RunLike) -> str:
     header, *rows = _table(run)
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+    number = ' class="clab-number"'
+    head = "".join(
+        f'<th scope="col"{number * (i > 2)}>{html.escape(name)}</th>'
+        for i, name in enumerate(header)
+    )
     body = ""
     for ranks, result, calls, *sizes in rows:
         cells = (
             f'<th scope="row">{ranks}</th><td><code>{html.escape(result)}</code></td>'
         )
         cells += f"<td>{html.escape(calls)}</td>"
-        cells += "".join(f'<td class="clab-number">{size}</td>' for size in sizes)
+        cells += "".join(f"<td{number}>{size}</td>" for size in sizes)
         body += f"<tr>{cells}</tr>"
     return (
         f'<table class="clab-table"><thead><tr>{head}</tr></thead>'

@@ -1,8 +1,9 @@
 """What the library really put on the wire, by TCP_INFO.
 
-Linux counts the bytes of every TCP connection, and a process may read the counters of its
-own. Here you can list a process's connections (`connections`), compare two lists of all
-ranks (`wire_matrix`) and shut connections down (`shut_down`). Elsewhere the lists are empty.
+Linux counts the bytes of every TCP connection, and a process may read the counters of
+its own. Here you can list a process's connections (`connections`), compare two lists of
+all ranks (`wire_matrix`) and shut connections down (`shut_down`). Elsewhere the lists
+are empty.
 """
 
 from __future__ import annotations

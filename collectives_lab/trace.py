@@ -116,9 +116,9 @@ _DEFAULTS = {f.name: f.default for f in fields(Event)}
 class Trace:
     """The communication of `world_size` ranks: events by rank, each rank's in order.
 
-    Stored as one numpy column a field, text as indices into `texts`, so that millions of
-    planned messages fit. Two traces are equal when they move the same bytes by the same
-    calls in the same order; times and lines do not count.
+    Stored as one numpy column a field, text as indices into `texts`, so that millions
+    of planned messages fit. Two traces are equal when they move the same bytes by the
+    same calls in the same order; times and lines do not count.
     """
 
     def __init__(
@@ -167,15 +167,16 @@ class Trace:
     def _check(self, n: int) -> None:
         for name, column in self.columns.items():
             if len(column) != n:
-                raise ValueError(f"column {name!r} has {len(column)} rows, rank has {n}")
+                raise ValueError(
+                    f"column {name!r} has {len(column)} rows, rank has {n}"
+                )
         for name in ("rank", *_OPTIONAL_RANKS):
             lowest = 0 if name == "rank" else -1
             column = self.columns[name]
             bad = column[(column < lowest) | (column >= self.world_size)]
             if len(bad):
                 raise ValueError(
-                    f"{name} {bad[0]} of {self.world_size}; "
-                    "need 0 <= rank < world_size"
+                    f"{name} {bad[0]} of {self.world_size}; need 0 <= rank < world_size"
                 )
 
     @classmethod
@@ -213,9 +214,7 @@ class Trace:
             value = self.columns[name][index].item()
             if name in _TEXT:
                 value = self.texts[value]
-            elif name in _OPTIONAL_RANKS and value < 0:
-                value = None
-            elif name in _TIMES and math.isnan(value):
+            elif (name in _OPTIONAL_RANKS and value < 0) or (name in _TIMES and math.isnan(value)):
                 value = None
             row[name] = value
         return Event(**row)
@@ -243,8 +242,8 @@ class Trace:
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Row numbers `(sends, recvs)` of the matched messages, by order of the sends.
 
-        The n-th send from src to dst with a tag in a group meets the n-th recv there for
-        it, as torch's ordering rule has it. Sends nobody received are left out.
+        The n-th send from src to dst with a tag in a group meets the n-th recv there
+        for it, as torch's ordering rule has it. Sends nobody received are left out.
         """
         c = self.columns
         keys = ("group", "tag", "rank", "peer")
@@ -341,7 +340,9 @@ class Trace:
                 raise
             raise ValueError(f"{path} is no trace: it is no .npz file") from None
         except (KeyError, ValueError, TypeError) as error:
-            raise ValueError(f"{path} is no trace saved by Trace.save: {error}") from None
+            raise ValueError(
+                f"{path} is no trace saved by Trace.save: {error}"
+            ) from None
         return cls(
             head["world_size"],
             columns,
@@ -410,7 +411,9 @@ def _chrome_slices(event: Event) -> list[dict[str, Any]]:
     rows = [place | {"name": event.op, "ts": start, "dur": length, "args": args}]
     if event.waited is not None and event.completed is not None:
         blocked = (event.completed - event.waited) * 1e6
-        rows.append(place | {"name": "blocked", "ts": event.waited * 1e6, "dur": blocked})
+        rows.append(
+            place | {"name": "blocked", "ts": event.waited * 1e6, "dur": blocked}
+        )
     return rows
 
 

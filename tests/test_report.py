@@ -182,7 +182,7 @@ def test_output_is_what_a_terminal_would_show(printed, shown):
 def test_results_are_readable():
     """A result takes about a line, a tensor says its begin, shape and dtype."""
     assert shorten(torch.tensor(2.5)) == "tensor(2.5, float32)"
-    big = "tensor([0, 1, 2, 3, 4, 5, ...], shape (10, 10), int64)"
+    big = "tensor([0, 1, 2, 3, ...], shape (10, 10), int64)"
     assert shorten(torch.arange(100).reshape(10, 10)) == big
     assert shorten(torch.nn.Parameter(torch.ones(1))) == "tensor([1], float32)"
     assert shorten(np.zeros((1, 2))) == "array([0, 0], shape (1, 2), float64)"

@@ -1,9 +1,9 @@
 """Messages between the launcher and a rank: pickles over a Unix socket.
 
 A small message travels in the socket; a large one in an anonymous file whose descriptor
-travels, so that a gigabyte is written once and mapped, not copied. Here you can pack values
-(`pack`, `unpack`) so that tensors arrive on the CPU from any device, and `send` and `recv`
-messages together with file descriptors.
+travels, so that a gigabyte is written once and mapped, not copied. Here you can pack
+values (`pack`, `unpack`) so that tensors arrive on the CPU from any device, and `send`
+and `recv` messages together with file descriptors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ class ChannelClosed(Exception):
 
 
 def _tensor(data, dtype, shape, requires_grad):
-    flat = torch.frombuffer(data, dtype=dtype) if len(data) else torch.empty(0, dtype=dtype)
+    flat = (
+        torch.frombuffer(data, dtype=dtype)
+        if len(data)
+        else torch.empty(0, dtype=dtype)
+    )
     return flat.reshape(shape).requires_grad_(requires_grad)
 
 
@@ -128,7 +132,9 @@ class Channel:
             body = b"".join(pieces) if file is None else b""
             frame = _HEADER.pack(len(sent_fds) * 2 + (file is not None), total) + body
             with self._lock:
-                rest = memoryview(frame)[socket.send_fds(self.sock, [frame], sent_fds) :]
+                rest = memoryview(frame)[
+                    socket.send_fds(self.sock, [frame], sent_fds) :
+                ]
                 if rest:
                     self.sock.sendall(rest)
         except (OSError, ValueError) as error:

@@ -37,7 +37,9 @@ _SIGNALS = {
 
 def error_of(outcome: Outcome, world_size: int, timeout: float) -> LabError:
     """The error that tells what went wrong first; the rest follows from it."""
-    mismatched = [r for r, rep in outcome.reports.items() if rep.get("kind") == "mismatch"]
+    mismatched = [
+        r for r, rep in outcome.reports.items() if rep.get("kind") == "mismatch"
+    ]
     if mismatched:
         return _mismatch(outcome, min(mismatched))
     if outcome.deaths:
@@ -85,7 +87,9 @@ def _others(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
     waiting = [r for r in ranks if outcome.seen.get(r, {}).get("waiting")]
     one = len(ranks) == 1
     if len(waiting) == len(ranks):
-        did = f"{'was' if one else 'were'} waiting and {'was' if one else 'were'} stopped"
+        did = (
+            f"{'was' if one else 'were'} waiting and {'was' if one else 'were'} stopped"
+        )
     else:
         did = f"{'was' if one else 'were'} stopped"
     said = f"{name_ranks(ranks)} {did} because rank {failed} failed"
@@ -93,7 +97,9 @@ def _others(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
 
 
 def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankError:
-    first = min(failed, key=lambda r: (failed[r]["kind"] == "stopped", failed[r]["failed_at"]))
+    first = min(
+        failed, key=lambda r: (failed[r]["kind"] == "stopped", failed[r]["failed_at"])
+    )
     report = failed[first]
     alike = [
         r
@@ -119,7 +125,9 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
             f"rank {r} with {failed[r]['type']}: {failed[r]['message'][:200]}"
             for r in sorted(rest)[:4]
         )
-    stopped = sorted(set(outcome.pending) | {r for r in failed if failed[r]["kind"] == "stopped"})
+    stopped = sorted(
+        set(outcome.pending) | {r for r in failed if failed[r]["kind"] == "stopped"}
+    )
     others = _others(outcome, [r for r in stopped if r != first], first)
     if others:
         text += f"\n\n{others}"
@@ -134,7 +142,8 @@ def _cause(outcome: Outcome, rank: int) -> BaseException | None:
 
 
 def _died(outcome: Outcome, world_size: int) -> RankDied:
-    # A rank that aborts takes others with it by closed connections; an own exit says more.
+    # A rank that aborts takes others with it by closed connections; an own exit says
+    # more.
     rank = min(outcome.deaths, key=lambda r: (r not in outcome.leaving, r))
     status = outcome.deaths[rank]
     where = ""
@@ -155,7 +164,9 @@ def _died(outcome: Outcome, world_size: int) -> RankDied:
     if others:
         text += f" {name_ranks(others).capitalize()} died too."
     pending = [r for r in outcome.ranks if r not in outcome.deaths]
-    said = _others(outcome, [r for r in pending if "result" not in outcome.reports], rank)
+    said = _others(
+        outcome, [r for r in pending if "result" not in outcome.reports], rank
+    )
     error = RankDied(f"{text}\n{said}" if said else text, rank, where)
     error.status = status
     return error

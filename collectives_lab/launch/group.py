@@ -1,8 +1,9 @@
 """A group of ranks from the launcher's side: jobs go out, reports and output come in.
 
-One thread, the caller's, does it all: it waits on every channel and pipe at once, watches
-the status board for a deadlock, and keeps the deadline. Here a `Group` starts ranks, does a
-`job` on them, frees those that are blocked (`recover`) and ends them (`close`).
+One thread, the caller's, does it all: it waits on every channel and pipe at once,
+watches the status board for a deadlock, and keeps the deadline. Here a `Group` starts
+ranks, does a `job` on them, frees those that are blocked (`recover`) and ends them
+(`close`).
 """
 
 from __future__ import annotations
@@ -265,7 +266,9 @@ class Group:
         elif kind in _ANSWERS:
             self._replies.get(rest[0], {})[rank] = rest[1]
 
-    def _done(self, rank: int, number: int, report: dict[str, Any], parts: Parts) -> None:
+    def _done(
+        self, rank: int, number: int, report: dict[str, Any], parts: Parts
+    ) -> None:
         joined = number == 0 and "kind" not in report
         if number in (0, self._job) and not joined:
             self._outcome.reports[rank] = report
@@ -357,7 +360,9 @@ class Group:
     def balanced(self) -> bool:
         """Whether nothing is on its way: the ranks can go on with the group they have."""
         snapshots = self.ask("snapshot", range(self.world_size))
-        return len(snapshots) == self.world_size and deadlock.balanced(snapshots.values())
+        return len(snapshots) == self.world_size and deadlock.balanced(
+            snapshots.values()
+        )
 
     def close(self) -> None:
         """End all ranks; returns when the last one has ended."""
@@ -389,13 +394,19 @@ class _Watch:
     def look(self, now: float) -> None:
         """Set the outcome's `stuck` if ranks wait that can never go on.
 
-        Only a state that has lasted a tick is judged, and only once: first by what must be
-        so, and after a quiet second, when every rank waits, by what the library has done.
+        Only a state that has lasted a tick is judged, and only once: first by what must
+        be so, and after a quiet second, when every rank waits, by what the library has
+        done.
         """
         group, outcome, board = self._group, self._group._outcome, self._group.board
         epochs = board.epoch.copy()
         if self._epochs is None or (epochs != self._epochs).any():
-            self._epochs, self._since, self._judged, self._readings = epochs, now, None, {}
+            self._epochs, self._since, self._judged, self._readings = (
+                epochs,
+                now,
+                None,
+                {},
+            )
             return
         waiting = [r for r in outcome.pending if board.blocked[r]]
         still = now - self._since >= QUIET

@@ -1,8 +1,8 @@
 """What ranks print: kept by rank within limits, and echoed line by line as it comes.
 
 Here a `Transcript` keeps the beginning and the end of one rank's output, and an `Echo`
-writes the lines of all ranks to this process's own output, those that several ranks print
-alike only once.
+writes the lines of all ranks to this process's own output, those that several ranks
+print alike only once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The processes of a group: forked from the warm server, or spawned afresh.
 
-Both hand out the same three ends a rank (a channel, its output, its errors), say how ranks
-ended, and end all of them by handle. Here you can `start` either kind and `warm` the server
-before it is needed.
+Both hand out the same three ends a rank (a channel, its output, its errors), say how
+ranks ended, and end all of them by handle. Here you can `start` either kind and `warm`
+the server before it is needed.
 """
 
 from __future__ import annotations

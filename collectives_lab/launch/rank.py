@@ -1,8 +1,8 @@
 """One rank: the process that joins a group, does jobs, and answers while it does them.
 
-The first thread does the jobs. A second one listens to the launcher, so that a rank which is
-blocked can still say what it waits for, and be freed. Here `main` is where a rank begins,
-after a fork or in a fresh interpreter.
+The first thread does the jobs. A second one listens to the launcher, so that a rank
+which is blocked can still say what it waits for, and be freed. Here `main` is where a
+rank begins, after a fork or in a fresh interpreter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ import torch.distributed as dist
 from collectives_lab import _c10d, recorder, tcp_info
 from collectives_lab.board import Board
 from collectives_lab.launch import rich
-from collectives_lab.launch.channel import Channel, ChannelClosed, Parts, nbytes, pack, unpack
+from collectives_lab.launch.channel import (
+    Channel,
+    ChannelClosed,
+    Parts,
+    nbytes,
+    pack,
+    unpack,
+)
 from collectives_lab.launch.limits import free_memory
 
 FOREVER = datetime.timedelta(days=1)
@@ -92,8 +99,8 @@ class Rank:
     def _asleep(self, number: int) -> None:
         """Processor time of the first thread, if it is in torch; and what has not ended.
 
-        DDP and functional collectives wait in C++, unseen. A thread that is inside torch
-        and uses no time can only be waiting there.
+        DDP and functional collectives wait in C++, unseen. A thread that is inside
+        torch and uses no time can only be waiting there.
         """
         frame = sys._current_frames().get(self.main.ident or 0)
         inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
@@ -204,7 +211,9 @@ class Rank:
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not options["quiet"]:
             last = ast.Expression(tree.body.pop().value)
         exec(compile(tree, file, "exec"), self.namespace)
-        value = None if last is None else eval(compile(last, file, "eval"), self.namespace)
+        value = (
+            None if last is None else eval(compile(last, file, "eval"), self.namespace)
+        )
         if value is not None:
             self.namespace["_"] = value
         rich.publish_figures(self.display)
@@ -317,11 +326,14 @@ class Rank:
 _real_init = dist.init_process_group
 
 
-def init_process_group(backend=None, init_method=None, *args: Any, **kwargs: Any) -> None:
+def init_process_group(
+    backend=None, init_method=None, *args: Any, **kwargs: Any
+) -> None:
     """torch's `init_process_group`, content with the group a rank already has.
 
-    So the body of a function may begin as a script for torchrun does. A group that differs
-    from ours (another backend, a store, an address) is made as asked for instead.
+    So the body of a function may begin as a script for torchrun does. A group that
+    differs from ours (another backend, a store, an address) is made as asked for
+    instead.
     """
     rank = current
     if rank is None or not rank.prepared:
@@ -338,7 +350,8 @@ def init_process_group(backend=None, init_method=None, *args: Any, **kwargs: Any
 
 def _settle_in() -> None:
     """What a process that shares a few cores with many others should set, before its job."""
-    # torch draws from a fixed seed in a fresh process; these two do not, but a fork would.
+    # torch draws from a fixed seed in a fresh process; these two do not, but a fork
+    # would.
     random.seed()
     np.random.seed()
     if hasattr(os, "SCHED_BATCH"):

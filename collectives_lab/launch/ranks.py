@@ -1,7 +1,8 @@
 """`run` and `Ranks`: code of the reader's on N real processes, and what came of it.
 
-`run(fn, world_size=4)` gives every rank a fresh process for one function; `Ranks(4)` keeps
-the processes, with a namespace each, for as long as you like. Both return a `Run`.
+`run(fn, world_size=4)` gives every rank a fresh process for one function; `Ranks(4)`
+keeps the processes, with a namespace each, for as long as you like. Both return a
+`Run`.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from collectives_lab.trace import Trace
 class Run:
     """What came of a job on every rank.
 
-    results: what the function returned, by rank (None on a rank that did not get there).
-    output: what it printed, by rank. trace: what moved. elapsed: seconds from the first
-    rank's start to the last one's end. backend_reason: why this backend.
+    results: what the function returned, by rank (None on a rank that did not get
+    there). output: what it printed, by rank. trace: what moved. elapsed: seconds from
+    the first rank's start to the last one's end. backend_reason: why this backend.
     """
 
     results: list[Any]
@@ -60,12 +61,13 @@ def run(
     fn: plain torch.distributed code, from a cell, a closure, a lambda or a module; the
     process group is there when it begins, and RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR
     and MASTER_PORT are set as torchrun sets them. What it returns comes back by rank,
-    tensors on the CPU. What it prints appears as it is printed.
-    backend: "gloo", "nccl", or "auto" (NCCL if there is a GPU for each rank, else Gloo).
-    timeout: seconds. env: more environment variables for the ranks. start_method: "fork"
-    from the warm server, "spawn" for fresh interpreters, None for what suits the system.
-    Raises LaunchError before anything starts; RankError, RankDied, Deadlock, Mismatch or
-    DeadlineExceeded, whose `run` holds what was recorded until then. All are LabErrors.
+    tensors on the CPU. What it prints appears as it is printed. backend: "gloo",
+    "nccl", or "auto" (NCCL if there is a GPU for each rank, else Gloo). timeout:
+    seconds. env: more environment variables for the ranks. start_method: "fork" from
+    the warm server, "spawn" for fresh interpreters, None for what suits the system.
+    Raises LaunchError before anything starts; RankError, RankDied, Deadlock, Mismatch
+    or DeadlineExceeded, whose `run` holds what was recorded until then. All are
+    LabErrors.
     """
     plan = _Plan.of(world_size, backend, timeout, env, start_method)
     parts = _pack_call(fn, args)
@@ -145,14 +147,17 @@ def choose_backend(backend: str, world_size: int) -> tuple[str, str]:
         if gpus:
             return "gloo", f"{have} for {world_size} ranks, and NCCL wants one a rank"
         built = torch.version.cuda is not None
-        return "gloo", "no GPU on this machine" if built else "no GPU, or a torch without"
+        return (
+            "gloo",
+            "no GPU on this machine" if built else "no GPU, or a torch without",
+        )
     if backend == "gloo":
         return backend, "asked for"
     if backend == "nccl":
         if gpus < world_size:
             raise LaunchError(
                 f'backend="nccl" wants a GPU for each of {world_size} ranks, and torch '
-                f"finds {have} here; backend=\"gloo\" runs on the CPU"
+                f'finds {have} here; backend="gloo" runs on the CPU'
             )
         return backend, "asked for"
     raise LaunchError(f'backend={backend!r}; it is "auto", "gloo" or "nccl"')
@@ -232,7 +237,8 @@ def _trace_of(outcome: Outcome, world_size: int, begun: float | None) -> Trace:
         groups |= report.get("groups", {})
     ranks = [outcome.reports.get(rank, {}) for rank in range(world_size)]
     wire = tcp_info.wire_matrix(
-        [r.get("wire_before", {}) for r in ranks], [r.get("wire_after", {}) for r in ranks]
+        [r.get("wire_before", {}) for r in ranks],
+        [r.get("wire_after", {}) for r in ranks],
     )
     trace = Trace.from_events(events, world_size, groups, wire)
     if begun is None:
@@ -246,9 +252,9 @@ class Ranks:
     """Ranks that stay: processes with a namespace each, and a group between them.
 
     In every namespace `rank`, `world_size`, `torch`, `dist` and `display` are defined.
-    Use it as a context manager, or `close()` it. After a failed job the ranks keep their
-    variables if all of them could be freed; else they have ended, the error says so, and
-    the next job starts new ones.
+    Use it as a context manager, or `close()` it. After a failed job the ranks keep
+    their variables if all of them could be freed; else they have ended, the error says
+    so, and the next job starts new ones.
     """
 
     def __init__(
@@ -316,7 +322,9 @@ class Ranks:
         try:
             parts = pack(values)
         except Exception as error:
-            raise LaunchError(f"these values cannot be sent to the ranks: {error}") from error
+            raise LaunchError(
+                f"these values cannot be sent to the ranks: {error}"
+            ) from error
         self._job("push", {}, parts, None, None)
 
     def __getitem__(self, name: str) -> list[Any]:
@@ -334,7 +342,9 @@ class Ranks:
         display: Callable[[int, Any], None] | None = None,
     ) -> Run:
         seconds = self._plan.timeout if timeout is None else _checked_timeout(timeout)
-        asked = Asked(kind, options, parts, self._checked(ranks), seconds, display=display)
+        asked = Asked(
+            kind, options, parts, self._checked(ranks), seconds, display=display
+        )
         if not self._busy.acquire(blocking=False):
             raise LaunchError("these ranks are busy with another job; use other Ranks")
         try:
@@ -370,7 +380,9 @@ class Ranks:
 
     def _standing_group(self) -> Group:
         if self._closed:
-            raise LaunchError("these ranks have been closed; make new ones with Ranks(...)")
+            raise LaunchError(
+                "these ranks have been closed; make new ones with Ranks(...)"
+            )
         if not self.alive:
             self._group = self._plan.start()
         assert self._group is not None
@@ -382,7 +394,11 @@ class Ranks:
         chosen = sorted(set(ranks))
         wrong = [r for r in chosen if r not in range(self.world_size)]
         if wrong or not chosen:
-            what = f"rank {wrong[0]!r} of {self.world_size}" if wrong else "no ranks chosen"
+            what = (
+                f"rank {wrong[0]!r} of {self.world_size}"
+                if wrong
+                else "no ranks chosen"
+            )
             raise LaunchError(f"{what}; need 0 <= rank < world_size")
         return chosen
 
@@ -408,4 +424,6 @@ class Ranks:
 
     def __repr__(self) -> str:
         state = "standing" if self.alive else "ended"
-        return f"Ranks({self.world_size}, {self.backend}: {self.backend_reason}; {state})"
+        return (
+            f"Ranks({self.world_size}, {self.backend}: {self.backend_reason}; {state})"
+        )

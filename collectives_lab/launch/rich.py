@@ -1,7 +1,7 @@
 """How a value looks in a notebook, without IPython: its bundle of MIME types.
 
-A rank has no IPython shell, so it asks a value for its own pictures and sends them. Here you
-can make a `bundle`, and publish open matplotlib figures as a notebook does.
+A rank has no IPython shell, so it asks a value for its own pictures and sends them.
+Here you can make a `bundle`, and publish open matplotlib figures as a notebook does.
 """
 
 from __future__ import annotations

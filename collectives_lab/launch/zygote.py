@@ -1,9 +1,9 @@
 """The fork server: a process that has imported torch and hands out ranks by forking.
 
-It serves one launcher over a Unix socket and ends with it. Every group of ranks has a socket
-of its own to the launcher: when that closes, for whatever reason, the group is killed. The
-server is the ranks' parent, so it ends them by handle and says how each one ended. When it
-is idle it forks a few ranks ahead of need.
+It serves one launcher over a Unix socket and ends with it. Every group of ranks has a
+socket of its own to the launcher: when that closes, for whatever reason, the group is
+killed. The server is the ranks' parent, so it ends them by handle and says how each one
+ended. When it is idle it forks a few ranks ahead of need.
 """
 
 from __future__ import annotations
