@@ -275,7 +275,8 @@ class Recorder:
 
     def _wait(self, record: Record, go: Callable[[], Any]) -> Any:
         ident = threading.get_ident()
-        record.waited = now()
+        blocks = record.call.waits or record.variant in ("send", "recv")
+        record.waited = record.issued if blocks else now()
         self.blocked[ident] = record
         self._publish()
         try:

@@ -16,7 +16,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,14 @@ from collectives_lab.deadlock import Snapshot
 from collectives_lab.launch import places
 from collectives_lab.launch import processes as rank_processes
 from collectives_lab.launch.channel import ChannelClosed, Parts, unpack
-from collectives_lab.launch.output import Decoder, Echo, Transcript
+from collectives_lab.launch.output import (
+    Decoder,
+    Display,
+    Echo,
+    Transcript,
+    Write,
+    write_here,
+)
 
 TICK = 0.05
 """Seconds between two looks at the board."""
@@ -87,8 +94,8 @@ class Asked:
     parts: Parts = field(default_factory=list)
     ranks: Sequence[int] | None = None
     timeout: float = 30.0
-    write: Callable[[str, str], None] | None = None
-    display: Callable[[int, Any], None] | None = None
+    write: Write = write_here
+    display: Display | None = None
 
 
 class Group:
@@ -107,7 +114,6 @@ class Group:
         self._number = self._job = 0
         self._transcripts = [Transcript() for _ in range(world_size)]
         self._echo: Echo | None = None
-        self._display: Callable[[int, Any], None] | None = None
         self._replies: dict[int, dict[int, Any]] = {}
         self._outcome = Outcome([])
         self._gone: set[int] = set()
@@ -173,8 +179,7 @@ class Group:
         self._outcome = outcome = Outcome(ranks)
         self._transcripts = [Transcript() for _ in range(self.world_size)]
         outcome.output = self._transcripts
-        self._echo = Echo(self.world_size, *([asked.write] if asked.write else []))
-        self._display = asked.display
+        self._echo = Echo(self.world_size, asked.write, asked.display)
         options = dict(asked.options)
         if asked.parts:
             options["sources"] = _cell_sources(asked.parts[0])
@@ -256,11 +261,9 @@ class Group:
         kind, *rest = message
         if kind == "done":
             self._done(rank, *rest, parts)
-        elif kind == "display" and self._display is not None:
-            if self._echo is not None:
-                self._drain_pipes()
-                self._echo.show(all_of_it=True)
-            self._display(rank, unpack(parts))
+        elif kind == "display" and self._echo is not None:
+            self._drain_pipes(rank)
+            self._echo.display(rank, unpack(parts))
         elif kind == "leaving":
             self._outcome.leaving[rank] = tuple(rest)
         elif kind in _ANSWERS:

@@ -2,7 +2,8 @@
 
 Here a `Transcript` keeps the beginning and the end of one rank's output, and an `Echo`
 writes the lines of all ranks to this process's own output, those that several ranks
-print alike only once.
+print alike only once. Pictures that ranks display go the same way, in their place among the
+lines.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import codecs
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby, zip_longest
+from typing import Any
 
 from collectives_lab.deadlock import name_ranks
 
@@ -75,13 +78,26 @@ def write_here(stream: str, text: str) -> None:
     out.flush()
 
 
+Display = Callable[[list[int], Any], None]
+"""Takes the ranks that display it, and the bundle of MIME types."""
+
+_Shown = tuple[str, Any]
+"""A stream and a line of it, or "display" and a bundle."""
+
+
 class Echo:
     """Writes the lines of all ranks, each with who printed it."""
 
-    def __init__(self, world_size: int, write: Write = write_here):
+    def __init__(
+        self,
+        world_size: int,
+        write: Write = write_here,
+        display: Display | None = None,
+    ):
         self._write = write
+        self._display = display
         self._partial = [{"stdout": "", "stderr": ""} for _ in range(world_size)]
-        self._lines: list[list[tuple[str, str]]] = [[] for _ in range(world_size)]
+        self._held: list[list[_Shown]] = [[] for _ in range(world_size)]
         self._room = [ECHOED] * world_size
         self._since: float | None = None
 
@@ -92,29 +108,68 @@ class Echo:
         self._room[rank] -= len(text)
         *lines, rest = (self._partial[rank][stream] + text).split("\n")
         self._partial[rank][stream] = rest[-ECHOED:]
-        self._lines[rank] += [(stream, line.rpartition("\r")[2]) for line in lines]
+        self._held[rank] += [(stream, line.rpartition("\r")[2]) for line in lines]
         if self._room[rank] <= 0:
             note = "prints more than is shown here; run.output has more"
-            self._lines[rank].append(("stderr", f"... {note}"))
-        if self._since is None and any(self._lines):
+            self._held[rank].append(("stderr", f"... {note}"))
+        self._hold()
+
+    def display(self, rank: int, bundle: Any) -> None:
+        """Take what a rank displays, after all that it has printed before."""
+        self._end_line(rank)
+        self._held[rank].append(("display", bundle))
+        self._hold()
+
+    def _hold(self) -> None:
+        if self._since is None and any(self._held):
             self._since = time.monotonic()
 
+    def _end_line(self, rank: int) -> None:
+        for stream, rest in self._partial[rank].items():
+            if rest and self._room[rank] > 0:
+                self._held[rank].append((stream, rest.rpartition("\r")[2]))
+            self._partial[rank][stream] = ""
+
     def show(self, all_of_it: bool = False) -> None:
-        """Write the lines that were held long enough, or all, with unfinished ones."""
+        """Show what was held long enough, or all, with unfinished lines."""
         if all_of_it:
-            for rank, partial in enumerate(self._partial):
-                for stream, rest in partial.items():
-                    if rest and self._room[rank] > 0:
-                        self._lines[rank].append((stream, rest.rpartition("\r")[2]))
-                    partial[stream] = ""
+            for rank in range(len(self._held)):
+                self._end_line(rank)
         elif self._since is None or time.monotonic() - self._since < HOLD:
             return
+        held, self._held = self._held, [[] for _ in self._held]
         self._since = None
-        alike: dict[tuple, list[int]] = {}
-        for rank, lines in enumerate(self._lines):
-            if lines:
-                alike.setdefault(tuple(lines), []).append(rank)
-        for lines, ranks in alike.items():
-            for stream, line in lines:
-                self._write(stream, f"[{name_ranks(ranks)}] {line}\n")
-        self._lines = [[] for _ in self._lines]
+        for step in zip_longest(*map(_steps, held), fillvalue=[]):
+            for ranks, shown in _alike(step):
+                for stream, what in shown:
+                    self._show(ranks, stream, what)
+
+    def _show(self, ranks: list[int], stream: str, what: Any) -> None:
+        if stream != "display":
+            self._write(stream, f"[{name_ranks(ranks)}] {what}\n")
+        elif self._display is not None:
+            self._display(ranks, what)
+
+
+def _steps(shown: Sequence[_Shown]) -> list[list[_Shown]]:
+    """Lines, a display, lines, a display, ...: there may be no lines between two."""
+    steps: list[list[_Shown]] = []
+    for is_text, some in groupby(shown, lambda one: one[0] != "display"):
+        if is_text:
+            steps.append(list(some))
+            continue
+        for one in some:
+            steps += [[], [one]] if len(steps) % 2 == 0 else [[one]]
+    return steps
+
+
+def _alike(step: Sequence[list[_Shown]]) -> list[tuple[list[int], list[_Shown]]]:
+    """What the ranks show, each different thing once, with those that show it."""
+    folded: list[tuple[list[int], list[_Shown]]] = []
+    for rank, shown in enumerate(step):
+        like = next((ranks for ranks, other in folded if other == shown), None)
+        if like is None:
+            folded.append(([rank], shown))
+        else:
+            like.append(rank)
+    return folded

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from collectives_lab.launch.channel import Channel, ChannelClosed
 from collectives_lab.launch.errors import LaunchError
@@ -66,12 +67,15 @@ class Processes(Protocol):
         """Kill all ranks, wait until the last one has ended, and close our ends."""
 
 
-def _python(module: str, sock: socket.socket, **kwargs) -> subprocess.Popen:
+def _python(
+    module: str, sock: socket.socket, *args: str, **kwargs: Any
+) -> subprocess.Popen:
     """Run a module of ours in a fresh interpreter, in a session of its own."""
     fd = sock.fileno()
     begin = (
-        f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); sys.argv[1:] = ['{fd}']; "
-        f"import runpy; runpy.run_module({module!r}, run_name='__main__')"
+        f"import runpy, sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); "
+        f"sys.argv[1:] = {[str(fd), *args]!r}; "
+        f"runpy.run_module({module!r}, run_name='__main__')"
     )
     environment = os.environ | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     return subprocess.Popen(
@@ -88,23 +92,35 @@ def _python(module: str, sock: socket.socket, **kwargs) -> subprocess.Popen:
 
 
 class _Server:
-    """Our end of the one fork server of this process."""
+    """Our end of a fork server of this process, which has imported `modules` too."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
         self.pid = os.getpid()
-        self.process = _python("collectives_lab.launch.zygote", theirs)
+        self.modules = set(modules)
+        names = ",".join(sorted(modules))
+        self.process = _python("collectives_lab.launch.zygote", theirs, names)
         theirs.close()
         self.control = Channel(ours)
 
     def alive(self) -> bool:
         return self.pid == os.getpid() and self.process.poll() is None
 
+    def ready(self) -> bool:
+        """Whether it has imported everything; it says so once, by its first byte."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.control, selectors.EVENT_READ)
+            return bool(selector.select(0))
+
+    def retire(self) -> None:
+        """Let it end as soon as the ranks that it has started have ended."""
+        self.control.close()
+
     def stop(self) -> None:
-        """Let it end its ranks and itself; kill it if it does not."""
+        """End it, and its ranks with it."""
         if self.pid != os.getpid():
             return
-        self.control.close()
+        self.retire()
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -112,24 +128,68 @@ class _Server:
             self.process.wait()
 
 
-_server: _Server | None = None
-_server_lock = threading.Lock()
+class _Servers:
+    """The fork server in use, one that learns to replace it, and those that retire."""
+
+    def __init__(self) -> None:
+        self.current: _Server | None = None
+        self.coming: _Server | None = None
+        self.retired: list[_Server] = []
+        self.lock = threading.Lock()
+
+    def get(self) -> _Server:
+        """The server to use: started again if it has gone or this process was forked."""
+        with self.lock:
+            if self.coming is not None and not self.coming.alive():
+                self.coming = None
+            if self.coming is not None and self.coming.ready():
+                self._replace(self.coming)
+                self.coming = None
+            if self.current is None or not self.current.alive():
+                self.current = _Server()
+            self.retired = [s for s in self.retired if s.alive()]
+            return self.current
+
+    def _replace(self, server: _Server) -> None:
+        if self.current is not None:
+            self.current.retire()
+            self.retired.append(self.current)
+        self.current = server
+
+    def learn(self, modules: Sequence[str]) -> None:
+        """Start a server in the background that has imported these too."""
+        with self.lock:
+            current = self.current
+            if current is None or self.coming is not None:
+                return
+            if not set(modules) <= current.modules:
+                self.coming = _Server(sorted(current.modules | set(modules)))
+
+    def stop(self) -> None:
+        """End all of them."""
+        with self.lock:
+            for server in (self.current, self.coming, *self.retired):
+                if server is not None:
+                    server.stop()
 
 
-def _the_server() -> _Server:
-    """The fork server of this process, started again if it has gone or we were forked."""
-    global _server
-    with _server_lock:
-        if _server is None or not _server.alive():
-            _server = _Server()
-            atexit.register(_server.stop)
-        return _server
+_servers = _Servers()
+atexit.register(_servers.stop)
+
+
+def learn(modules: Sequence[str]) -> None:
+    """Have later ranks forked from a server that has imported these modules already.
+
+    DDP alone imports for three seconds in every fresh rank.
+    """
+    if modules:
+        _servers.learn(modules)
 
 
 def warm() -> None:
     """Start the fork server without waiting for it, if ranks will be forked here."""
     if default_start_method() == "fork":
-        _the_server()
+        _servers.get()
 
 
 def default_start_method() -> str:
@@ -151,7 +211,7 @@ class ForkedRanks:
         self.ends: list[Ends] = []
         self.ended: dict[int, int] = {}
         self._count = count
-        server = _the_server()
+        server = _servers.get()
         try:
             server.control.send(count, None, [theirs.fileno()])
         except ChannelClosed:

@@ -69,6 +69,7 @@ class Rank:
         self.outside: set = set()
         self.recorder: recorder.Recorder | None = None
         self.main = threading.main_thread()
+        self.known = set(sys.modules)
 
     # -- the thread that listens ---------------------------------------------------
 
@@ -259,6 +260,7 @@ class Rank:
     def _close(self, report: dict[str, Any]) -> None:
         """Add to a report what was recorded, and be counted as finished."""
         report["ended"] = recorder.now()
+        report["imported"] = self._imported()
         if self.recorder is not None:
             report["events"] = self.recorder.drain()
             report["groups"] = self.recorder.group_ranks()
@@ -267,6 +269,15 @@ class Rank:
             if self.recorder.board is not None:
                 self.recorder._step()
         _c10d.forget_coalescing()
+
+    def _imported(self) -> list[str]:
+        """Parts of torch that were imported since the last job: the server can learn them.
+
+        Only the topmost ones; they bring the others.
+        """
+        new = {name for name in sys.modules if name.startswith("torch.")} - self.known
+        self.known |= new
+        return sorted(name for name in new if name.rpartition(".")[0] not in new)
 
     # -- the group -----------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from collectives_lab.launch.errors import LabError, LaunchError
 from collectives_lab.launch.failures import error_of
 from collectives_lab.launch.group import Asked, Group, Outcome
 from collectives_lab.launch.limits import why_too_many
+from collectives_lab.launch.output import Display
 from collectives_lab.trace import Trace
 
 
@@ -215,6 +216,8 @@ def _finish(outcome: Outcome, plan: _Plan) -> Run:
 
 def _run_of(outcome: Outcome, plan: _Plan) -> Run:
     reports = outcome.reports
+    if plan.start_method == "fork" and reports:
+        processes.learn(reports[min(reports)].get("imported", []))
     begun = min((r["started"] for r in reports.values()), default=None)
     ended = max((r["ended"] for r in reports.values()), default=0.0)
     return Run(
@@ -305,12 +308,13 @@ class Ranks:
         timeout: float | None = None,
         file: str = "<ranks>",
         quiet: bool = False,
-        display: Callable[[int, Any], None] | None = None,
+        display: Display | None = None,
     ) -> Run:
         """Run code in every namespace. Results: how the last expression looks, by MIME type.
 
         file: the name of the code in tracebacks. quiet: no last expression. display:
-        takes (rank, MIME bundle) of everything shown meanwhile, figures too.
+        takes (ranks, MIME bundle) of everything shown meanwhile, figures too; what
+        several ranks show alike comes once.
         """
         lines = code.splitlines(keepends=True)
         linecache.cache[file] = (len(code), None, lines, file)  # for what errors quote
@@ -339,7 +343,7 @@ class Ranks:
         parts: Parts,
         ranks: Sequence[int] | None,
         timeout: float | None,
-        display: Callable[[int, Any], None] | None = None,
+        display: Display | None = None,
     ) -> Run:
         seconds = self._plan.timeout if timeout is None else _checked_timeout(timeout)
         asked = Asked(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import selectors
 import signal
@@ -66,6 +67,7 @@ class Zygote:
         self.groups: list[Group] = []
         self.parked: list[Forked] = []
         self.wanted = 0
+        self.open = True
         self.selector = selectors.DefaultSelector()
         self.woken, wake = socket.socketpair()
         for sock in (self.woken, wake):
@@ -79,15 +81,12 @@ class Zygote:
     def serve(self) -> None:
         """Answer the launcher until it has gone, then leave nothing behind."""
         launcher = os.getppid()
-        while os.getppid() == launcher:
-            busy = len(self.parked) >= self.wanted
-            ready = self.selector.select(1.0 if busy else IDLE)
-            try:
-                for key, _ in ready:
-                    key.data()
-            except ChannelClosed:
-                break
-            if not ready and not busy:
+        while os.getppid() == launcher and (self.open or self.groups):
+            enough = len(self.parked) >= self.wanted
+            ready = self.selector.select(1.0 if enough else IDLE)
+            for key, _ in ready:
+                key.data()
+            if not ready and not enough:
                 self.parked.append(self._fork())
         for pid in [*(p.pid for p in self.parked), *self._pids()]:
             _kill(pid)
@@ -99,7 +98,12 @@ class Zygote:
 
     def _new_group(self) -> None:
         """Hand `count` ranks to the launcher: those parked, and new ones for the rest."""
-        count, _, (fd,) = self.control.recv()
+        try:
+            count, _, (fd,) = self.control.recv()
+        except ChannelClosed:  # no more groups; those that stand may go on
+            self.selector.unregister(self.control)
+            self.open, self.wanted = False, 0
+            return
         group = Group(Channel(socket.socket(fileno=fd)))
         self.groups.append(group)
         self.selector.register(
@@ -227,16 +231,21 @@ def _warm_up() -> None:
     unpack(pack((_warm_up, torch.ones(4) + torch.ones(4))))
 
 
-def main(fd: int) -> None:
-    """Serve the launcher at the other end of the socket `fd`."""
+def main(fd: int, modules: str = "") -> None:
+    """Serve the launcher at the other end of the socket `fd`, with `modules` imported."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _prctl(_SET_SUBREAPER, 1)
     recorder.install()
+    for name in filter(None, modules.split(",")):
+        with contextlib.suppress(Exception):  # a rank that needs it will say why not
+            importlib.import_module(name)
     _warm_up()
     gc.collect()
     gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
-    Zygote(Channel(socket.socket(fileno=fd))).serve()
+    control = Channel(socket.socket(fileno=fd))
+    control.send("ready")
+    Zygote(control).serve()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])
