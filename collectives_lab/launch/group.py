@@ -120,10 +120,10 @@ class Group:
         self._store_file: str | None = None
         self.processes = rank_processes.start(world_size, start_method)
         try:
-            self._board_fd = status_board.create(world_size)
-            self.board = status_board.Board(self._board_fd, world_size)
+            board = status_board.create(world_size)
+            self.board = status_board.Board(board, world_size)
             self._listen()
-            self._join(env or {})
+            self._join(env or {}, board)
         except BaseException:
             self.close()
             raise
@@ -142,9 +142,9 @@ class Group:
                 source = (self._read, (rank, stream, fd, Decoder()))
                 self._selector.register(fd, read, source)
 
-    def _join(self, env: Mapping[str, str]) -> None:
+    def _join(self, env: Mapping[str, str], board: int) -> None:
         """Tell each rank who it is; its first job need not wait for the answer."""
-        fds = [self._board_fd]
+        fds = [board]
         if hasattr(os, "memfd_create"):
             fds.append(status_board.anonymous_file("collectives_lab-store"))
         else:
@@ -374,9 +374,6 @@ class Group:
         selector = getattr(self, "_selector", None)
         if selector is not None:
             selector.close()
-        with contextlib.suppress(AttributeError, OSError):
-            os.close(self._board_fd)
-            del self._board_fd
         if self._store_file is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._store_file)

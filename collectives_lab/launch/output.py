@@ -2,8 +2,8 @@
 
 Here a `Transcript` keeps the beginning and the end of one rank's output, and an `Echo`
 writes the lines of all ranks to this process's own output, those that several ranks
-print alike only once. Pictures that ranks display go the same way, in their place among the
-lines.
+print alike only once. Pictures that ranks display go the same way, in their place among
+the lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import codecs
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, zip_longest
 from typing import Any
 
@@ -140,9 +140,8 @@ class Echo:
         held, self._held = self._held, [[] for _ in self._held]
         self._since = None
         for step in zip_longest(*map(_steps, held), fillvalue=[]):
-            for ranks, shown in _alike(step):
-                for stream, what in shown:
-                    self._show(ranks, stream, what)
+            for ranks, (stream, what) in _alike(dict(enumerate(step))):
+                self._show(ranks, stream, what)
 
     def _show(self, ranks: list[int], stream: str, what: Any) -> None:
         if stream != "display":
@@ -163,13 +162,17 @@ def _steps(shown: Sequence[_Shown]) -> list[list[_Shown]]:
     return steps
 
 
-def _alike(step: Sequence[list[_Shown]]) -> list[tuple[list[int], list[_Shown]]]:
-    """What the ranks show, each different thing once, with those that show it."""
-    folded: list[tuple[list[int], list[_Shown]]] = []
-    for rank, shown in enumerate(step):
-        like = next((ranks for ranks, other in folded if other == shown), None)
-        if like is None:
-            folded.append(([rank], shown))
-        else:
-            like.append(rank)
-    return folded
+def _alike(shown: dict[int, list[_Shown]]) -> Iterator[tuple[list[int], _Shown]]:
+    """What ranks show, rank by rank; as far as several begin alike, only once."""
+    least = min(map(len, shown.values()), default=0)
+    first = next(iter(shown.values()), [])
+    same = 0
+    while same < least and all(lines[same] == first[same] for lines in shown.values()):
+        yield list(shown), first[same]
+        same += 1
+    rest = {rank: lines[same:] for rank, lines in shown.items() if len(lines) > same}
+    while rest:
+        begin = next(iter(rest.values()))[0]
+        group = {rank: lines for rank, lines in rest.items() if lines[0] == begin}
+        yield from _alike(group)
+        rest = {rank: lines for rank, lines in rest.items() if rank not in group}

@@ -275,8 +275,10 @@ class Rank:
 
         Only the topmost ones; they bring the others.
         """
-        new = {name for name in sys.modules if name.startswith("torch.")} - self.known
-        self.known |= new
+        if len(sys.modules) == len(self.known):
+            return []
+        new = {name for name in sys.modules.keys() - self.known if "torch." in name[:6]}
+        self.known = set(sys.modules)
         return sorted(name for name in new if name.rpartition(".")[0] not in new)
 
     # -- the group -----------------------------------------------------------------

@@ -1,0 +1,89 @@
+"""How what several ranks show looks in a notebook: folded, with the ranks beside it.
+
+A bundle holds one thing by MIME type, always with plain text for a terminal. Here you
+can `fold` the bundles of all ranks, and make a `listing`, a `label` or a `table`.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+from collectives_lab.deadlock import name_ranks
+
+Bundle = dict[str, Any]
+Folded = list[tuple[list[int], Bundle]]
+
+_DIM = "color: var(--jp-content-font-color2, #777)"
+_PRE = (
+    "margin: 0; padding: 0; white-space: pre-wrap; overflow-wrap: anywhere; "
+    "font-size: inherit; line-height: inherit; background: transparent; border: 0; "
+    "font-family: var(--jp-code-font-family, monospace)"
+)
+_GRID = (
+    "display: grid; grid-template-columns: max-content minmax(0, 1fr); "
+    "gap: 0.15em 1.2em; font-size: var(--jp-code-font-size, 13px); line-height: 1.3"
+)
+
+
+class Look:
+    """How the last expression of a cell looked on its rank; it looks the same here."""
+
+    def __init__(self, bundle: Bundle):
+        self.bundle = bundle
+
+    def __repr__(self) -> str:
+        return self.bundle["text/plain"]
+
+    def _repr_mimebundle_(self, **_: Any) -> Bundle:
+        return self.bundle
+
+
+def fold(bundles: Sequence[Bundle | None]) -> Folded:
+    """Each different bundle once, with the ranks that have it."""
+    folded: Folded = []
+    for rank, bundle in enumerate(bundles):
+        like = next((ranks for ranks, other in folded if other == bundle), None)
+        if bundle is not None and like is None:
+            folded.append(([rank], bundle))
+        elif like is not None:
+            like.append(rank)
+    return folded
+
+
+def label(ranks: Sequence[int]) -> Bundle:
+    """The line above a picture."""
+    name = name_ranks(ranks)
+    page = f'<div style="{_DIM}; font-size: 90%">{name}</div>'
+    return {"text/plain": f"{name}:", "text/html": page}
+
+
+def listing(folded: Folded) -> Bundle:
+    """Texts with their ranks beside them."""
+    texts = [(name_ranks(ranks), bundle["text/plain"]) for ranks, bundle in folded]
+    width = max(len(name) for name, _ in texts) + 2
+    plain = (
+        f"{name:{width}}" + text.replace("\n", "\n" + " " * width)
+        for name, text in texts
+    )
+    rows = (
+        f'<div style="{_DIM}">{name}</div><pre style="{_PRE}">{html.escape(text)}</pre>'
+        for name, text in texts
+    )
+    page = f'<div style="{_GRID}">{"".join(rows)}</div>'
+    return {"text/plain": "\n".join(plain), "text/html": page}
+
+
+def table(rows: Sequence[Sequence[str]]) -> Bundle:
+    """A table whose first row is its head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    head, *body = (
+        "".join(f'<td style="text-align: left">{html.escape(one)}</td>' for one in row)
+        for row in rows
+    )
+    below = "".join(f"<tr>{row}</tr>" for row in body)
+    head = f'<thead style="{_DIM}"><tr>{head}</tr></thead>'
+    page = f"<table>{head}<tbody>{below}</tbody></table>"
+    return {"text/plain": "\n".join(lines), "text/html": page}
