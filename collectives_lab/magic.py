@@ -162,7 +162,7 @@ class RanksMagics(Magics):
         return {name: self.shell.user_ns[name] for name in chosen}
 
     def _register(self, code: str) -> str:
-        """A file name for the cell, to be quoted; CellSyntaxError if it is not Python."""
+        """A file name that stands for the cell; CellSyntaxError if not Python."""
         number = self.shell.execution_count
         file = f"<ranks In[{number}]>"
         again = 1
@@ -249,8 +249,9 @@ def _count(size: int) -> str:
 
 def _explained(error: SyntaxError) -> str:
     """A syntax error as a notebook shows it, and what is special about ranks."""
-    text = "".join(traceback.format_exception_only(error)).rstrip()
     line = linecache.getline(error.filename or "", error.lineno or 0)
+    error.text = error.text or line
+    text = "".join(traceback.format_exception_only(error)).rstrip()
     if re.match(r"\s*(\w+\s*=\s*)?[%!]", line) or line.rstrip().endswith("?"):
         text += (
             "\nA rank runs plain Python: IPython's %, ! and ? are not available there. "

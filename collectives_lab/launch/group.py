@@ -117,6 +117,7 @@ class Group:
         self._replies: dict[int, dict[int, Any]] = {}
         self._outcome = Outcome([])
         self._gone: set[int] = set()
+        self._joined: set[int] = set()
         self._store_file: str | None = None
         self.processes = rank_processes.start(world_size, start_method)
         try:
@@ -196,19 +197,22 @@ class Group:
 
     def _attend(self, outcome: Outcome, timeout: float) -> None:
         """Wait for the reports; stop early at a failure, a deadlock or the deadline."""
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
+        latest = begun + rank_processes.START_DEADLINE
         watch = _Watch(self)
         settled = None
         while outcome.pending:
             self._pump(TICK)
             now = time.monotonic()
+            if len(self._joined) < self.world_size and now < latest:
+                begun = now  # the job has its time from when all ranks are there
             if outcome.failed and settled is None:
                 settled = now + SETTLE
             elif settled is not None and now >= settled:
                 break
             elif settled is None and outcome.pending:
                 watch.look(now)
-                if not outcome.failed and now > deadline:
+                if not outcome.failed and now > begun + timeout:
                     outcome.late = True
                     break
         self._look_around(outcome)
@@ -264,6 +268,8 @@ class Group:
         elif kind == "display" and self._echo is not None:
             self._drain_pipes(rank)
             self._echo.display(rank, unpack(parts))
+            with contextlib.suppress(ChannelClosed):
+                self.processes.ends[rank].channel.send(("shown",))
         elif kind == "leaving":
             self._outcome.leaving[rank] = tuple(rest)
         elif kind in _ANSWERS:
@@ -272,8 +278,9 @@ class Group:
     def _done(
         self, rank: int, number: int, report: dict[str, Any], parts: Parts
     ) -> None:
-        joined = number == 0 and "kind" not in report
-        if number in (0, self._job) and not joined:
+        if number == 0 and "kind" not in report:
+            self._joined.add(rank)
+        elif number in (0, self._job):
             self._outcome.reports[rank] = report
             self._outcome.results[rank] = parts
 

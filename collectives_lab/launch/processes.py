@@ -70,12 +70,11 @@ class Processes(Protocol):
 def _python(
     module: str, sock: socket.socket, *args: str, **kwargs: Any
 ) -> subprocess.Popen:
-    """Run a module of ours in a fresh interpreter, in a session of its own."""
+    """Call a module's `main(fd, *args)` in a fresh interpreter and session."""
     fd = sock.fileno()
     begin = (
-        f"import runpy, sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); "
-        f"sys.argv[1:] = {[str(fd), *args]!r}; "
-        f"runpy.run_module({module!r}, run_name='__main__')"
+        f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); "
+        f"from {module} import main; main({fd}, *{args!r})"
     )
     environment = os.environ | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     return subprocess.Popen(

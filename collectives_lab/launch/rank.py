@@ -60,6 +60,7 @@ class Rank:
     def __init__(self, channel: Channel):
         self.channel = channel
         self.jobs: queue.SimpleQueue = queue.SimpleQueue()
+        self.shown = threading.Semaphore(0)
         self.busy = False
         self.cancelled = False
         self.prepared = False
@@ -81,6 +82,7 @@ class Rank:
             "peek": self._peek,
             "describe": self._describe,
             "cancel": self._cancel,
+            "shown": self.shown.release,
             "exit": self._exit,
         }
         while True:
@@ -211,7 +213,8 @@ class Rank:
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not options["quiet"]:
             last = ast.Expression(tree.body.pop().value)
-        exec(compile(tree, file, "exec"), self.namespace)
+        # Not ours: a cell has the __future__ that it imports itself.
+        exec(compile(tree, file, "exec", dont_inherit=True), self.namespace)
         value = (
             None if last is None else eval(compile(last, file, "eval"), self.namespace)
         )
@@ -231,6 +234,8 @@ class Rank:
         for obj in objects:
             flush()
             self.channel.send(("display",), pack(rich.bundle(obj)))
+            # What is printed next must not overtake it: that takes another way.
+            self.shown.acquire(timeout=1.0)
 
     def _packed(self, value: Any) -> Parts:
         try:
@@ -472,10 +477,10 @@ def _stream(fd: int) -> TextIO:
     )
 
 
-def main(sock: socket.socket) -> None:
-    """Serve as a rank on a socket to the launcher; never returns."""
+def main(fd: int) -> None:
+    """Serve as a rank on the socket `fd` to the launcher; never returns."""
     global current
-    current = Rank(Channel(sock))
+    current = Rank(Channel(socket.socket(fileno=fd)))
     dist.init_process_group = init_process_group
     dist.distributed_c10d.init_process_group = init_process_group
     sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc]
@@ -486,9 +491,3 @@ def main(sock: socket.socket) -> None:
     _settle_in()
     current.serve()
 
-
-if __name__ == "__main__":
-    # The module itself, not this copy called __main__, must hold the current rank.
-    from collectives_lab.launch.rank import main as begin
-
-    begin(socket.socket(fileno=int(sys.argv[1])))

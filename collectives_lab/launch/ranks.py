@@ -11,7 +11,7 @@ import linecache
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -364,7 +364,7 @@ class Ranks:
             group.recover()
             raise
         try:
-            return _finish(outcome, self._plan)
+            return _finish(outcome, replace(self._plan, timeout=asked.timeout))
         except LabError as error:
             if outcome.failed:
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)

@@ -16,7 +16,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import traceback
 from dataclasses import dataclass, field
 
@@ -221,7 +220,7 @@ def _become_rank(sock: socket.socket, out: int, err: int, zygote: int) -> None:
         if fd > 2 and fd != keep:
             with contextlib.suppress(OSError):
                 os.close(fd)
-    rank_module.main(sock)
+    rank_module.main(sock.detach())
 
 
 def _warm_up() -> None:
@@ -246,6 +245,3 @@ def main(fd: int, modules: str = "") -> None:
     control.send("ready")
     Zygote(control).serve()
 
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
