@@ -95,6 +95,10 @@ class Operator:
         return default if i is None or i >= len(args) else args[i]
 
 
+NO_OPERATOR = Operator("", "", "", {})
+"""Stands for a call that does not come to the dispatcher."""
+
+
 def _operator(name: str, overload: Any) -> Operator | None:
     at = {arg.name: i for i, arg in enumerate(overload._schema.arguments)}
     if "process_group" not in at:

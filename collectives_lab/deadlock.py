@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-SYMMETRIC = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"}
+SYMMETRIC = {
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+    "new_group",
+}
 """Verbs of which no rank can finish before every rank has begun."""
 
 GATHERING = {"reduce", "gather"}

@@ -44,12 +44,21 @@ def fold(bundles: Sequence[Bundle | None]) -> Folded:
     """Each different bundle once, with the ranks that have it."""
     folded: Folded = []
     for rank, bundle in enumerate(bundles):
-        like = next((ranks for ranks, other in folded if other == bundle), None)
-        if bundle is not None and like is None:
+        if bundle is None:
+            continue
+        seen = _seen(bundle)
+        like = next((ranks for ranks, other in folded if _seen(other) == seen), None)
+        if like is None:
             folded.append(([rank], bundle))
-        elif like is not None:
+        else:
             like.append(rank)
     return folded
+
+
+def _seen(bundle: Bundle) -> Bundle:
+    """What a notebook shows of a bundle: no repr, with its address, beside a picture."""
+    pictures = {mime: look for mime, look in bundle.items() if mime != "text/plain"}
+    return pictures or bundle
 
 
 def label(ranks: Sequence[int]) -> Bundle:

@@ -155,6 +155,18 @@ def _place(where: tuple[str, int] | None) -> str:
     return f"{where[0]}:{where[1]}" if where else ""
 
 
+class Meeting(NamedTuple):
+    """A call under way that is no operator, and that all of its ranks must make."""
+
+    name: str
+    number: int
+    where: str
+
+    def waiting(self) -> Waiting:
+        """The call as the wait-for graph sees it."""
+        return Waiting(self.name, self.name, self.number, where=self.where)
+
+
 class Recorder:
     """Everything one rank has called, and what it waits for now."""
 
@@ -167,8 +179,9 @@ class Recorder:
         self.posted: dict[tuple, int] = defaultdict(int)
         self.collectives: dict[str, int] = defaultdict(int)
         self.taken: dict[tuple, int] = defaultdict(int)
-        self.blocked: dict[int, Record] = {}
+        self.blocked: dict[int, Record | Meeting] = {}
         self.groups: dict[str, Group] = {}
+        self.meetings: dict[str, tuple[int, ...]] = {}
         self.threads: dict[int, int] = {}
         self.own_threads = 1
         self.finished = False
@@ -273,6 +286,23 @@ class Recorder:
             self.taken[record.group.name, record.call.tag] += 1
         return result
 
+    def meet(self, name: str, ranks: tuple[int, ...], go: Callable[[], Any]) -> Any:
+        """Make a call that all of `ranks` must make, though it is no operator.
+
+        So is `new_group`, which waits in the store for every rank of the world.
+        """
+        self.meetings[name] = ranks
+        self.collectives[name] += 1
+        where, _, _ = self._reader(_c10d.NO_OPERATOR)
+        ident = threading.get_ident()
+        self.blocked[ident] = Meeting(name, self.collectives[name], _place(where))
+        self._publish()
+        try:
+            return go()
+        finally:
+            self.blocked.pop(ident, None)
+            self._publish()
+
     def _wait(self, record: Record, go: Callable[[], Any]) -> Any:
         ident = threading.get_ident()
         blocks = record.call.waits or record.variant in ("send", "recv")
@@ -285,7 +315,7 @@ class Recorder:
                 record.completed = now()
             return result
         finally:
-            del self.blocked[ident]
+            self.blocked.pop(ident, None)
             self._publish()
 
     def _publish(self) -> None:
@@ -362,7 +392,7 @@ class Recorder:
             dict(self.posted),
             dict(self.collectives),
             dict(self.taken),
-            self.group_ranks(),
+            self.group_ranks() | self.meetings,
             waits,
             self.finished,
             epoch,

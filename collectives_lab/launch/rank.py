@@ -11,6 +11,7 @@ import ast
 import contextlib
 import datetime
 import faulthandler
+import functools
 import linecache
 import os
 import queue
@@ -366,6 +367,19 @@ def init_process_group(
         _real_init(backend, init_method, *args, **kwargs)
 
 
+_real_new_group = dist.new_group
+
+
+def new_group(*args: Any, **kwargs: Any) -> Any:
+    """torch's `new_group`, seen by the wait-for graph: every rank must call it."""
+    recording = recorder.current()
+    if recording is None or kwargs.get("use_local_synchronization"):
+        return _real_new_group(*args, **kwargs)
+    everyone = tuple(range(dist.get_world_size()))
+    go = functools.partial(_real_new_group, *args, **kwargs)
+    return recording.meet("new_group", everyone, go)
+
+
 def _settle_in() -> None:
     """What a process that shares a few cores with many others should set, before its job."""
     # torch draws from a fixed seed in a fresh process; these two do not, but a fork
@@ -481,8 +495,9 @@ def main(fd: int) -> None:
     """Serve as a rank on the socket `fd` to the launcher; never returns."""
     global current
     current = Rank(Channel(socket.socket(fileno=fd)))
-    dist.init_process_group = init_process_group
-    dist.distributed_c10d.init_process_group = init_process_group
+    for module in (dist, dist.distributed_c10d):
+        module.init_process_group = init_process_group
+        module.new_group = new_group
     sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[misc]
     faulthandler.enable(all_threads=False)

@@ -220,14 +220,18 @@ def _run_of(outcome: Outcome, plan: _Plan) -> Run:
         processes.learn(reports[min(reports)].get("imported", []))
     begun = min((r["started"] for r in reports.values()), default=None)
     ended = max((r["ended"] for r in reports.values()), default=0.0)
+    trace = _trace_of(outcome, plan.world_size, begun)
+    if begun is None:
+        seen = np.fmax(trace.columns["issued"], trace.columns["completed"])
+        begun, ended = 0.0, np.max(seen, initial=0.0)
     return Run(
         [None] * plan.world_size,
         [transcript.text() for transcript in outcome.output],
-        _trace_of(outcome, plan.world_size, begun),
+        trace,
         plan.world_size,
         plan.backend,
         plan.reason,
-        0.0 if begun is None else ended - begun,
+        float(ended - begun),
     )
 
 

@@ -242,6 +242,7 @@ def main(fd: int, modules: str = "") -> None:
     gc.collect()
     gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
     control = Channel(socket.socket(fileno=fd))
-    control.send("ready")
-    Zygote(control).serve()
+    with contextlib.suppress(ChannelClosed):  # the launcher may have ended meanwhile
+        control.send("ready")
+        Zygote(control).serve()
 

@@ -1,0 +1,393 @@
+"""`%%ranks` in real kernels: what a reader sees, and what is left behind."""
+
+import time
+from dataclasses import dataclass, field
+
+import nbformat
+import psutil
+import pytest
+from jupyter_client.manager import start_new_kernel
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+DEADLINE = 30
+
+
+@dataclass
+class Shown:
+    """What a cell shows, in the order of its messages."""
+
+    stdout: str = ""
+    stderr: str = ""
+    bundles: list = field(default_factory=list)
+    error: dict | None = None
+    reply: dict = field(default_factory=dict)
+
+    @property
+    def texts(self):
+        return [bundle["text/plain"] for bundle in self.bundles]
+
+    @property
+    def traceback(self):
+        return "\n".join(self.error["traceback"])
+
+
+class Kernel:
+    """A kernel with the extension loaded, that runs one cell at a time."""
+
+    def __init__(self):
+        self.manager, self.client = start_new_kernel(startup_timeout=60)
+        self.run("%load_ext collectives_lab")
+
+    @property
+    def processes(self):
+        """The fork server and all the ranks: what descends from the kernel."""
+        kernel = psutil.Process(self.manager.provisioner.pid)
+        return kernel.children(recursive=True)
+
+    def run(self, code, when_printed=None):
+        """Run a cell; call `when_printed` once it has printed something."""
+        shown = Shown()
+
+        def take(message):
+            nonlocal when_printed
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream":
+                old = getattr(shown, content["name"])
+                setattr(shown, content["name"], old + content["text"])
+                if when_printed is not None and "begun" in content["text"]:
+                    when_printed, call = None, when_printed
+                    call()
+            elif kind in ("display_data", "execute_result"):
+                shown.bundles.append(content["data"])
+            elif kind == "error":
+                shown.error = content
+
+        execute = self.client.execute_interactive
+        shown.reply = execute(code, timeout=DEADLINE, output_hook=take)["content"]
+        return shown
+
+    def stop(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=False)
+        self.manager.cleanup_resources()
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    kernel = Kernel()
+    yield kernel
+    left = kernel.processes
+    kernel.stop()
+    assert not psutil.wait_procs(left, timeout=10)[1]
+
+
+def are_gone(processes):
+    return not psutil.wait_procs(processes, timeout=10)[1]
+
+
+# -- what a cell shows -----------------------------------------------------------------
+
+
+def test_variables_stay(kernel):
+    """A cell finds on its rank what an earlier one left there; equal results fold."""
+    first = kernel.run("%%ranks 4\nx = torch.ones(2) * rank\ndist.all_reduce(x)\nx")
+    assert first.texts == ["ranks 0-3  tensor([6., 6.])"]
+    then = kernel.run(
+        "%%ranks\nprint('hello')\nprint('I am', rank)\nx[0].item() + rank"
+    )
+    assert then.stdout.splitlines() == [
+        "[ranks 0-3] hello",
+        *(f"[rank {rank}] I am {rank}" for rank in range(4)),
+    ]
+    assert then.texts == ["rank 0  6.0\nrank 1  7.0\nrank 2  8.0\nrank 3  9.0"]
+    assert "6.0" in then.bundles[0]["text/html"]
+
+
+def test_some_ranks_only(kernel):
+    """--on runs the cell on the ranks that it names, and nowhere else."""
+    kernel.run("%%ranks 4\nmine = 0")
+    kernel.run("%%ranks --on 0,2-3\nmine = 1")
+    assert kernel.run("%%ranks\nmine").texts == [
+        "ranks 0, 2 and 3  1\nrank 1          0"
+    ]
+
+
+def test_semicolon_and_quiet(kernel):
+    """A trailing semicolon, or --quiet, leaves out the last expression."""
+    for cell in ("%%ranks 4\nrank;  # no", "%%ranks 4 -q\nrank", "%%ranks 4\nNone"):
+        shown = kernel.run(cell)
+        assert (shown.texts, shown.reply["status"]) == ([], "ok")
+
+
+def test_push(kernel):
+    """--push copies variables of the kernel to every rank first."""
+    kernel.run("rate, names = 0.5, ['a', 'b']")
+    shown = kernel.run("%%ranks 4 --push rate,names\nnames[rank % 2] * int(rate * 4)")
+    assert shown.texts == ["ranks 0 and 2  'aa'\nranks 1 and 3  'bb'"]
+
+
+def test_figures_arrive(kernel):
+    """Figures come as PNG under their ranks, those that are the same only once."""
+    kernel.run("%%ranks 2\nimport matplotlib.pyplot as plt")
+    shown = kernel.run("%%ranks 2\nprint('text')\nplt.plot([1, rank]);")
+    assert shown.stdout == "[ranks 0 and 1] text\n"
+    assert [text for text in shown.texts if "Figure" not in text] == [
+        "rank 0:",
+        "rank 1:",
+    ]
+    assert ["image/png" in bundle for bundle in shown.bundles] == [False, True] * 2
+    same = kernel.run("%%ranks 2\nplt.figure(figsize=(1, 1), dpi=50)\nplt.plot([1]);")
+    assert len([b for b in same.bundles if "image/png" in b]) <= 2
+
+
+def test_displays_keep_their_place(kernel):
+    """What a rank displays stands between what it printed before and after."""
+    code = "%%ranks 2\nprint(1)\ndisplay('picture')\nprint(2)"
+    messages = []
+    kernel.client.execute_interactive(
+        code,
+        timeout=DEADLINE,
+        output_hook=lambda m: messages.append(m["content"]),
+    )
+    shown = [m.get("text") or m["data"]["text/plain"] for m in messages if "data" in m]
+    texts = "".join(
+        m.get("text") or m["data"]["text/plain"] + "\n"
+        for m in messages
+        if "text" in m or "data" in m
+    )
+    assert shown == ["ranks 0 and 1  'picture'"]
+    assert texts.splitlines() == [
+        "[ranks 0 and 1] 1",
+        "ranks 0 and 1  'picture'",
+        "[ranks 0 and 1] 2",
+    ]
+
+
+def test_the_run_is_kept(kernel):
+    """`_run` is the run of the last cell, and --show shows it under the cell."""
+    shown = kernel.run("%%ranks 4 --show\ndist.all_reduce(torch.ones(8))\nrank")
+    assert "all_reduce" in shown.bundles[-1]["text/html"]
+    assert kernel.run("_run.results").texts == ["[0, 1, 2, 3]"]
+    assert kernel.run("_run.trace.ops()").texts == ["{'all_reduce': 4}"]
+
+
+def test_annotations_are_the_readers(kernel):
+    """A cell has no __future__ that it does not import itself."""
+    shown = kernel.run("%%ranks 2\nclass A:\n    x: int\nA.__annotations__")
+    assert shown.texts == ["ranks 0 and 1  {'x': <class 'int'>}"]
+
+
+# -- what goes wrong -------------------------------------------------------------------
+
+
+def test_an_error_is_told_from_the_readers_line(kernel):
+    """The line as the reader counts it and nothing of ours; the variables are kept."""
+    kernel.run("%%ranks 4\nkept = rank")
+    shown = kernel.run("%%ranks 4\n\nif rank == 1:\n    rank / 0\ndist.barrier()")
+    count = shown.reply["execution_count"]
+    assert shown.error["ename"] == "RankError"
+    assert f"rank 1 of 4 failed in line 4 of Cell In[{count}]: `rank / 0`" in (
+        shown.traceback
+    )
+    assert "ZeroDivisionError" in shown.traceback
+    assert "keep their variables" in shown.traceback
+    assert "collectives_lab" not in shown.traceback and "IPython" not in shown.traceback
+    assert kernel.run("_run.world_size").texts == ["4"]
+    assert kernel.run("%%ranks\nkept == rank").texts == ["ranks 0-3  True"]
+
+
+def test_a_function_of_an_ordinary_cell_has_its_name(kernel):
+    """A function from an ordinary cell fails in `Cell In[n]`, not in a file of /tmp."""
+    count = kernel.run("def broken():\n    raise ValueError(5)").reply[
+        "execution_count"
+    ]
+    shown = kernel.run("%%ranks 2 --push broken\nbroken()")
+    assert f"line 2 of Cell In[{count}]: `raise ValueError(5)`" in shown.traceback
+    assert "/tmp" not in shown.traceback
+
+
+@pytest.mark.parametrize(
+    "code, line, words",
+    [
+        ("x = = 3", 2, "invalid syntax"),
+        ("x = 3\n%time x", 3, "IPython's %, ! and ? are not available"),
+        ("x = !ls", 2, "IPython's %, ! and ? are not available"),
+        ("import asyncio\nawait asyncio.sleep(0)", 3, "asyncio.run"),
+        ("if True:\nx = 3", 3, "expected an indented block"),
+    ],
+)
+def test_not_python(kernel, code, line, words):
+    """A cell that is not Python is refused here, with its line, and what is not there."""
+    shown = kernel.run(f"%%ranks 4\n{code}")
+    assert f"In[{shown.reply['execution_count']}], line {line}\n" in shown.traceback
+    assert words in shown.traceback
+    assert ("IPython" in shown.traceback) == ("IPython" in words)
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("four", "the number of ranks is 1, 2, 3"),
+        ("0", "the number of ranks is 1, 2, 3"),
+        ("-1", "the number of ranks is 1, 2, 3"),
+        ("1.5", "the number of ranks is 1, 2, 3"),
+        ("4 --on 4", "4 ranks are numbered 0 to 3"),
+        ("4 --on a-b", "name ranks like 0,2 or 0-2"),
+        ("5 --timeout -1", "seconds, more than 0"),
+        ("5 --timeout soon", "seconds, more than 0"),
+        ("5 --backend mpi", "choose from"),
+        ("5 --push nobody", "--push nobody: there is no such variable"),
+        ("5 --unheard", "unrecognized arguments: --unheard"),
+        ("4 5", "unrecognized arguments: 5"),
+    ],
+)
+def test_wrong_options(kernel, line, words):
+    """What makes no sense is said in one sentence, and no process starts."""
+    before = set(kernel.processes)
+    shown = kernel.run(f"%%ranks {line}\nprint('ran')")
+    assert shown.reply["ename"] == "UsageError"
+    assert words in shown.stderr and shown.stderr.count("\n") == 1
+    assert shown.stdout == "" and shown.error is None
+    assert set(kernel.processes) <= before
+
+
+def test_too_many_ranks(kernel):
+    """More ranks than the machine bears are refused without a traceback."""
+    shown = kernel.run("%%ranks 100000000\n1")
+    assert shown.traceback.startswith("LaunchError: world_size=100000000 is more")
+    assert "Traceback" not in shown.traceback
+
+
+def test_another_backend(kernel):
+    """Standing ranks do not change their backend in silence."""
+    kernel.run("%%ranks 4\n1")
+    shown = kernel.run("%%ranks 4 --backend nccl\n1")
+    assert "%ranks restart 4 --backend nccl" in shown.stderr
+
+
+def test_timeout(kernel):
+    """--timeout ends a cell that never communicates, and is the time that is told."""
+    shown = kernel.run("%%ranks 4 --timeout 0.5\nwhile True: pass")
+    assert shown.error["ename"] == "DeadlineExceeded"
+    assert "after 0.5 s" in shown.traceback and "while True: pass" in shown.traceback
+
+
+# -- interrupts ------------------------------------------------------------------------
+
+
+def test_interrupt_once(kernel):
+    """The cell ends at once, says that variables are kept, and they are."""
+    kernel.run("%%ranks 4\nkept = 7")
+    began = []
+
+    def interrupt():
+        began.append(time.monotonic())
+        kernel.manager.interrupt_kernel()
+
+    shown = kernel.run("%%ranks 4\nprint('begun')\nwhile True: pass", interrupt)
+    assert time.monotonic() - began[0] < 3
+    assert shown.error["ename"] == "KeyboardInterrupt"
+    assert "keep their variables" in shown.traceback
+    assert "collectives_lab" not in shown.traceback
+    assert kernel.run("%%ranks 4\nkept").texts == ["ranks 0-3  7"]
+
+
+def test_interrupt_twice(kernel):
+    """A second interrupt while ranks are freed ends it too; the next cell runs."""
+    kernel.run("%ranks restart 4")
+    stubborn = (
+        "%%ranks 4\nprint('begun')\nwhile True:\n"
+        "    try:\n        while True: pass\n    except KeyboardInterrupt: pass"
+    )
+
+    def interrupt():
+        kernel.manager.interrupt_kernel()
+        time.sleep(0.3)
+        kernel.manager.interrupt_kernel()
+
+    began = time.monotonic()
+    shown = kernel.run(stubborn, interrupt)
+    assert time.monotonic() - began < 6
+    assert shown.error["ename"] == "KeyboardInterrupt"
+    assert "have ended" in shown.traceback
+    assert kernel.run("%%ranks 4\nrank * 0").texts == ["ranks 0-3  0"]
+
+
+# -- the ranks that stand --------------------------------------------------------------
+
+
+def test_the_table(kernel):
+    """%ranks shows the standing ranks with their variables; stop ends their processes."""
+    kernel.run("%ranks stop")
+    assert "no ranks stand" in kernel.run("%ranks").stdout
+    kernel.run("%%ranks 3\nweights = 1")
+    row = kernel.run("%ranks").texts[0].splitlines()[1].split()
+    assert (row[0], row[1], row[-1]) == ("3", "gloo", "weights")
+    kernel.run("%ranks restart 3")
+    assert "weights" not in kernel.run("%ranks").texts[0]
+    (server,) = psutil.Process(kernel.manager.provisioner.pid).children()
+    assert kernel.run("%ranks stop 3").stdout == "3 ranks stopped\n"
+    assert kernel.run("%ranks stop 3").stdout == "3 ranks did not stand\n"
+    assert server.is_running()
+
+
+def test_reload(kernel):
+    """Loading again ends the ranks that stood, and unloading takes the magics away."""
+    pids = kernel.run("%%ranks 2\nimport os\nos.getpid()").texts[0].split()[2::3]
+    ranks = [psutil.Process(int(pid)) for pid in pids]
+    assert len(ranks) == 2
+    kernel.run("%load_ext collectives_lab")
+    assert all(rank.is_running() for rank in ranks)
+    kernel.run("%reload_ext collectives_lab")
+    assert are_gone(ranks)
+    kernel.run("%unload_ext collectives_lab")
+    assert "not found" in kernel.run("%%ranks 2\n1").stderr
+    kernel.run("%load_ext collectives_lab")
+    assert kernel.run("%%ranks 2\n1").texts == ["ranks 0 and 1  1"]
+
+
+def test_completion(kernel):
+    """Completion works in ordinary cells, and in the body of a %%ranks cell."""
+    kernel.run("import math")
+    for code in ("math.fact", "%%ranks 4\nmath.fact"):
+        reply = kernel.client.complete(code, reply=True, timeout=DEADLINE)["content"]
+        assert [m for m in reply["matches"] if "factorial" in m]
+
+
+def test_a_killed_kernel_leaves_nothing():
+    """Kill -9 of the kernel ends the ranks, busy or not, and the fork server."""
+    kernel = Kernel()
+    kernel.run("%%ranks 3\nrank")
+    left = []
+
+    def kill():
+        left.extend(kernel.processes)
+        psutil.Process(kernel.manager.provisioner.pid).kill()
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        kernel.run("%%ranks 2\nprint('begun')\nwhile True: pass", kill)
+    assert len(left) >= 6
+    assert are_gone(left)
+    kernel.stop()
+
+
+def test_run_all_stops_at_the_error():
+    """Run All sees an error output in the cell that failed, and runs no other."""
+    sources = [
+        "%load_ext collectives_lab",
+        "%%ranks 2\nrank",
+        "%%ranks 2\nno_name",
+        "1",
+    ]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in sources]
+    )
+    with pytest.raises(CellExecutionError, match="no_name"):
+        NotebookClient(notebook, timeout=DEADLINE).execute()
+    _, fine, failed, after = notebook.cells
+    assert fine.outputs[-1].data["text/plain"] == "rank 0  0\nrank 1  1"
+    assert failed.outputs[-1].ename == "RankError"
+    assert "all 2 ranks failed in line 2 of Cell In[3]" in failed.outputs[-1].evalue
+    assert after.execution_count is None
