@@ -158,13 +158,14 @@ def _place(where: tuple[str, int] | None) -> str:
 class Meeting(NamedTuple):
     """A call under way that is no operator, and that all of its ranks must make."""
 
+    op: str
     name: str
     number: int
     where: str
 
     def waiting(self) -> Waiting:
         """The call as the wait-for graph sees it."""
-        return Waiting(self.name, self.name, self.number, where=self.where)
+        return Waiting(self.op, self.name, self.number, where=self.where)
 
 
 class Recorder:
@@ -286,16 +287,18 @@ class Recorder:
             self.taken[record.group.name, record.call.tag] += 1
         return result
 
-    def meet(self, name: str, ranks: tuple[int, ...], go: Callable[[], Any]) -> Any:
+    def meet(self, op: str, ranks: tuple[int, ...], go: Callable[[], Any]) -> Any:
         """Make a call that all of `ranks` must make, though it is no operator.
 
-        So is `new_group`, which waits in the store for every rank of the world.
+        So is `new_group`, in which the members find and connect to each other.
         """
+        name = f"{op} {ranks}"
         self.meetings[name] = ranks
         self.collectives[name] += 1
         where, _, _ = self._reader(_c10d.NO_OPERATOR)
+        meeting = Meeting(op, name, self.collectives[name], _place(where))
         ident = threading.get_ident()
-        self.blocked[ident] = Meeting(name, self.collectives[name], _place(where))
+        self.blocked[ident] = meeting
         self._publish()
         try:
             return go()

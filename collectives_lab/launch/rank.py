@@ -370,14 +370,16 @@ def init_process_group(
 _real_new_group = dist.new_group
 
 
-def new_group(*args: Any, **kwargs: Any) -> Any:
-    """torch's `new_group`, seen by the wait-for graph: every rank must call it."""
+def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """torch's `new_group`, seen by the wait-for graph: every member must come to it."""
     recording = recorder.current()
-    if recording is None or kwargs.get("use_local_synchronization"):
-        return _real_new_group(*args, **kwargs)
-    everyone = tuple(range(dist.get_world_size()))
-    go = functools.partial(_real_new_group, *args, **kwargs)
-    return recording.meet("new_group", everyone, go)
+    go = functools.partial(_real_new_group, ranks, *args, **kwargs)
+    if recording is None or not dist.is_initialized():
+        return go()
+    members = tuple(sorted(range(dist.get_world_size()) if ranks is None else ranks))
+    if recording.rank not in members:
+        return go()
+    return recording.meet("new_group", members, go)
 
 
 def _settle_in() -> None:
