@@ -56,7 +56,7 @@ def fold(bundles: Sequence[Bundle | None]) -> Folded:
 
 
 def _seen(bundle: Bundle) -> Bundle:
-    """What a notebook shows of a bundle: no repr, with its address, beside a picture."""
+    """What a notebook shows of a bundle: its repr only if there is nothing else."""
     pictures = {mime: look for mime, look in bundle.items() if mime != "text/plain"}
     return pictures or bundle
 

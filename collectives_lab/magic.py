@@ -163,7 +163,8 @@ class RanksMagics(Magics):
 
     def _register(self, code: str) -> str:
         """A file name that stands for the cell; CellSyntaxError if not Python."""
-        number = self.shell.execution_count
+        # execution_count may be the next cell's already: not so the history.
+        number = len(self.shell.history_manager.input_hist_parsed) - 1
         file = f"<ranks In[{number}]>"
         again = 1
         while file in linecache.cache:  # a number comes again where no history is kept

@@ -109,7 +109,7 @@ def test_some_ranks_only(kernel):
     kernel.run("%%ranks 4\nmine = 0")
     kernel.run("%%ranks --on 0,2-3\nmine = 1")
     assert kernel.run("%%ranks\nmine").texts == [
-        "ranks 0, 2 and 3  1\nrank 1          0"
+        "ranks 0, 2 and 3  1\nrank 1            0"
     ]
 
 
@@ -129,16 +129,11 @@ def test_push(kernel):
 
 def test_figures_arrive(kernel):
     """Figures come as PNG under their ranks, those that are the same only once."""
-    kernel.run("%%ranks 2\nimport matplotlib.pyplot as plt")
-    shown = kernel.run("%%ranks 2\nprint('text')\nplt.plot([1, rank]);")
-    assert shown.stdout == "[ranks 0 and 1] text\n"
-    assert [text for text in shown.texts if "Figure" not in text] == [
-        "rank 0:",
-        "rank 1:",
-    ]
+    kernel.run("%%ranks 3\nimport matplotlib.pyplot as plt")
+    shown = kernel.run("%%ranks 3\nprint('text')\nplt.plot([1, rank // 2]);")
+    assert shown.stdout == "[ranks 0-2] text\n"
+    assert shown.texts[::2] == ["ranks 0 and 1:", "rank 2:"]
     assert ["image/png" in bundle for bundle in shown.bundles] == [False, True] * 2
-    same = kernel.run("%%ranks 2\nplt.figure(figsize=(1, 1), dpi=50)\nplt.plot([1]);")
-    assert len([b for b in same.bundles if "image/png" in b]) <= 2
 
 
 def test_displays_keep_their_place(kernel):
@@ -218,7 +213,7 @@ def test_a_function_of_an_ordinary_cell_has_its_name(kernel):
     ],
 )
 def test_not_python(kernel, code, line, words):
-    """A cell that is not Python is refused here, with its line, and what is not there."""
+    """A cell that is not Python is refused with its line and what is not there."""
     shown = kernel.run(f"%%ranks 4\n{code}")
     assert f"In[{shown.reply['execution_count']}], line {line}\n" in shown.traceback
     assert words in shown.traceback
@@ -296,10 +291,7 @@ def test_interrupt_once(kernel):
 def test_interrupt_twice(kernel):
     """A second interrupt while ranks are freed ends it too; the next cell runs."""
     kernel.run("%ranks restart 4")
-    stubborn = (
-        "%%ranks 4\nprint('begun')\nwhile True:\n"
-        "    try:\n        while True: pass\n    except KeyboardInterrupt: pass"
-    )
+    stubborn = "%%ranks 4\nprint('begun')\nsum(range(10**12))"  # deaf to signals
 
     def interrupt():
         kernel.manager.interrupt_kernel()
@@ -318,7 +310,7 @@ def test_interrupt_twice(kernel):
 
 
 def test_the_table(kernel):
-    """%ranks shows the standing ranks with their variables; stop ends their processes."""
+    """%ranks shows the standing ranks with their variables, and ends them."""
     kernel.run("%ranks stop")
     assert "no ranks stand" in kernel.run("%ranks").stdout
     kernel.run("%%ranks 3\nweights = 1")
@@ -326,7 +318,7 @@ def test_the_table(kernel):
     assert (row[0], row[1], row[-1]) == ("3", "gloo", "weights")
     kernel.run("%ranks restart 3")
     assert "weights" not in kernel.run("%ranks").texts[0]
-    (server,) = psutil.Process(kernel.manager.provisioner.pid).children()
+    server, *_ = psutil.Process(kernel.manager.provisioner.pid).children()
     assert kernel.run("%ranks stop 3").stdout == "3 ranks stopped\n"
     assert kernel.run("%ranks stop 3").stdout == "3 ranks did not stand\n"
     assert server.is_running()

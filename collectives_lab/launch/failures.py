@@ -107,7 +107,11 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
         if all(other[k] == report[k] for k in ("type", "where", "kind"))
     ]
     everyone = len(alike) == world_size > 1
-    who = f"all {world_size} ranks" if everyone else f"rank {first} of {world_size}"
+    who = (
+        f"all {world_size} ranks"
+        if everyone
+        else f"{name_ranks(alike)} of {world_size}"
+    )
     text = f"{who} failed{_at(report['where'])}\n\n"
     if report["kind"] == "exit":
         code = report["message"] or "0"
@@ -202,7 +206,7 @@ def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded
         elif seen["waiting"]:
             key = (f"waits in {seen['waiting'][0].op}", seen["waiting"][0].where)
         else:
-            key = ("is", seen["where"]) if seen["where"] else ("is in a library", "")
+            key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
         where.setdefault(key, []).append(rank)
     for (what, place), ranks in where.items():
         lines.append(f"  {name_ranks(ranks)}: {what}{_at(place)}")

@@ -27,6 +27,11 @@ ECHOED = 2**16
 HOLD = 0.05
 """Seconds a line is held, so that the same line of other ranks can join it."""
 
+HOLD_PICTURES = 0.5
+"""The same for pictures, after the last one: ranks on few cores draw in turn."""
+
+_HOLD_MOST = 2.0
+
 
 class Transcript:
     """One rank's output: all of it, or its beginning and its end."""
@@ -99,7 +104,8 @@ class Echo:
         self._partial = [{"stdout": "", "stderr": ""} for _ in range(world_size)]
         self._held: list[list[_Shown]] = [[] for _ in range(world_size)]
         self._room = [ECHOED] * world_size
-        self._since: float | None = None
+        self._since = 0.0
+        self._due = 0.0
 
     def add(self, rank: int, stream: str, text: str) -> None:
         """Take what a rank printed; whole lines are shown at the next `show`."""
@@ -112,17 +118,20 @@ class Echo:
         if self._room[rank] <= 0:
             note = "prints more than is shown here; run.output has more"
             self._held[rank].append(("stderr", f"... {note}"))
-        self._hold()
+        if any(self._held):
+            self._hold()
 
     def display(self, rank: int, bundle: Any) -> None:
         """Take what a rank displays, after all that it has printed before."""
         self._end_line(rank)
         self._held[rank].append(("display", bundle))
         self._hold()
+        self._due = min(time.monotonic() + HOLD_PICTURES, self._since + _HOLD_MOST)
 
     def _hold(self) -> None:
-        if self._since is None and any(self._held):
+        if not self._since:
             self._since = time.monotonic()
+            self._due = self._since + HOLD
 
     def _end_line(self, rank: int) -> None:
         for stream, rest in self._partial[rank].items():
@@ -135,10 +144,10 @@ class Echo:
         if all_of_it:
             for rank in range(len(self._held)):
                 self._end_line(rank)
-        elif self._since is None or time.monotonic() - self._since < HOLD:
+        elif not self._since or time.monotonic() < self._due:
             return
         held, self._held = self._held, [[] for _ in self._held]
-        self._since = None
+        self._since = 0.0
         for step in zip_longest(*map(_steps, held), fillvalue=[]):
             for ranks, (stream, what) in _alike(dict(enumerate(step))):
                 self._show(ranks, stream, what)

@@ -453,11 +453,13 @@ def tell(error: BaseException) -> tuple[str, str]:
 
 
 def _from_the_reader_on(stack: list[traceback.FrameSummary]) -> list:
-    """Frames without what called the reader, without ours, and without torch's logging."""
+    """Frames without the reader's callers, without ours and what only serves ours."""
     frames = [
         f
         for f in stack
-        if not f.filename.startswith(_HOUSE) and "c10d_logger.py" not in f.filename
+        if not f.filename.startswith(_HOUSE)
+        and "c10d_logger.py" not in f.filename
+        and f.name != "redispatch"
     ]
     while frames and not is_readers(frames[0].filename):
         del frames[0]
