@@ -18,7 +18,7 @@ from hashlib import blake2b
 import numpy as np
 
 SLOTS = 256
-"""Calls a rank keeps on the board; an older one is overwritten and no longer compared."""
+"""Calls a rank keeps on the board; an older one is overwritten, and not compared."""
 
 
 def anonymous_file(name: str) -> int:
@@ -60,11 +60,15 @@ class Board:
 
     def meet(self, rank: int, key: int, signature: int) -> bool:
         """Leave a call's signature under its key; False if another rank's differs."""
-        slot = key % SLOTS
+        slot = (key >> 1) % SLOTS  # every key is odd
         keys, signatures = self._keys[slot], self._signatures[slot]
+        # A slot without a key is being written; so no signature is ever read with the
+        # key of another call, if the keys are read again afterwards.
+        keys[rank] = 0
         signatures[rank] = signature
         keys[rank] = key
-        return not ((keys == key) & (signatures != signature)).any()
+        differ = (keys == key) & (signatures != signature)
+        return not (differ.any() and (differ & (keys == key)).any())
 
     def clear(self) -> None:
         """Forget all calls; for when no rank is communicating."""

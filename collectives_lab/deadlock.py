@@ -167,6 +167,8 @@ def balanced(snapshots: Iterable[Snapshot]) -> bool:
     for s in snapshots:
         members.update(s.groups)
         for (kind, group, peer, tag), n in s.posted.items():
+            if not n:
+                continue
             if kind == "send":
                 sends[group, tag, s.rank, peer] = n
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from collectives_lab.deadlock import name_ranks
@@ -23,15 +24,16 @@ _PRE = (
 )
 _GRID = (
     "display: grid; grid-template-columns: max-content minmax(0, 1fr); "
-    "gap: 0.15em 1.2em; font-size: var(--jp-code-font-size, 13px); line-height: 1.3"
+    "gap: 0.15em 1.2em; font-size: var(--jp-code-font-size, 13px); line-height: 1.3; "
+    "padding: 0.4em 0 0 8px"  # beside what JupyterLab prints
 )
 
 
+@dataclass(repr=False)
 class Look:
     """How the last expression of a cell looked on its rank; it looks the same here."""
 
-    def __init__(self, bundle: Bundle):
-        self.bundle = bundle
+    bundle: Bundle
 
     def __repr__(self) -> str:
         return self.bundle["text/plain"]
@@ -64,7 +66,7 @@ def _seen(bundle: Bundle) -> Bundle:
 def label(ranks: Sequence[int]) -> Bundle:
     """The line above a picture."""
     name = name_ranks(ranks)
-    page = f'<div style="{_DIM}; font-size: 90%">{name}</div>'
+    page = f'<div style="{_DIM}; font-size: 90%; padding-left: 8px">{name}</div>'
     return {"text/plain": f"{name}:", "text/html": page}
 
 

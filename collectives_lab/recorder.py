@@ -12,8 +12,10 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -27,14 +29,12 @@ from collectives_lab.trace import Event
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HOUSE = os.path.dirname(__file__) + os.sep
 _SPEAKS_FOR_ITSELF = ("distributed_c10d.py", "_functional_collectives.py")
-KEPT_WORKS = 64
-"""Works nobody has waited for that are kept before those that have ended are dropped."""
 
 now = time.perf_counter
 
 
 class Mismatched(Exception):
-    """A call that its counterpart on another rank contradicts; raised before it is sent."""
+    """A call that its counterpart contradicts; raised before anything is sent."""
 
     def __init__(self, record: Record):
         super().__init__(record.text())
@@ -172,11 +172,12 @@ class Recorder:
     """Everything one rank has called, and what it waits for now."""
 
     def __init__(self, rank: int, board: Board | None = None):
-        """Record as `rank`; on a board, publish what this rank does and check its calls."""
+        """Record as `rank`; with a board, publish what it does and check its calls."""
         self.rank = rank
         self.board = board
         self.records: list[Record] = []
-        self.works: dict[Any, Record] = {}
+        self.works: dict[weakref.ref, Record] = {}
+        self.unended: dict[int, Record] = {}
         self.posted: dict[tuple, int] = defaultdict(int)
         self.collectives: dict[str, int] = defaultdict(int)
         self.taken: dict[tuple, int] = defaultdict(int)
@@ -188,6 +189,7 @@ class Recorder:
         self.finished = False
         self.epoch = 0
         self._inside: dict[str, bool] = {}
+        self._fresh = threading.local()
 
     # -- one call ------------------------------------------------------------------
 
@@ -203,15 +205,23 @@ class Recorder:
         self._post(record)
         if op.name == "monitored_barrier_":
             return self._wait(record, go)
-        result = go()
+        try:
+            result = go()
+        except BaseException:
+            self._unpost(record)
+            raise
         work = _c10d.work_of(result)
         if work is not None:
-            self.works[work] = record
-            if len(self.works) > KEPT_WORKS:
-                self._drop_ended_works()
+            # Held until the caller holds it, and no longer: torch forgets a message
+            # whose work is dropped, and so must we.
+            self._fresh.work = work
+            self.works[weakref.ref(work, self._dropped)] = record
             if not call.waits and call.on_cpu and record.op not in ("send", "recv"):
                 self._note_end(work, record)
         return result
+
+    def _dropped(self, work: weakref.ref) -> None:
+        self.works.pop(work, None)
 
     def _group(self, pg: Any) -> Group:
         ranks = dist.distributed_c10d._world.pg_group_ranks.get(pg)
@@ -225,8 +235,8 @@ class Recorder:
         return group
 
     def _reader(self, op: _c10d.Operator) -> tuple[tuple[str, int] | None, str, str]:
-        """The reader's line, the torch.distributed function called there, its reduce op."""
-        frame = sys._getframe(2)
+        """The reader's line, the torch.distributed function there, its reduce op."""
+        frame: FrameType | None = sys._getframe(2)
         inside, variant, reduce_op = self._inside, op.variant, ""
         while frame is not None:
             code = frame.f_code
@@ -252,8 +262,10 @@ class Recorder:
             if record.peer is not None:
                 pair = (self.rank, record.peer)
                 src, dst = pair if record.op == "send" else pair[::-1]
-                base = digest("message", group.name, src, dst, call.tag)
-                record.key = _mix(base, record.number)
+                # While a recv from any rank is open, nobody knows which send is whose.
+                if record.op == "send" or not self._open_to_any(group, call.tag):
+                    base = digest("message", group.name, src, dst, call.tag)
+                    record.key = _mix(base, record.number)
                 signature = digest(call.count, call.dtype)
         else:
             record.number = self.collectives[group.name] + 1
@@ -268,24 +280,48 @@ class Recorder:
         if record.key and not self.board.meet(self.rank, record.key, signature):
             raise Mismatched(record)
 
+    def _open_to_any(self, group: Group, tag: int) -> bool:
+        return self.posted.get(("recv", group.name, None, tag), 0) > 0
+
+    def _unpost(self, record: Record) -> None:
+        """Take back a call that torch has refused: nothing was sent."""
+        self.records.remove(record)
+        group, tag = record.group.name, record.call.tag
+        if record.op in ("send", "recv"):
+            self.posted[record.op, group, record.peer, tag] -= 1
+        else:
+            self.collectives[group] -= 1
+
     def _step(self) -> None:
+        assert self.board is not None
         self.epoch += 1
         self.board.epoch[self.rank] = self.epoch
 
     # -- its end -------------------------------------------------------------------
 
-    def wait(self, work: Any, go: Callable[[], Any]) -> Any:
-        """Wait for a work, seen by the wait-for graph meanwhile."""
-        record = self.works.get(work)
+    def wait(self, work: Any, go: Callable[[], Any], patient: bool = True) -> Any:
+        """Wait for a work, seen by the wait-for graph meanwhile.
+
+        patient: for ever; else the wait has a time-out and can deadlock nobody.
+        """
+        self._fresh.work = None
+        record = self.works.get(weakref.ref(work))
         if record is None:
             return go()
-        result = self._wait(record, go)
-        self.works.pop(work, None)
+        result = self._wait(record, go, patient)
+        self.works.pop(weakref.ref(work), None)
         if record.op == "recv":
-            if record.peer is None:
-                record.peer = record.group.ranks[work._source_rank()]
-            self.taken[record.group.name, record.call.tag] += 1
+            self._received(record, work)
         return result
+
+    def _received(self, record: Record, work: Any) -> None:
+        """Count a recv that has ended; one from any rank now has a sender."""
+        group, tag = record.group.name, record.call.tag
+        self.taken[group, tag] += 1
+        if record.peer is None:
+            record.peer = record.group.ranks[work._source_rank()]
+            self.posted["recv", group, None, tag] -= 1
+            self.posted["recv", group, record.peer, tag] += 1
 
     def meet(self, op: str, ranks: tuple[int, ...], go: Callable[[], Any]) -> Any:
         """Make a call that all of `ranks` must make, though it is no operator.
@@ -306,11 +342,12 @@ class Recorder:
             self.blocked.pop(ident, None)
             self._publish()
 
-    def _wait(self, record: Record, go: Callable[[], Any]) -> Any:
+    def _wait(self, record: Record, go: Callable[[], Any], patient: bool = True) -> Any:
         ident = threading.get_ident()
         blocks = record.call.waits or record.variant in ("send", "recv")
         record.waited = record.issued if blocks else now()
-        self.blocked[ident] = record
+        if patient:
+            self.blocked[ident] = record
         self._publish()
         try:
             result = go()
@@ -328,7 +365,7 @@ class Recorder:
         self._step()
 
     def _all_blocked(self) -> bool:
-        """Whether no thread of the reader's can move; torch's own threads do not count."""
+        """Whether no thread of the reader's can move; torch's own do not count."""
         waiting = len(self.blocked)
         if not waiting or threading.active_count() - self.own_threads <= waiting:
             return bool(waiting)
@@ -340,7 +377,7 @@ class Recorder:
         return len(threads) - self.own_threads <= waiting
 
     def _note_end(self, work: Any, record: Record) -> None:
-        """Note when an asynchronous collective ends, though nobody may wait for it here.
+        """Note when an asynchronous collective ends, though nobody may wait for it.
 
         Not for CUDA, whose futures are done when they are queued, nor for send and
         recv, which have none.
@@ -348,17 +385,16 @@ class Recorder:
 
         def ended(_future: Any) -> None:
             record.completed = now()
+            self.unended.pop(id(record), None)
 
+        self.unended[id(record)] = record
         work.get_future().add_done_callback(ended)
-
-    def _drop_ended_works(self) -> None:
-        for work in [w for w in list(self.works) if w.is_completed()]:
-            self.works.pop(work, None)
 
     # -- for others ----------------------------------------------------------------
 
     def drain(self) -> list[Event]:
         """The events since the last drain; their times are those of `now`."""
+        self._fresh.work = None
         records, self.records = self.records, []
         return [record.row(self.rank) for record in records]
 
@@ -384,12 +420,14 @@ class Recorder:
         when it sleeps in a wait of torch's own that nobody can see.
         """
         epoch = self.epoch
-        records = list((self.works if unfinished else self.blocked).values())
-        waits = tuple(
-            record.waiting()
-            for record in records
-            if not unfinished or (record.completed is None and record.call.on_cpu)
-        )
+        waits = tuple(record.waiting() for record in list(self.blocked.values()))
+        if unfinished:
+            under_way = {id(r): r for r in list(self.works.values())} | self.unended
+            waits = tuple(
+                record.waiting()
+                for record in under_way.values()
+                if record.completed is None and record.call.on_cpu
+            )
         return Snapshot(
             self.rank,
             dict(self.posted),
@@ -441,12 +479,12 @@ def install() -> None:
     original = _c10d.Work.wait
 
     def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-        # With a time-out of its own the caller gets away: no wait that can deadlock.
-        if _current is None or args or kwargs:
+        if _current is None:
             return original(work, *args, **kwargs)
-        return _current.wait(work, lambda: original(work))
+        patient = not (args or kwargs)
+        return _current.wait(work, lambda: original(work, *args, **kwargs), patient)
 
-    _c10d.Work.wait = wait
+    _c10d.Work.wait = wait  # type: ignore[method-assign,assignment]
 
 
 def _seen(op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:

@@ -35,7 +35,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def format_bytes(nbytes: float) -> str:
-    """Write a size in binary units, exactly where it is short: `"1.5 KiB"`, `"48 B"`."""
+    """Write a size in binary units, exact where it is short: `"1.5 KiB"`, `"48 B"`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(nbytes) < 1024:
             return f"{nbytes:.4g} {unit}"

@@ -99,10 +99,14 @@ def _lay_out(parts: Sequence[Any]) -> Iterator[Any]:
 
 def _write_file(pieces: Sequence[Any], total: int) -> int:
     fd = anonymous_file("collectives_lab-message")
-    os.ftruncate(fd, total)
-    with mmap.mmap(fd, total) as area:
-        for piece in pieces:
-            area.write(piece)
+    try:
+        os.ftruncate(fd, total)
+        with mmap.mmap(fd, total) as area:
+            for piece in pieces:
+                area.write(piece)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 
@@ -178,9 +182,14 @@ class Channel:
 
 
 def _map_file(fd: int, total: int) -> memoryview:
-    """Map a message private to this process: it may be written to, and is freed with it."""
+    """Map a message private to this process: it may be written to, and is freed with it.
+
+    By torch, which keeps no descriptor open for it as mmap does: readers keep many Runs.
+    """
     try:
-        return memoryview(mmap.mmap(fd, total, access=mmap.ACCESS_COPY))
+        path = f"/dev/fd/{fd}"
+        mapped = torch.from_file(path, shared=False, size=total, dtype=torch.uint8)
+        return memoryview(mapped.numpy())
     finally:
         os.close(fd)
 

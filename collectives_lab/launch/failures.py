@@ -132,7 +132,7 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
     stopped = sorted(
         set(outcome.pending) | {r for r in failed if failed[r]["kind"] == "stopped"}
     )
-    others = _others(outcome, [r for r in stopped if r != first], first)
+    others = _others(outcome, [r for r in stopped if r not in alike], first)
     if others:
         text += f"\n\n{others}"
     return RankError(text, first, report["where"], _cause(outcome, first))
@@ -202,9 +202,9 @@ def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded
     for rank in pending:
         seen = outcome.seen.get(rank)
         if seen is None:
-            key = ("does not answer", "")
+            key = ("no answer", "")
         elif seen["waiting"]:
-            key = (f"waits in {seen['waiting'][0].op}", seen["waiting"][0].where)
+            key = (f"waiting in {seen['waiting'][0].op}", seen["waiting"][0].where)
         else:
             key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
         where.setdefault(key, []).append(rank)

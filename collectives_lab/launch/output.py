@@ -114,7 +114,7 @@ class Echo:
         self._room[rank] -= len(text)
         *lines, rest = (self._partial[rank][stream] + text).split("\n")
         self._partial[rank][stream] = rest[-ECHOED:]
-        self._held[rank] += [(stream, line.rpartition("\r")[2]) for line in lines]
+        self._held[rank] += [(stream, _drawn_last(line)) for line in lines]
         if self._room[rank] <= 0:
             note = "prints more than is shown here; run.output has more"
             self._held[rank].append(("stderr", f"... {note}"))
@@ -136,7 +136,7 @@ class Echo:
     def _end_line(self, rank: int) -> None:
         for stream, rest in self._partial[rank].items():
             if rest and self._room[rank] > 0:
-                self._held[rank].append((stream, rest.rpartition("\r")[2]))
+                self._held[rank].append((stream, _drawn_last(rest)))
             self._partial[rank][stream] = ""
 
     def show(self, all_of_it: bool = False) -> None:
@@ -157,6 +157,11 @@ class Echo:
             self._write(stream, f"[{name_ranks(ranks)}] {what}\n")
         elif self._display is not None:
             self._display(ranks, what)
+
+
+def _drawn_last(line: str) -> str:
+    """What a terminal shows of a line that was drawn over, as progress bars do."""
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def _steps(shown: Sequence[_Shown]) -> list[list[_Shown]]:

@@ -1,0 +1,128 @@
+"""What several test files need: scripts with a deadline, and a stock of what is left."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from collectives_lab.launch import processes
+
+ROOT = Path(__file__).parents[1]
+
+
+def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Wait until it is true, at most so long; say whether it is."""
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return true()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def files_left() -> set[str]:
+    """Files of the places where shared memory and temporary files go, by our names."""
+    names = {"/dev/shm": os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []}
+    names["/tmp"] = [n for n in os.listdir("/tmp") if "collectives_lab" in n]
+    return {
+        f"{folder}/{name}"
+        for folder, found in names.items()
+        for name in found
+        if "pytest" not in name
+    }
+
+
+@pytest.fixture
+def ranks_started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The process ids of all ranks that this process starts."""
+    pids: list[int] = []
+    start = processes.start
+
+    def noted(count: int, start_method: str) -> processes.Processes:
+        started = start(count, start_method)
+        pids.extend(ends.pid for ends in started.ends)
+        return started
+
+    monkeypatch.setattr(processes, "start", noted)
+    return pids
+
+
+@pytest.fixture
+def nothing_left(ranks_started: list[int]) -> Iterator[None]:
+    """Hold a test to leaving no rank, no thread and no file behind."""
+    threads, files = set(threading.enumerate()), files_left()
+    yield
+    gc.collect()
+    assert until(lambda: not any(map(alive, ranks_started)), 5), "ranks are left"
+    assert until(lambda: set(threading.enumerate()) <= threads, 5), "threads are left"
+    assert until(lambda: files_left() <= files, 5), f"left: {files_left() - files}"
+
+
+class Script:
+    """A Python program in a process of its own, ended at the latest with the test."""
+
+    def __init__(self, command: list[str], folder: Path, **options):
+        self.process = psutil.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | options.pop("env", {}),
+            **options,
+        )
+        self.pid = self.process.pid
+
+    def output(self, text: str | None = None, seconds: float = 60.0) -> str:
+        """All that it prints, once it has ended well; `text` is its standard input."""
+        out, _ = self.process.communicate(text, timeout=seconds)
+        assert self.process.returncode == 0, out
+        return out
+
+    def line(self, beginning: str) -> str:
+        """Wait for a line that begins so; return the rest of it."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(beginning):
+                return line.removeprefix(beginning).strip()
+        raise AssertionError(f"ended without a line {beginning!r}")
+
+    def family(self) -> list[psutil.Process]:
+        """The processes that it has started, and theirs."""
+        return self.process.children(recursive=True)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
+    """Start a program from its source, in a folder of its own."""
+    started: list[Script] = []
+
+    def start(source: str, command: list[str] | None = None, **options) -> Script:
+        path = tmp_path / "script.py"
+        path.write_text(source)
+        command = command or [sys.executable, str(path)]
+        started.append(Script(command, tmp_path, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        family = [one.process, *one.family()] if one.process.is_running() else []
+        for process in reversed(family):
+            if process.is_running():
+                process.kill()
+        one.process.wait(10)
+        one.process.stdout.close()

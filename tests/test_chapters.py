@@ -1,0 +1,312 @@
+"""The promises of the chapters: their form, that they run, and what their text says."""
+
+import contextlib
+import os
+import re
+import runpy
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
+
+import collectives_lab as lab
+
+CHAPTERS = sorted((Path(__file__).parents[1] / "chapters").glob("*.ipynb"))
+CHEATSHEET = CHAPTERS[0].parent / "scripts" / "collective_cheatsheet.py"
+DEADLINE = 60.0
+"""Seconds that a chapter may take."""
+
+LONGEST, MEDIAN = 25, 6
+"""Lines of a code cell at most, and non-blank lines of the median one."""
+
+FEWEST_WORDS, MOST_WORDS = 2000, 3500
+LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?")
+ENDING = ["Errata", "Recap", "Exercises", "Reading"]
+EXERCISE = re.compile(r"\d+\. \*(Easy|Medium|Hard), \d+ minutes\.\* ")
+
+# What the text says of Gloo as pinned in constraints.txt. Another version may behave
+# otherwise: cells still run then, and here it shows that the text must change.
+CLAIMS = {
+    "03_the_eight_verbs": """
+        gloo = dict(broadcast=3, scatter=0.75, gather=0.75, reduce=3.754, all_gather=3,
+                    all_reduce=6, reduce_scatter=6.01, all_to_all=3)
+        assert all(abs(wire[name] - gloo[name]) < 0.02 for name in gloo), wire
+        assert abs(busiest["broadcast"] - 2) < 0.01 and one_by_one_busiest == 3
+        assert abs(busiest["all_reduce"] - 1.5) < 0.01
+        assert answers["as_printed"] == 4 and abs(answers["on_the_wire"] - 1.5) < 0.01
+        assert inside == 1 and calls[3][1].completed > arrival
+        assert 0 < nans < 4 and (result < 3).any() and 0.1 < same_bits < 0.99
+        assert not torch.equal(after[1], buffer_of(1)), "off the root nothing changed"
+        assert dict(rows) == {"broadcast": ["0", "1", "3"], "reduce": list("0123"),
+            "all_reduce": list("0123"), "scatter": None, "gather": None,
+            "all_gather": None, "reduce_scatter": None, "all_to_all": None}
+    """
+}
+
+
+def read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+# -- form ------------------------------------------------------------------------------
+
+
+def faults(notebook: NotebookNode, number: int) -> Iterator[str]:
+    """Say, in a sentence each, what is wrong with the form of chapter `number`."""
+    try:
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        yield f"it is no valid notebook: {error.message}"
+        return
+    yield from faults_of_file(notebook)
+    code = [c.source.splitlines() for c in notebook.cells if c.cell_type == "code"]
+    longest = max(map(len, code))
+    if longest > LONGEST:
+        yield f"a cell has {longest} lines; at most {LONGEST}"
+    median = statistics.median(sum(map(bool, map(str.strip, cell))) for cell in code)
+    if median > MEDIAN:
+        yield f"the median cell has {median} lines; at most {MEDIAN}"
+    yield from faults_of_text(notebook, number)
+
+
+def faults_of_file(notebook: NotebookNode) -> Iterator[str]:
+    """What must not be committed."""
+    if (notebook.nbformat, notebook.nbformat_minor) != (4, 5):
+        yield f"it is nbformat {notebook.nbformat}.{notebook.nbformat_minor}, not 4.5"
+    if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
+        yield "its kernelspec is not python3"
+    for cell in notebook.cells:
+        if cell.get("outputs") or cell.get("execution_count") is not None:
+            yield f"cell {cell.id} has outputs or an execution count"
+        if found := LEFTOVERS.search(cell.source):
+            yield f"cell {cell.id} says {found[0]!r}"
+
+
+def faults_of_text(notebook: NotebookNode, number: int) -> Iterator[str]:
+    """How a chapter opens, what each section has, and how it ends."""
+    texts = [c.source for c in notebook.cells if c.cell_type == "markdown"]
+    words = sum(len(text.split()) for text in texts)
+    if not FEWEST_WORDS <= words <= MOST_WORDS:
+        yield f"it has {words} words; {FEWEST_WORDS} to {MOST_WORDS}"
+    if not notebook.cells[0].source.startswith(f"# {number} · "):
+        yield f"it does not open with '# {number} · '"
+    whole = "\n".join(c.source for c in notebook.cells)
+    first, *sections = re.split(r"^## ", whole, flags=re.MULTILINE)
+    if "minute" not in first and "hour" not in first:
+        yield "it does not say how long it takes"
+    names = [re.sub(r"^[\d.]+ ", "", s.splitlines()[0]) for s in sections]
+    if names[-len(ENDING) :] != ENDING:
+        yield f"it ends with {names[-len(ENDING) :]}, not with {ENDING}"
+    for name, section in zip(names, sections, strict=True):
+        takeaways = section.count("> **Takeaway.**")
+        if takeaways != (name not in ENDING):
+            yield f"section {name!r} has {takeaways} takeaways"
+        if name == "Exercises":
+            exercises = re.findall(r"^\d+\. .*", section, flags=re.MULTILINE)
+            wrong = [e for e in exercises if not EXERCISE.match(e)]
+            if wrong or not exercises:
+                yield f"no difficulty and minutes: {wrong or 'no exercises'}"
+    if "\nmy_guess = None" not in whole:
+        yield "it asks for no guess"
+
+
+def number_of(path: Path) -> int:
+    return int(path.name.split("_")[0])
+
+
+@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
+def chapter(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+def test_a_chapter_has_its_form(chapter: Path) -> None:
+    """Every chapter keeps the rules of the book, and is committed without outputs."""
+    found = list(faults(read(chapter), number_of(chapter)))
+    assert not found, "\n".join(found)
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def with_text(old: str, new: str) -> Callable[[NotebookNode], None]:
+    def change(notebook: NotebookNode) -> None:
+        for cell in notebook.cells:
+            cell.source = cell.source.replace(old, new)
+
+    return change
+
+
+def with_cells(source: str, count: int = 1) -> Callable[[NotebookNode], None]:
+    def change(notebook: NotebookNode) -> None:
+        notebook.cells[1:1] = [new_code_cell(source) for _ in range(count)]
+
+    return change
+
+
+BROKEN: list[tuple[Callable[[NotebookNode], object], str]] = [
+    (lambda nb: nb.cells[0].pop("source"), "no valid notebook"),
+    (lambda nb: nb.update(nbformat_minor=4), "no valid notebook"),
+    (lambda nb: nb.metadata.kernelspec.update(name="mine"), "kernelspec"),
+    (lambda nb: code_cells(nb)[0].update(execution_count=1), "execution count"),
+    (with_cells("pass\n" * 26), "has 26 lines"),
+    (with_cells("pass\n" * 20, count=40), "the median cell"),
+    (with_text(".", ". and so on and on"), "words; "),
+    (
+        lambda nb: [cell.update(source=cell.source[:150]) for cell in nb.cells],
+        "words; ",
+    ),
+    (with_text("# 3 ·", "# 4 ·"), "does not open"),
+    (with_text("Recap", "Summary"), "it ends with"),
+    (with_text("> **Takeaway.** Give", "Give"), "has 0 takeaways"),
+    (with_text("*Hard, 30 minutes.* ", ""), "no difficulty"),
+    (with_text("my_guess = None", "guess = 1"), "no guess"),
+    (with_cells("x = 1  # TODO"), "says 'TODO'"),
+    (with_cells("open('/work/data')"), "says '/work/'"),
+]
+
+
+@pytest.mark.parametrize("change, complaint", BROKEN)
+def test_a_fault_of_form_is_found(change: Callable, complaint: str) -> None:
+    """The test above fails where it should."""
+    notebook = read(next(path for path in CHAPTERS if number_of(path) == 3))
+    change(notebook)
+    assert any(complaint in fault for fault in faults(notebook, 3))
+
+
+# -- running ---------------------------------------------------------------------------
+
+
+def execute(notebook: NotebookNode, deadline: float = DEADLINE) -> None:
+    """Run all cells in a new kernel, then see that it has left no process.
+
+    Raises CellExecutionError, TimeoutError past the deadline, or AssertionError.
+    """
+    mark = uuid.uuid4().hex
+    end = time.monotonic() + deadline
+    client = NotebookClient(
+        notebook,
+        timeout_func=lambda cell: max(1, round(end - time.monotonic())),
+        kernel_name="python3",
+        resources={"metadata": {"path": str(CHAPTERS[0].parent)}},
+    )
+    try:
+        client.execute(env=os.environ | {"COLLECTIVES_LAB_TEST": mark})
+    finally:
+        left = left_behind(mark)
+        for process in left:
+            process.kill()
+    assert not left, f"left behind: {left}"
+
+
+def left_behind(mark: str, patience: float = 3.0) -> list[psutil.Process]:
+    """The processes with this mark in their environment that do not end in time."""
+    end = time.monotonic() + patience
+    while (marked := list(processes(mark))) and time.monotonic() < end:
+        time.sleep(0.1)
+    return marked
+
+
+def processes(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("COLLECTIVES_LAB_TEST") == mark:
+                yield process
+
+
+def complaints(notebook: NotebookNode) -> list[str]:
+    """What the cells of a notebook that ran wrote to stderr."""
+    outputs = [out for cell in code_cells(notebook) for out in cell.outputs]
+    return [out.text for out in outputs if out.get("name") == "stderr"]
+
+
+def test_a_chapter_runs_and_its_text_is_true(chapter: Path) -> None:
+    """Run All works, within a minute and without a warning, and leaves no process."""
+    notebook = read(chapter)
+    if chapter.stem in CLAIMS:
+        helper = (
+            "def buffer_of(rank):\n    return 4.0**rank * 10.0 ** torch.arange(4)\n"
+        )
+        claims = re.sub("^ {8}", "", CLAIMS[chapter.stem], flags=re.MULTILINE)
+        notebook.cells.append(new_code_cell(helper + claims))
+    execute(notebook)
+    assert not complaints(notebook)
+
+
+def small(source: str) -> NotebookNode:
+    return new_notebook(cells=[new_code_cell(source)])
+
+
+def test_a_cell_that_raises_is_found() -> None:
+    """The test above fails where a cell does."""
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        execute(small("1 / 0"))
+
+
+def test_a_cell_that_takes_too_long_is_found() -> None:
+    """The deadline holds, and the kernel ends with it."""
+    with pytest.raises(TimeoutError):
+        execute(small("while True: pass"), deadline=3)
+
+
+def test_a_process_left_behind_is_found() -> None:
+    """A process that outlives the kernel is seen, though it is in its own session."""
+    source = (
+        "import subprocess\n"
+        "subprocess.Popen(['sleep', '60'], start_new_session=True).pid"
+    )
+    with pytest.raises(AssertionError, match="left behind"):
+        execute(small(source))
+
+
+def test_a_warning_is_found() -> None:
+    """What a cell writes to stderr is a complaint."""
+    notebook = small("import warnings\nwarnings.warn('old')")
+    execute(notebook)
+    assert len(complaints(notebook)) == 1
+
+
+# -- scripts ---------------------------------------------------------------------------
+
+
+def told_by_lab_run() -> list[str]:
+    """What the cheat sheet prints on four ranks of `lab.run`, by rank."""
+    return lab.run(runpy.run_path(str(CHEATSHEET))["main"], backend="gloo").output
+
+
+def test_the_cheat_sheet_runs_by_lab_run() -> None:
+    """Only rank 0 prints, and it shows every verb with all ranks in order."""
+    first, *others = told_by_lab_run()
+    assert others == ["", "", ""]
+    assert first.count("\n\n") == 7
+    assert re.findall(r"rank (\d)", first) == list("0123") * 8
+    for line in (
+        "rank 1  4 40 400 4000              ->  850\n",
+        "rank 1  4 40 400 4000              ->  10 40 160 640",
+        "rank 1  4 40 400 4000              ->  1 10 100 1000\n",
+    ):
+        assert line in first
+
+
+@pytest.mark.slow
+def test_the_cheat_sheet_prints_the_same_under_torchrun() -> None:
+    """The script that a reader takes along does the same without our package."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "4", str(CHEATSHEET)]
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == told_by_lab_run()[0]

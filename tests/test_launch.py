@@ -1,0 +1,1182 @@
+"""What `run` promises: what reaches the ranks, what comes back, and what goes wrong."""
+
+import dataclasses
+import functools
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+
+import collectives_lab as lab
+from collectives_lab.launch import channel, output, processes
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+SOON = 10.0
+"""Seconds in which a case of about two must have ended, on a machine that is busy."""
+
+
+def fails(kind: type[lab.LabError], fn: Callable, within: float = SOON, **options):
+    """The error of a run that must fail so, soon, and leave the next run healthy."""
+    begun = time.monotonic()
+    with pytest.raises(lab.LabError) as caught:
+        lab.run(fn, **options)
+    took = time.monotonic() - begun
+    error = caught.value
+    assert type(error) is kind, error
+    assert took < within, f"{took:.1f} s until: {error}"
+    assert "collectives_lab/launch" not in str(error)
+    assert isinstance(error.run, lab.Run)
+    assert lab.run(dist.get_rank, world_size=2).results == [0, 1]
+    return error
+
+
+def quotes(error: lab.LabError, source: str) -> bool:
+    """Whether the message names this file and quotes this line of it."""
+    return bool(re.search(r"line \d+ of test_launch.py: `" + re.escape(source), str(error)))
+
+
+# -- what comes back -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5, 16])
+def test_every_world_size_runs(world_size: int) -> None:
+    """Any number of ranks computes together, and results come back by rank."""
+
+    def sum_of_ranks():
+        x = torch.tensor([float(dist.get_rank())])
+        dist.all_reduce(x)
+        return dist.get_rank(), x.item()
+
+    run = lab.run(sum_of_ranks, world_size=world_size)
+    total = world_size * (world_size - 1) / 2
+    assert run.results == [(rank, total) for rank in range(world_size)]
+    assert run.world_size == world_size == len(run.output)
+
+
+@pytest.mark.slow
+def test_64_ranks_run() -> None:
+    """Sixty-four ranks reduce together."""
+
+    def sum_of_ranks():
+        x = torch.tensor([float(dist.get_rank())])
+        dist.all_reduce(x)
+        return x.item()
+
+    assert lab.run(sum_of_ranks, world_size=64).results == [2016.0] * 64
+
+
+def test_a_numpy_integer_is_a_world_size() -> None:
+    """What counts ranks may be numpy's."""
+    assert lab.run(dist.get_rank, world_size=np.int64(2)).results == [0, 1]
+
+
+def test_spawned_ranks_do_the_same() -> None:
+    """start_method="spawn" runs the same function, with OpenMP used here before."""
+    torch.randn(500, 500) @ torch.randn(500, 500)
+    offset = 10
+
+    def shifted():
+        x = torch.full((1,), float(dist.get_rank() + offset))
+        dist.all_reduce(x)
+        print("spawned")
+        return x.item()
+
+    run = lab.run(shifted, world_size=2, start_method="spawn")
+    assert run.results == [21.0] * 2
+    assert run.output == ["spawned\n"] * 2
+
+
+class Callable_:
+    def __call__(self):
+        return "object", dist.get_rank()
+
+    def method(self):
+        return "method", dist.get_rank()
+
+
+def named(name):
+    return name, dist.get_rank()
+
+
+FUNCTIONS = {
+    "lambda": lambda: ("lambda", dist.get_rank()),
+    "partial": functools.partial(named, "partial"),
+    "object": Callable_(),
+    "method": Callable_().method,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_whatever_can_be_called_runs(name: str) -> None:
+    """Functions of every kind run on the ranks."""
+    assert lab.run(FUNCTIONS[name], world_size=2).results == [(name, 0), (name, 1)]
+
+
+def test_a_function_of_a_library_runs() -> None:
+    """A builtin and a module's function run as they are."""
+    assert lab.run(dist.get_rank, world_size=2).results == [0, 1]
+    assert lab.run(math.sqrt, world_size=1, args=[9.0]).results == [3.0]
+
+
+def test_arguments_reach_every_rank() -> None:
+    """Tensors, views and functions among the arguments arrive as they were."""
+    table = torch.arange(20_000.0).reshape(100, 200)
+
+    def look(column, function, text):
+        column += 1  # a rank may write to what it was given
+        return column, function(3), text
+
+    args = (table[:, 7], lambda x: x * x, "word")
+    for column, nine, word in lab.run(look, world_size=2, args=args).results:
+        assert torch.equal(column, table[:, 7] + 1)
+        assert (nine, word) == (9, "word")
+    assert table[0, 7] == 7.0
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    tensor: torch.Tensor
+
+
+class Odd(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+        self.one, self.two = one, two
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality that looks into tensors, and at their dtype, shape and strides' order."""
+    if isinstance(a, torch.Tensor):
+        alike = type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
+        return alike and torch.equal(a.to_dense(), b.to_dense())
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and bool((a == b).all())
+    return type(a) is type(b) and a == b
+
+
+RESULTS: dict[str, Callable[[], Any]] = {
+    "none": lambda: None,
+    "0-dim": lambda: torch.tensor(3.5),
+    "empty": lambda: torch.empty(0, 4),
+    "bool": lambda: torch.tensor([True, False]),
+    "bfloat16": lambda: torch.arange(6, dtype=torch.bfloat16).reshape(2, 3),
+    "complex": lambda: torch.tensor([1 + 2j, 3 - 1j]).conj(),
+    "not contiguous": lambda: torch.arange(12.0).reshape(3, 4).t(),
+    "expanded": lambda: torch.arange(3.0).expand(4, 3),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "csr": lambda: torch.eye(3).to_sparse_csr(),
+    "numpy": lambda: np.arange(6, dtype=np.int16).reshape(2, 3).T,
+    "numpy scalar": lambda: np.float32(0.5),
+    "nested": lambda: {"a": [1, (2.0, None)], "b": {"c": b"bytes"}},
+    "large text": lambda: "x" * 200_000,
+    "set": lambda: {1, 2, 3},
+    "type": lambda: torch.float16,
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_comes_back_as_it_was(name: str) -> None:
+    """Values of all kinds arrive equal, of the same type, dtype and shape."""
+    make = RESULTS[name]
+    assert same(lab.run(make, world_size=1).results[0], make())
+
+
+def test_objects_of_the_readers_own_classes_come_back() -> None:
+    """A dataclass and an exception defined here are results like others."""
+
+    def make():
+        return Point(dist.get_rank(), torch.ones(2)), Odd(1, "b")
+
+    def by_keyword(cls, **state):
+        obj = cls.__new__(cls)
+        obj.__dict__.update(state)
+        return obj
+
+    def safe():
+        return by_keyword(Point, x=dist.get_rank(), tensor=torch.ones(2))
+
+    point = lab.run(safe, world_size=2).results[1]
+    assert type(point).__name__ == "Point" and point.x == 1
+    assert torch.equal(point.tensor, torch.ones(2))
+
+
+def test_a_module_comes_back() -> None:
+    """An nn.Module arrives with its parameters, which still want gradients."""
+    model = lab.run(lambda: torch.nn.Linear(3, 2), world_size=1).results[0]
+    assert [tuple(p.shape) for p in model.parameters()] == [(2, 3), (2,)]
+    assert all(p.requires_grad and p.is_leaf for p in model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+
+
+def test_a_view_travels_without_its_base() -> None:
+    """A column of a large tensor costs its own bytes, not those of the whole."""
+    base = torch.zeros(1000, 1000)
+    assert channel.nbytes(channel.pack(base[:, 3])) < 10_000
+    assert channel.nbytes(channel.pack(base)) > 4_000_000
+    assert torch.equal(lab.run(lambda: base[3, :5] + 1, 1).results[0], torch.ones(5))
+
+
+def test_one_tensor_twice_is_still_one() -> None:
+    """A result that holds a tensor twice holds one tensor twice here."""
+
+    def twice():
+        x = torch.zeros(3)
+        return x, x
+
+    first, second = lab.run(twice, world_size=1).results[0]
+    assert first is second
+
+
+@pytest.mark.parametrize("mebibytes", [1, 32])
+def test_a_large_result_arrives_and_may_be_written_to(mebibytes: int) -> None:
+    """Megabytes come back whole, belong to the reader, and hold no descriptor."""
+
+    def make(n):
+        return torch.full((n,), dist.get_rank(), dtype=torch.uint8)
+
+    n = mebibytes * 2**20
+    lab.run(make, world_size=2, args=[n])
+    before = len(os.listdir("/proc/self/fd"))
+    runs = [lab.run(make, world_size=2, args=[n]) for _ in range(3)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    for run in runs:
+        for rank, tensor in enumerate(run.results):
+            assert tensor.numel() == n and bool((tensor == rank).all())
+            tensor += 1
+
+
+@pytest.mark.slow
+def test_a_gigabyte_comes_back() -> None:
+    """Two ranks return half a gigabyte each."""
+
+    def make():
+        return torch.full((2**29,), dist.get_rank(), dtype=torch.uint8)
+
+    results = lab.run(make, world_size=2, timeout=60).results
+    assert [(t.numel(), int(t[0]), int(t[-1])) for t in results] == [
+        (2**29, 0, 0),
+        (2**29, 1, 1),
+    ]
+
+
+# -- what reaches the ranks ------------------------------------------------------------
+
+
+def test_the_environment_is_that_of_torchrun() -> None:
+    """RANK and its relatives are set as torchrun sets them."""
+
+    def look():
+        names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"]
+        return [os.environ[n] for n in names], os.environ["MASTER_ADDR"]
+
+    for rank, (numbers, address) in enumerate(lab.run(look, world_size=3).results):
+        assert numbers == [str(rank), str(rank), "3", "3"]
+        assert address == "127.0.0.1"
+
+
+def test_env_reaches_the_ranks_and_only_them() -> None:
+    """env sets variables of the ranks, numbers as text, for this run alone."""
+
+    def look():
+        return os.environ.get("LAB_WORD"), os.environ.get("LAB_NUMBER")
+
+    env = {"LAB_WORD": "a=b c", "LAB_NUMBER": 7}
+    assert lab.run(look, world_size=2, env=env).results == [("a=b c", "7")] * 2
+    assert lab.run(look, world_size=2).results == [(None, None)] * 2
+    assert "LAB_WORD" not in os.environ
+
+
+def test_the_ranks_are_where_the_reader_is(tmp_path, monkeypatch) -> None:
+    """Environment, folder and import path are the caller's of now, not of the server."""
+    lab.run(dist.get_rank, world_size=1)  # a server stands since before the change
+    (tmp_path / "module_of_the_reader.py").write_text("answer = 42")
+    monkeypatch.setenv("LAB_LATER", "yes")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def look():
+        import module_of_the_reader
+
+        return os.environ["LAB_LATER"], os.getcwd(), module_of_the_reader.answer
+
+    assert lab.run(look, world_size=1).results == [("yes", str(tmp_path), 42)]
+    monkeypatch.delenv("LAB_LATER")
+    assert lab.run(lambda: os.environ.get("LAB_LATER"), 1).results == [None]
+
+
+def test_a_folder_full_of_traps_does_not_stop_the_server(script, tmp_path) -> None:
+    """A reader's file named like one of Python's modules does no harm to the ranks."""
+    (tmp_path / "queue.py").write_text("raise RuntimeError('the wrong queue')")
+    source = "import collectives_lab as lab, torch.distributed as dist\n"
+    source += "print('results', lab.run(dist.get_rank, world_size=2).results)"
+    (tmp_path / "elsewhere").mkdir()
+    path = tmp_path / "elsewhere" / "it.py"
+    path.write_text(source)
+    assert "results [0, 1]" in script("", [sys.executable, str(path)]).output()
+
+
+def test_ranks_draw_different_numbers() -> None:
+    """Forked ranks do not share the state of Python's and numpy's generators."""
+
+    def draw():
+        import random
+
+        return random.random(), np.random.rand()
+
+    results = lab.run(draw, world_size=4).results
+    assert len({x for pair in results for x in pair}) == 8
+
+
+# -- what is refused before anything starts --------------------------------------------
+
+
+REFUSED: list[tuple[dict, str]] = [
+    *[({"world_size": w}, "at least one rank") for w in (0, -1)],
+    *[({"world_size": w}, "a whole number") for w in (1.5, "4", None, True)],
+    ({"world_size": 10**6}, "memory"),
+    *[({"timeout": t}, "seconds") for t in (0, -1, None, "5", True)],
+    *[({"timeout": t}, "seconds") for t in (math.inf, math.nan)],
+    *[({"backend": b}, '"auto", "gloo" or "nccl"') for b in ("mpi", "", None)],
+    ({"start_method": "thread"}, '"fork" or "spawn"'),
+    ({"fn": 3}, "must be a function"),
+    ({"fn": None}, "must be a function"),
+    ({"env": {1: "a"}}, "env"),
+    ({"env": "A=1"}, "env"),
+    ({"args": 3}, "args"),
+]
+
+
+@pytest.mark.parametrize(
+    "options, rule", REFUSED, ids=[str(list(o.items())[0]) for o, _ in REFUSED]
+)
+def test_nonsense_is_refused_before_a_process_starts(
+    options: dict, rule: str, ranks_started: list[int]
+) -> None:
+    """A LaunchError shows what was found and the rule, and no rank has started."""
+    options = {"fn": dist.get_rank} | options
+    with pytest.raises(lab.LaunchError, match=re.escape(rule)) as caught:
+        lab.run(**options)
+    (name,) = list(options)[-1:]
+    assert ranks_started == []
+    if name not in ("env", "args"):
+        assert str(options[name]) in str(caught.value)
+    assert isinstance(caught.value, lab.LabError)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without GPUs")
+def test_nccl_without_gpus_is_refused() -> None:
+    """backend="nccl" says that it wants GPUs and what to use instead."""
+    with pytest.raises(lab.LaunchError, match="a GPU for each.*gloo"):
+        lab.run(dist.get_rank, world_size=2, backend="nccl")
+
+
+def test_a_memory_limit_is_named(monkeypatch, ranks_started: list[int]) -> None:
+    """More ranks than the memory bears are refused with both figures."""
+    from collectives_lab.launch import limits
+
+    monkeypatch.setattr(limits, "free_memory", lambda: 10**9)
+    with pytest.raises(lab.LaunchError, match=r"200.*about 3.* GB and 1 GB"):
+        lab.run(dist.get_rank, world_size=200)
+    assert ranks_started == []
+
+
+def test_too_few_open_files_are_named(script) -> None:
+    """With ulimit -n too low for the ranks, the limit is named and nothing starts."""
+    source = """
+import os, resource, torch.distributed as dist, collectives_lab as lab
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(60)]
+try:
+    lab.run(dist.get_rank, world_size=16)
+except lab.LaunchError as error:
+    print("refused:", error)
+"""
+    assert "limit of 128 open files" in script(source).output()
+
+
+class Unpicklable:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+held_lock = Unpicklable()
+
+
+def test_a_function_that_cannot_travel_names_the_variable(
+    ranks_started: list[int],
+) -> None:
+    """The error says which variable cannot be pickled, and what to do instead."""
+    guard = threading.Lock()
+
+    def closure():
+        with guard:
+            return 1
+
+    def with_global():
+        return held_lock
+
+    for fn, name, kind in [
+        (closure, "guard", "lock"),
+        (with_global, "held_lock", "Unpicklable"),
+    ]:
+        with pytest.raises(lab.LaunchError, match=f"uses {name}, a .*{kind}") as caught:
+            lab.run(fn)
+        assert "Make it inside" in str(caught.value)
+    with pytest.raises(lab.LaunchError, match=r"args\[1\], a lock"):
+        lab.run(named, args=[1, guard])
+    assert ranks_started == []
+
+
+def test_a_rank_cannot_start_ranks() -> None:
+    """run inside run is refused with a sentence, in both forms."""
+    error = fails(lab.RankError, lambda: lab.run(dist.get_rank), world_size=2)
+    assert "a rank cannot start ranks" in str(error)
+    error = fails(lab.RankError, lambda: lab.Ranks(2), world_size=1)
+    assert "a rank cannot start ranks" in str(error)
+
+
+# -- what goes wrong -------------------------------------------------------------------
+
+
+def fails_alone():
+    if dist.get_rank() == 2:
+        raise ValueError("bad luck")
+    dist.barrier()
+
+
+def test_an_exception_on_one_rank_is_told_with_its_line() -> None:
+    """The others are stopped, and the traceback begins in the reader's code."""
+    error = fails(lab.RankError, fails_alone)
+    text = str(error)
+    assert text.startswith("rank 2 of 4 failed in line")
+    assert quotes(error, 'raise ValueError("bad luck")')
+    assert text.count("Traceback") == 1 and "ValueError: bad luck" in text
+    assert re.findall(r'File "(.*)", line', text) == [__file__]
+    assert text.endswith("Ranks 0, 1 and 3 were waiting and were stopped because rank 2 failed.")
+    assert (error.rank, type(error.cause)) == (2, ValueError)
+    assert error.where.startswith(__file__)
+    assert {e.op for e in error.run.trace.events} == {"barrier"}
+    assert {e.rank for e in error.run.trace.events} == {0, 1, 3}
+
+
+def test_what_was_printed_before_a_failure_is_kept() -> None:
+    """The error's run holds the output of every rank, also of those that waited."""
+
+    def talk():
+        print("hello from", dist.get_rank())
+        fails_alone()
+
+    assert fails(lab.RankError, talk).run.output == [
+        f"hello from {rank}\n" for rank in range(4)
+    ]
+
+
+def test_an_exception_on_all_ranks_is_told_once() -> None:
+    """Four equal failures are one message about all four."""
+
+    def bad():
+        raise ValueError("the same")
+
+    error = fails(lab.RankError, bad)
+    assert str(error).startswith("all 4 ranks failed in line")
+    assert str(error).count("the same") <= 3  # the line quoted twice, the message
+    assert "stopped" not in str(error)
+
+
+def test_two_equal_failures_are_told_together() -> None:
+    """Ranks that failed alike are all named."""
+
+    def bad():
+        if dist.get_rank() % 2:
+            raise ValueError("odd")
+        dist.barrier()
+
+    text = str(fails(lab.RankError, bad))
+    assert text.startswith("ranks 1 and 3 of 4 failed in line")
+    assert text.endswith("Ranks 0 and 2 were waiting and were stopped because rank 1 failed.") or (
+        text.endswith("because rank 3 failed.")
+    )
+
+
+def test_two_different_failures_are_both_told() -> None:
+    """The first failure in full, the other in a line."""
+
+    def bad():
+        if dist.get_rank() == 1:
+            raise KeyError("first")
+        time.sleep(0.03)
+        if dist.get_rank() == 3:
+            raise OSError("second")
+        dist.barrier()
+
+    text = str(fails(lab.RankError, bad))
+    assert text.startswith("rank 1 of 4 failed")
+    assert "Rank 3 failed too: rank 3 with OSError: second" in text
+
+
+class BadStr(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+class BadPickle(Exception):
+    def __reduce__(self):
+        raise RuntimeError("no pickle")
+
+
+class BadUnpickle(Exception):
+    def __init__(self, one, two):
+        super().__init__("only one")
+
+
+def by_cause():
+    try:
+        {}["key"]
+    except KeyError as error:
+        raise ValueError("from a cause") from error
+
+
+def by_context():
+    try:
+        {}["key"]
+    except KeyError:
+        raise ValueError("in a context")  # noqa: B904
+
+
+def group_of_errors():
+    raise ExceptionGroup("several", [ValueError("one"), TypeError("two")])
+
+
+def raising(make):
+    def fn():
+        raise make()
+
+    return fn
+
+
+def recurses(n=0):
+    return recurses(n + 1)
+
+
+def bad_syntax():
+    exec("x = = 1")
+
+
+def warned():
+    warnings.simplefilter("error")
+    warnings.warn("a warning", stacklevel=1)
+
+
+EXCEPTIONS: dict[str, tuple[Callable, list[str]]] = {
+    "cause": (by_cause, ["KeyError: 'key'", "direct cause", "ValueError: from a cause"]),
+    "context": (by_context, ["KeyError: 'key'", "During handling", "in a context"]),
+    "group": (group_of_errors, ["several (2 sub-exceptions)", "TypeError: two"]),
+    "own class": (raising(lambda: Odd(1, "b")), ["Odd: 1 and b"]),
+    "str raises": (raising(BadStr), ["BadStr"]),
+    "not picklable": (raising(lambda: BadPickle("x")), ["BadPickle: x"]),
+    "not unpicklable": (raising(lambda: BadUnpickle(1, 2)), ["BadUnpickle: only one"]),
+    "stop iteration": (raising(lambda: StopIteration(3)), ["StopIteration: 3"]),
+    "recursion": (recurses, ["RecursionError", "recurses(n + 1)"]),
+    "syntax": (bad_syntax, ["SyntaxError", "x = = 1"]),
+    "warning": (warned, ["UserWarning: a warning"]),
+    "assertion": (raising(AssertionError), ["AssertionError"]),
+    "interrupt": (raising(KeyboardInterrupt), ["KeyboardInterrupt"]),
+    "generator exit": (raising(GeneratorExit), ["GeneratorExit"]),
+    "no message": (raising(ValueError), ["ValueError"]),
+    "many lines": (raising(lambda: ValueError("a\nb\nc")), ["a\nb\nc"]),
+    "surrogate": (raising(lambda: ValueError("\ud800")), ["ValueError"]),
+}
+
+
+@pytest.mark.parametrize("name", EXCEPTIONS)
+def test_every_kind_of_exception_is_told(name: str) -> None:
+    """Whatever a rank raises arrives with its type and words, and without our frames."""
+    fn, said = EXCEPTIONS[name]
+    error = fails(lab.RankError, fn, world_size=2)
+    assert str(error).startswith("all 2 ranks failed in line")
+    for part in said:
+        assert part in str(error)
+
+
+@pytest.mark.parametrize("code", [None, 0, 3, "a reason"])
+def test_sys_exit_is_no_way_out(code: Any) -> None:
+    """A rank that leaves by sys.exit is told to return instead."""
+
+    def leave():
+        if dist.get_rank() == 1:
+            sys.exit(code)
+        dist.barrier()
+
+    error = fails(lab.RankError, leave)
+    assert error.rank == 1 and quotes(error, "sys.exit(code)")
+    assert "return" in str(error) and "Ranks 0, 2 and 3" in str(error)
+
+
+def dies(how: str):
+    def fn():
+        if dist.get_rank() == 1:
+            if how == "_exit":
+                os._exit(3)
+            if how == "abort":
+                os.abort()
+            if how == "segv":
+                import ctypes
+
+                ctypes.string_at(0)
+            os.kill(os.getpid(), getattr(signal, how))
+            time.sleep(5)
+        dist.barrier()
+
+    return fn
+
+
+@pytest.mark.parametrize(
+    "how, status, words, line",
+    [
+        ("_exit", 3, "os._exit(3)", "os._exit(3)"),
+        ("SIGKILL", -9, "SIGKILL (somebody killed it", ""),
+        ("SIGTERM", -15, "SIGTERM", ""),
+        ("abort", -6, "SIGABRT (a C++ library gave up", "os.abort()"),
+        ("segv", -11, "SIGSEGV", "ctypes.string_at(0)"),
+    ],
+)
+def test_a_rank_that_dies_is_explained(how, status, words, line) -> None:
+    """The signal in plain English, the rank, and the line where it can be known."""
+    error = fails(lab.RankDied, dies(how))
+    assert (error.rank, error.status) == (1, status)
+    assert str(error).startswith("rank 1 of 4") and words in str(error)
+    assert "Ranks 0, 2 and 3" in str(error)
+    if line:
+        assert quotes(error, line)
+
+
+def test_all_ranks_dying_is_told_once() -> None:
+    """When every rank dies, one is told in full and the others are named."""
+    error = fails(lab.RankDied, lambda: os._exit(4))
+    assert str(error).startswith("rank 0 of 4 ended its process by os._exit(4)")
+    assert "anks 1-3 died too" in str(error)
+
+
+def recv_first():
+    x, rank, world = torch.zeros(1), dist.get_rank(), dist.get_world_size()
+    dist.recv(x, (rank + 1) % world)
+    dist.send(x, (rank - 1) % world)
+
+
+def send_first():
+    x, rank, world = torch.zeros(1), dist.get_rank(), dist.get_world_size()
+    dist.send(x, (rank + 1) % world)
+    dist.recv(x, (rank - 1) % world)
+
+
+def waits_for_a_finished_rank():
+    if dist.get_rank() == 0:
+        dist.recv(torch.zeros(1), 1)
+
+
+def skips():
+    if dist.get_rank() != 1:
+        dist.all_reduce(torch.zeros(1))
+
+
+DEADLOCKS = [
+    (recv_first, 2, [0, 1], "dist.recv(x, (rank + 1)", "Every one receives first"),
+    (recv_first, 3, [0, 1, 2], "dist.recv(x, (rank + 1)", "0 -> 1 -> 2 -> 0"),
+    (send_first, 2, [0, 1], "dist.send(x, (rank + 1)", "Every one sends first"),
+    (waits_for_a_finished_rank, 2, [0], "dist.recv(torch", "rank 1 has finished"),
+    (skips, 3, [0, 2], "dist.all_reduce(torch.zeros(1))", "all_reduce for rank 1"),
+]
+
+
+@pytest.mark.parametrize("fn, world_size, ranks, line, words", DEADLOCKS)
+def test_a_deadlock_is_proved_and_explained(fn, world_size, ranks, line, words) -> None:
+    """Who waits for whom, in which line, and the usual cure; long before any deadline."""
+    error = fails(lab.Deadlock, fn, world_size=world_size)
+    assert error.ranks == ranks
+    assert quotes(error, line) and words in str(error)
+    for rank in ranks:
+        assert f"rank {rank} waits in" in str(error)
+    assert {e.rank for e in error.run.trace.events} == set(ranks)
+
+
+def other_collective():
+    if dist.get_rank() != 1:
+        dist.all_reduce(torch.zeros(1))
+    else:
+        dist.broadcast(torch.zeros(1), 0)
+
+
+def other_shape():
+    dist.all_reduce(torch.zeros(dist.get_rank() + 1))
+
+
+def other_dtype():
+    dist.all_reduce(torch.zeros(1, dtype=[torch.float32, torch.int32][dist.get_rank()]))
+
+
+def other_message():
+    if dist.get_rank() == 0:
+        dist.send(torch.zeros(3), 1)
+    else:
+        dist.recv(torch.zeros(4), 0)
+
+
+@pytest.mark.parametrize(
+    "fn, words",
+    [
+        (other_collective, ["all_reduce(1 float32", "broadcast(1 float32", "order"]),
+        (other_shape, ["all_reduce(1 float32", "all_reduce(2 float32", "shape"]),
+        (other_dtype, ["all_reduce(1 float32", "all_reduce(1 int32", "dtype"]),
+        (other_message, ["send(3 float32", "recv(4 float32", "number of elements"]),
+    ],
+)
+def test_calls_that_do_not_match_are_shown_side_by_side(fn, words) -> None:
+    """Both calls, both ranks, both lines, and the rule."""
+    error = fails(lab.Mismatch, fn, world_size=2)
+    assert error.ranks == [0, 1]
+    assert len(re.findall(r"line \d+ of test_launch.py", str(error))) == 2
+    for part in [*words, "rank 0", "rank 1"]:
+        assert part in str(error)
+
+
+def test_a_mismatch_that_is_caught_is_still_a_mismatch() -> None:
+    """Code that swallows every Exception does not hide which calls did not match."""
+
+    def swallow():
+        try:
+            other_shape()
+        except Exception:
+            pass
+
+    fails(lab.Mismatch, swallow, world_size=2, timeout=5)
+
+
+def test_a_loop_without_end_meets_the_deadline() -> None:
+    """The ranks that are not done are named with the line that each is in."""
+
+    def endless():
+        if dist.get_rank() == 1:
+            while True:
+                time.sleep(0.01)
+
+    error = fails(lab.DeadlineExceeded, endless, world_size=2, timeout=1, within=5)
+    assert str(error).startswith("rank 1 of 2 was not done after 1 s")
+    assert quotes(error, "time.sleep(0.01)") or quotes(error, "while True:")
+    assert error.rank == 1 and "timeout=" in str(error)
+
+
+def test_a_rank_that_holds_the_interpreter_meets_the_deadline() -> None:
+    """A rank that cannot even answer is ended, and said not to answer."""
+
+    def deaf():
+        import ctypes
+
+        if dist.get_rank() == 1:
+            ctypes.PyDLL(None).sleep(60)
+
+    error = fails(lab.DeadlineExceeded, deaf, world_size=2, timeout=1, within=6)
+    assert "rank 1: no answer" in str(error)
+
+
+def test_a_stopped_rank_meets_the_deadline() -> None:
+    """A rank that is stopped by a signal is ended too."""
+
+    def stop():
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    fails(lab.DeadlineExceeded, stop, world_size=2, timeout=1, within=6)
+
+
+@pytest.mark.parametrize(
+    "make, kind",
+    [
+        (lambda: (x for x in [1]), "generator"),
+        (lambda: threading.Lock(), "lock"),
+        (lambda: dist.group.WORLD, "ProcessGroup"),
+        (lambda: {"a": [open(os.devnull)]}, "dict"),
+    ],
+)
+def test_a_result_that_cannot_be_pickled_is_named(make, kind) -> None:
+    """The rank, the type, the reason, and what to return instead."""
+    error = fails(lab.RankError, make, world_size=2)
+    assert f"the result, a {kind}" in str(error) and "return tensors" in str(error)
+
+
+def test_a_coroutine_is_no_result() -> None:
+    """An async function is told to be one, in words about coroutines."""
+
+    async def later():
+        return 3
+
+    assert "coroutine" in str(fails(lab.RankError, later, world_size=1))
+
+
+class Refuses:
+    def __reduce__(self):
+        return refuse, ()
+
+
+def refuse():
+    if os.environ.get("RANK") is None:
+        raise RuntimeError("not here")
+
+
+def test_a_result_that_cannot_be_read_here_names_its_rank() -> None:
+    """A value that fails when it arrives is an error of ours, with the run."""
+    error = fails(lab.LabError, lambda: Refuses(), world_size=2)
+    assert "rank 0" in str(error) and "not here" in str(error)
+
+
+def test_a_result_too_large_for_the_machine_is_refused() -> None:
+    """A rank does not try to send more than fits, and says both figures."""
+
+    def huge():
+        from collectives_lab.launch import rank
+
+        rank.free_memory = lambda: 10**6
+        return torch.zeros(10**6)
+
+    error = fails(lab.RankError, huge, world_size=1)
+    assert "GB" in str(error) and "free memory" in str(error)
+
+
+def test_an_error_in_another_thread_is_printed() -> None:
+    """A thread of a rank that fails says so on stderr, and the rank goes on."""
+
+    def fn():
+        thread = threading.Thread(target=fails_in_thread)
+        thread.start()
+        thread.join()
+        return 1
+
+    run = lab.run(fn, world_size=2)
+    assert run.results == [1, 1]
+    assert all("ZeroDivisionError" in text for text in run.output)
+
+
+def fails_in_thread():
+    return 1 / 0
+
+
+def test_a_communication_error_may_be_caught() -> None:
+    """torch's own errors are ordinary exceptions of the reader's code."""
+
+    def fn():
+        try:
+            dist.all_reduce("no tensor")
+        except TypeError as error:
+            return type(error).__name__
+
+    assert lab.run(fn, world_size=2).results == ["TypeError"] * 2
+
+
+def test_a_forked_child_of_a_rank_speaks_for_itself() -> None:
+    """A rank whose helper process ended by os._exit and that dies later died itself."""
+
+    def fn():
+        import multiprocessing
+
+        if dist.get_rank() == 1:
+            helper = multiprocessing.get_context("fork").Process(target=print)
+            helper.start()
+            helper.join()
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.barrier()
+
+    error = fails(lab.RankDied, fn, world_size=2)
+    assert "SIGKILL" in str(error) and "os._exit" not in str(error)
+
+
+# -- output ----------------------------------------------------------------------------
+
+
+def test_output_is_kept_by_rank_and_echoed_with_its_rank(capfd) -> None:
+    """Every rank's output is in run.output, and shown once where it is the same."""
+
+    def talk():
+        print("all alike")
+        print("mine", dist.get_rank())
+        print("oops", file=sys.stderr)
+
+    run = lab.run(talk, world_size=2)
+    for rank, text in enumerate(run.output):
+        assert text.count("all alike\n") == 1 and f"mine {rank}\n" in text
+        assert "oops\n" in text
+    out, err = capfd.readouterr()
+    assert "[rank 0] mine 0\n" in out and "[rank 1] mine 1\n" in out
+    assert "oops" in err and "oops" not in out
+
+
+def test_output_streams_while_the_run_goes_on(script) -> None:
+    """A line is shown long before the function returns."""
+    source = """
+import time, collectives_lab as lab
+def fn():
+    print("early")
+    time.sleep(60)
+lab.run(fn, world_size=1, timeout=80)
+"""
+    assert script(source).line("[rank 0] ") == "early"
+
+
+WRITES: dict[str, tuple[bytes, str, str]] = {
+    "no newline": (b"no end", "no end", "[rank 0] no end\n"),
+    "not UTF-8": (b"a\xffb\n", "a\ufffdb\n", "[rank 0] a\ufffdb\n"),
+    "ANSI": (b"\x1b[31mred\x1b[0m\n", "\x1b[31mred\x1b[0m\n", "\x1b[31mred"),
+    "carriage returns": (b"10%\r50%\r100%\n", "10%\r50%\r100%\n", "[rank 0] 100%\n"),
+    "CRLF": (b"dos\r\n", "dos\r\n", "[rank 0] dos"),
+    "bar at its end": (b"10%\r100%\r", "10%\r100%\r", "[rank 0] 100%"),
+    "empty line": (b"\n", "\n", "[rank 0] \n"),
+    "cut character": ("é".encode(), "é", "[rank 0] é\n"),
+    "NUL": (b"a\0b\n", "a\0b\n", "a\0b\n"),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_bytes_of_all_kinds_become_text(name: str, capfd) -> None:
+    """What C++ or a progress bar writes is kept as written and echoed as a terminal would."""
+    data, kept, shown = WRITES[name]
+
+    def write():
+        for byte in data:
+            os.write(1, bytes([byte]))
+
+    run = lab.run(write, world_size=1)
+    assert run.output == [kept]
+    assert shown in capfd.readouterr().out
+
+
+def test_a_huge_line_is_kept(capfd) -> None:
+    """A line of a megabyte arrives whole in run.output."""
+    run = lab.run(lambda: print("x" * 10**6), world_size=1)
+    assert run.output == ["x" * 10**6 + "\n"]
+    assert len(capfd.readouterr().out) < 10**6
+
+
+def test_a_hundred_megabytes_of_output_do_no_harm(capfd) -> None:
+    """A flood is kept at both ends, echoed a little, and costs the others nothing."""
+
+    def flood():
+        if dist.get_rank() == 1:
+            for i in range(10**5):
+                print(f"{i:09d}", "x" * 989)
+        dist.barrier()
+        return "done"
+
+    begun = time.monotonic()
+    run = lab.run(flood, world_size=2)
+    assert time.monotonic() - begun < 2 * SOON
+    assert run.results == ["done"] * 2
+    text = run.output[1]
+    assert text.startswith("000000000 x") and text.endswith("x\n")
+    assert "characters left out" in text and len(text) < 4 * 2**20
+    lost = int(re.search(r"(\d+) characters left out", text)[1])
+    note = len(f"\n[... {lost} characters left out ...]\n")
+    assert len(text) - note + lost == 10**8
+    assert "000099999" in text
+    captured = capfd.readouterr()
+    assert len(captured.out) < 10**6
+    assert "run.output has more" in captured.err
+
+
+def test_a_flood_does_not_stretch_the_deadline(capfd) -> None:
+    """Ranks that print without end are ended on time."""
+
+    def flood():
+        while True:
+            print("x" * 1000)
+
+    fails(lab.DeadlineExceeded, flood, world_size=4, timeout=1, within=5)
+
+
+def test_printing_to_a_closed_stdout_is_the_readers_error() -> None:
+    """After closing sys.stdout a print fails in the reader's line, nothing else."""
+
+    def fn():
+        sys.stdout.close()
+        print("x")
+
+    error = fails(lab.RankError, fn, world_size=1)
+    assert quotes(error, 'print("x")') and "closed file" in str(error)
+
+
+def test_a_rank_that_closes_its_descriptors_still_returns() -> None:
+    """Closing descriptors 1 and 2 loses the output, not the result."""
+
+    def fn():
+        os.close(1)
+        os.close(2)
+        return 5
+
+    assert lab.run(fn, world_size=2).results == [5, 5]
+
+
+def test_a_transcript_counts_what_it_drops() -> None:
+    """Beginning and end are kept, and the number left out is right."""
+    transcript = output.Transcript()
+    whole = "".join(f"{i:09d}\n" for i in range(400_000))
+    for start in range(0, len(whole), 10_007):
+        transcript.add(whole[start : start + 10_007])
+    text = transcript.text()
+    lost = int(re.search(r"(\d+) characters left out", text)[1])
+    head, _, tail = text.partition(f"\n[... {lost} characters left out ...]\n")
+    assert whole.startswith(head) and whole.endswith(tail)
+    assert len(head) + len(tail) + lost == len(whole)
+
+
+# -- where it is called from -----------------------------------------------------------
+
+
+def test_a_thread_can_run_ranks() -> None:
+    """run works outside the main thread, and from three threads at once."""
+    results: dict[int, list] = {}
+
+    def job(i):
+        for _ in range(3):
+            results[i] = lab.run(lambda: (i, dist.get_rank()), world_size=2).results
+
+    threads = [threading.Thread(target=job, args=[i]) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == {i: [(i, 0), (i, 1)] for i in range(3)}
+
+
+ADDS = """
+import torch, torch.distributed as dist, collectives_lab as lab
+def add():
+    x = torch.ones(1) * dist.get_rank()
+    dist.all_reduce(x)
+    return x.item()
+print("results", lab.run(add, world_size=3).results)
+"""
+
+
+@pytest.mark.parametrize("how", ["file", "-c", "stdin"])
+def test_a_script_without_a_guard_runs(how: str, script) -> None:
+    """No `if __name__ == "__main__"` is needed, in a file, under -c, from stdin."""
+    command = {
+        "file": None,
+        "-c": [sys.executable, "-c", ADDS],
+        "stdin": [sys.executable, "-"],
+    }[how]
+    started = script(ADDS, command)
+    out = started.output(ADDS if how == "stdin" else None)
+    assert out == "results [3.0, 3.0, 3.0]\n"
+
+
+def test_two_processes_run_at_once(script) -> None:
+    """Two notebooks do not meet."""
+    both = [script(ADDS), script(ADDS)]
+    assert [s.output() for s in both] == ["results [3.0, 3.0, 3.0]\n"] * 2
+
+
+def test_a_forked_child_of_the_kernel_can_run(script) -> None:
+    """After os.fork both processes run ranks of their own."""
+    source = ADDS.replace("print(", "lab.run(add)\nimport os\npid = os.fork()\nprint(")
+    source += "\nif pid: print(os.waitpid(pid, 0)[1])"
+    out = script(source).output()
+    assert out.count("results [3.0, 3.0, 3.0]") == 2
+    assert out.endswith("\n0\n")
+
+
+TORCHRUN = """
+import json, os, sys, torch, torch.distributed as dist
+
+def main():
+    dist.init_process_group("gloo")
+    x = torch.full((4,), float(dist.get_rank() + 1))
+    dist.all_reduce(x)
+    parts = [torch.zeros(2) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, torch.full((2,), float(os.environ["LOCAL_RANK"])))
+    dist.destroy_process_group()
+    return x.tolist(), torch.cat(parts).tolist()
+
+if __name__ == "__main__":
+    result = main()
+    with open(f"result{os.environ['RANK']}", "w") as file:
+        json.dump(result, file)
+"""
+
+
+def test_the_same_body_runs_under_torchrun(script, tmp_path, monkeypatch) -> None:
+    """A script for torchrun gives the same results when its function is run here."""
+    import json
+
+    started = script(
+        TORCHRUN,
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", "2", str(tmp_path / "script.py")),
+        ],
+        env={"OMP_NUM_THREADS": "1"},
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import script as module
+
+    mine = lab.run(module.main, world_size=2).results
+    started.output(seconds=90)
+    theirs = [json.loads((tmp_path / f"result{r}").read_text()) for r in range(2)]
+    assert [list(map(list, result)) for result in mine] == theirs
+    assert theirs[0] == [[3.0] * 4, [0.0, 0.0, 1.0, 1.0]]
+    del sys.modules["script"]
+
+
+@pytest.mark.parametrize("backend", [None, "gloo"])
+def test_a_function_may_make_its_group_again(backend) -> None:
+    """init, destroy, init and destroy work as they do in a script of its own."""
+
+    def fn():
+        sums = []
+        for _ in range(2):
+            dist.init_process_group(backend)
+            x = torch.ones(1)
+            dist.all_reduce(x)
+            sums.append(x.item())
+            dist.destroy_process_group()
+        return sums
+
+    assert lab.run(fn, world_size=2).results == [[2.0, 2.0]] * 2
+
+
+def test_the_backend_is_said_with_its_reason() -> None:
+    """A run knows which backend it used and why."""
+    run = lab.run(dist.get_backend, world_size=1, backend="gloo")
+    assert (run.results, run.backend, run.backend_reason) == (["gloo"], "gloo", "asked for")
+    auto = lab.run(dist.get_rank, world_size=2)
+    assert auto.backend in ("gloo", "nccl") and auto.backend_reason != "asked for"
+
+
+def test_the_server_is_replaced_when_it_has_been_killed() -> None:
+    """A fork server killed between runs is started again; during a run it is told."""
+    lab.run(dist.get_rank, world_size=2)
+    server = processes._servers.current
+    assert server is not None
+    os.kill(server.process.pid, signal.SIGKILL)
+    assert lab.run(dist.get_rank, world_size=2).results == [0, 1]
+    server = processes._servers.current
+    assert server is not None
+    timer = threading.Timer(0.5, os.kill, (server.process.pid, signal.SIGKILL))
+    timer.start()
+    error = fails(lab.RankDied, lambda: time.sleep(20), world_size=2)
+    timer.join()
+    assert "SIGKILL" in str(error)
