@@ -6,7 +6,6 @@ import math
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,13 +15,13 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-import psutil
 import pytest
 import torch
 import torch.distributed as dist
 
 import collectives_lab as lab
 from collectives_lab.launch import channel, output, processes
+from conftest import alive, until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -402,7 +401,7 @@ def test_too_few_open_files_are_named(script) -> None:
     source = """
 import os, resource, torch.distributed as dist, collectives_lab as lab
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-held = [os.open("/dev/null", os.O_RDONLY) for _ in range(60)]
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(90)]
 try:
     lab.run(dist.get_rank, world_size=16)
 except lab.LaunchError as error:
@@ -811,7 +810,7 @@ def test_a_stopped_rank_meets_the_deadline() -> None:
         (lambda: (x for x in [1]), "generator"),
         (lambda: threading.Lock(), "lock"),
         (lambda: dist.group.WORLD, "ProcessGroup"),
-        (lambda: {"a": [open(os.devnull)]}, "dict"),
+        (lambda: {"a": [sys._getframe()]}, "dict"),
     ],
 )
 def test_a_result_that_cannot_be_pickled_is_named(make, kind) -> None:
@@ -1172,6 +1171,7 @@ def test_the_server_is_replaced_when_it_has_been_killed() -> None:
     server = processes._servers.current
     assert server is not None
     os.kill(server.process.pid, signal.SIGKILL)
+    assert until(lambda: not alive(server.process.pid))
     assert lab.run(dist.get_rank, world_size=2).results == [0, 1]
     server = processes._servers.current
     assert server is not None

@@ -210,7 +210,9 @@ def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded
         where.setdefault(key, []).append(rank)
     for (what, place), ranks in where.items():
         lines.append(f"  {name_ranks(ranks)}: {what}{_at(place)}")
-    lines.append("If it needs longer, give it more: timeout=... in seconds.")
+    lines.append(
+        "If it needs longer, give it more seconds: timeout=..., or %%ranks --timeout."
+    )
     first = pending[0] if pending else 0
     seen_first = outcome.seen.get(first) or {}
     return DeadlineExceeded("\n".join(lines), first, seen_first.get("where", ""))

@@ -51,6 +51,14 @@ def _open_files() -> tuple[int, str]:
     return soft, f"a limit of {soft} open files (ulimit -n, hard limit {hard})"
 
 
+def _files_used() -> int:
+    """Descriptors that this process has open; a guess where nobody can tell."""
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return 48
+
+
 def _processes() -> tuple[int, str]:
     import resource
 
@@ -72,8 +80,12 @@ def why_too_many(world_size: int, start_method: str) -> str | None:
             "free"
         )
     files, what = _open_files()
-    if FILES_A_RANK * world_size + 64 > files:
-        return f"each rank needs {FILES_A_RANK} files here, and there is {what}"
+    used = _files_used()
+    if FILES_A_RANK * world_size + used + 16 > files:
+        return (
+            f"each rank needs {FILES_A_RANK} files here, {used} are open already, and "
+            f"there is {what}"
+        )
     if world_size + 64 > files:
         return f"each rank holds a connection to every other, and there is {what}"
     threads, what = _processes()

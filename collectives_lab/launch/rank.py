@@ -216,9 +216,10 @@ class Rank:
             last = ast.Expression(tree.body.pop().value)
         # Not ours: a cell has the __future__ that it imports itself.
         exec(compile(tree, file, "exec", dont_inherit=True), self.namespace)
-        value = (
-            None if last is None else eval(compile(last, file, "eval"), self.namespace)
-        )
+        value = None
+        if last is not None:
+            code = compile(last, file, "eval", dont_inherit=True)
+            value = eval(code, self.namespace)
         if value is not None:
             self.namespace["_"] = value
         rich.publish_figures(self.display)

@@ -150,7 +150,7 @@ def choose_backend(backend: str, world_size: int) -> tuple[str, str]:
         built = torch.version.cuda is not None
         return (
             "gloo",
-            "no GPU on this machine" if built else "no GPU, or a torch without",
+            "no GPU here" if built else "this torch is built without CUDA",
         )
     if backend == "gloo":
         return backend, "asked for"
