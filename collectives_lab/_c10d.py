@@ -46,10 +46,10 @@ _VERBS = {
     "barrier": ("barrier", "barrier"),
     "monitored_barrier_": ("barrier", "monitored_barrier"),
 }
-"""Operator -> the verb in torch's spelling, and the function that calls the operator."""
+"""Operator -> the verb in torch's spelling, and the function that calls it."""
 
 _WHOLE_IS_OUTPUT = {"all_gather", "gather"}
-"""Verbs whose full logical tensor is what comes out; of the others it is what goes in."""
+"""Verbs whose full tensor is what comes out; of the others it is what goes in."""
 
 
 class Call(NamedTuple):
@@ -63,7 +63,7 @@ class Call(NamedTuple):
     """
 
     nbytes: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of this name
     dtype: str
     peer: int | None
     root: int | None
@@ -112,7 +112,7 @@ Handler = Callable[[Operator, tuple, Callable[[], Any]], Any]
 
 
 def interpose(handler: Handler) -> Library:
-    """Call `handler` for every c10d operator of every thread until the result is dropped."""
+    """Call `handler` for each c10d operator of any thread while the result lives."""
     library = Library("c10d", "IMPL")
     select = torch._C.DispatchKey.BackendSelect
     after = torch._C._dispatch_keyset_full_after(select)
@@ -128,8 +128,10 @@ def interpose(handler: Handler) -> Library:
     return library
 
 
-def _kernel(handler: Handler, operator: Operator, redispatch: Callable, after: Any):
-    def kernel(keyset, *args):
+def _kernel(
+    handler: Handler, operator: Operator, redispatch: Callable, after: Any
+) -> Callable:
+    def kernel(keyset: Any, *args: Any) -> Any:
         return handler(operator, args, lambda: redispatch(keyset & after, *args))
 
     return kernel
@@ -202,7 +204,7 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
         given = taken = _tensors(op, args, "both")
     whole = taken if op.verb in _WHOLE_IS_OUTPUT else given
     nbytes = sum(t.numel() * t.element_size() for t in whole)
-    one = (given or taken or [None])[0]
+    one = next(iter(given or taken), None)
     count = sum(t.numel() for t in (given or taken))
     if op.verb == "barrier":
         nbytes, count, one = 0, 0, None
@@ -211,7 +213,7 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
         share = given if op.verb == "gather" else taken
         count = sum(t.numel() for t in share)
         nbytes = size * sum(t.numel() * t.element_size() for t in share)
-        one = (share or [None])[0]
+        one = next(iter(share), None)
     dtype = "" if one is None else str(one.dtype).removeprefix("torch.")
     peer = op.get(args, "dst", op.get(args, "src"))
     root = op.get(args, "root_rank")
@@ -231,7 +233,9 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     )
 
 
-def _splits(op: Operator, args: tuple, given: list, taken: list, size: int):
+def _splits(
+    op: Operator, args: tuple, given: list, taken: list, size: int
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Bytes to and from each rank of the group, for an all_to_all of uneven parts."""
     if op.verb != "all_to_all":
         return None
@@ -248,8 +252,16 @@ def _splits(op: Operator, args: tuple, given: list, taken: list, size: int):
     return sides[0], sides[1]
 
 
-def _like(op, given, taken, count, dtype, root, reduce_op) -> tuple:
-    """What all ranks must agree on. Sizes may differ where the verb has uneven forms."""
+def _like(
+    op: Operator,
+    given: list,
+    taken: list,
+    count: int,
+    dtype: str,
+    root: int | None,
+    reduce_op: str,
+) -> tuple:
+    """What all ranks must agree on; sizes may differ where a verb has uneven forms."""
     uneven = op.verb == "all_to_all"
     if op.name in ("allgather_", "reduce_scatter_"):
         parts = taken if op.verb == "all_gather" else given

@@ -9,6 +9,7 @@ without processes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -106,7 +107,7 @@ class _World:
 
     def can_end(self, rank: int, w: Waiting) -> bool:
         """Whether this wait can end by what is posted or may still be."""
-        if w.op == "send":
+        if w.op == "send" and w.peer is not None:
             arrived = self.posted(w.peer, "recv", w, rank)
             arrived += self.posted(w.peer, "recv", w, None)
             return arrived >= w.number or self.may_move(w.peer)
@@ -138,7 +139,7 @@ class _World:
 
 
 def stuck(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]:
-    """The ranks that wait and can never move again, in order; empty if none is proved.
+    """The ranks that wait and can never move again, in order; empty without a proof.
 
     Takes a snapshot of every rank that waits or has finished, all of the same moment; a
     rank without one is taken to be able to move. quiet: no rank has moved for about a
@@ -159,7 +160,7 @@ def stuck(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]:
 
 
 def balanced(snapshots: Iterable[Snapshot]) -> bool:
-    """Whether every send has its recv and all members have made the same collectives."""
+    """Whether each send has its recv, and members made the same collectives."""
     sends: dict[tuple, int] = {}
     recvs: dict[tuple, int] = {}
     counts: dict[str, dict[int, int]] = {}
@@ -201,15 +202,18 @@ def find_cycle(edges: Mapping[int, Sequence[int]]) -> list[int]:
     """A shortest cycle of the graph, smallest rank first; empty if there is none."""
     best: list[int] = []
     for start in edges:
-        paths, seen = [[start]], {start}
-        while paths:
-            path = paths.pop(0)
+        paths, seen = deque([[start]]), {start}
+        while paths and not (best and len(paths[0]) >= len(best)):
+            path = paths.popleft()
             for peer in edges.get(path[-1], ()):
-                if peer == start and (not best or len(path) < len(best)):
+                if peer == start:
                     best = path
+                    break
                 if peer not in seen:
                     seen.add(peer)
                     paths.append([*path, peer])
+            if best is path:
+                break
     if not best:
         return []
     first = best.index(min(best))
@@ -282,8 +286,8 @@ def _cure(
     if len({(w.op, w.group) for w in calls}) > 1:
         return "All ranks of a group must call the same collectives in the same order."
     return (
-        f"A collective needs every rank of its group: do not call {calls[0].op} under a "
-        "condition on rank, nor leave before it."
+        "A collective needs every rank of its group: do not call "
+        f"{calls[0].op} under a condition on rank, nor leave before it."
     )
 
 

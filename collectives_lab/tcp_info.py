@@ -56,7 +56,7 @@ def _sent(info: bytes) -> int | None:
 
 def connections() -> dict[Connection, int]:
     """Bytes this process has sent, once each, on every TCP connection it has."""
-    counted = {}
+    counted: dict[Connection, int] = {}
     option = getattr(socket, "TCP_INFO", None)
     if option is None or os.name != "posix":
         return counted
@@ -82,7 +82,7 @@ def shut_down(keep: set[Connection]) -> None:
 def wire_matrix(
     before: Sequence[dict[Connection, int]], after: Sequence[dict[Connection, int]]
 ) -> np.ndarray | None:
-    """Bytes sent between two readings by all ranks, `[src, dst]`; None if none were made.
+    """Bytes sent between two readings by all ranks, `[src, dst]`; None without any.
 
     A connection belongs to the pair of ranks of which each holds one of its ends.
     """

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -66,7 +68,9 @@ class Message:
     recv: Event
 
 
-def bound(op: str, nbytes: float, rank: int, root: int | None, ranks: Sequence[int]):
+def bound(
+    op: str, nbytes: float, rank: int, root: int | None, ranks: Sequence[int]
+) -> tuple[float, float]:
     """Bytes `(sent, received)` that one rank must at least move for one collective.
 
     nbytes is S, the bytes of the full logical tensor; with P ranks each sends
@@ -150,10 +154,12 @@ class Trace:
         if (np.diff(order) != 1).any():
             self.columns = {name: c[order] for name, c in self.columns.items()}
 
-    def _column(self, columns: Mapping[str, np.ndarray], name: str, n: int):
+    def _column(
+        self, columns: Mapping[str, np.ndarray], name: str, n: int
+    ) -> np.ndarray:
         if name in columns:
             return np.asarray(columns[name], dtype=_KIND[name])
-        default = _DEFAULTS[name]
+        default: Any = _DEFAULTS[name]
         if name in _TEXT:
             if default not in self.texts:
                 self.texts.append(default)
@@ -177,6 +183,12 @@ class Trace:
             if len(bad):
                 raise ValueError(
                     f"{name} {bad[0]} of {self.world_size}; need 0 <= rank < world_size"
+                )
+        for name in _TEXT:
+            column = self.columns[name]
+            if ((column < 0) | (column >= len(self.texts))).any():
+                raise ValueError(
+                    f"column {name!r} points outside of {len(self.texts)} texts"
                 )
 
     @classmethod
@@ -214,8 +226,10 @@ class Trace:
             value = self.columns[name][index].item()
             if name in _TEXT:
                 value = self.texts[value]
-            elif (name in _OPTIONAL_RANKS and value < 0) or (name in _TIMES and math.isnan(value)):
-                value = None
+            elif name in _OPTIONAL_RANKS:
+                value = None if value < 0 else value
+            elif name in _TIMES:
+                value = None if math.isnan(value) else value
             row[name] = value
         return Event(**row)
 
@@ -226,7 +240,8 @@ class Trace:
 
     def of_rank(self, rank: int) -> list[Event]:
         """The events of one rank, in order."""
-        return [self.event(i) for i in np.flatnonzero(self.columns["rank"] == rank)]
+        rows = np.flatnonzero(self.columns["rank"] == rank).tolist()
+        return [self.event(i) for i in rows]
 
     def ops(self) -> dict[str, int]:
         """How many calls of each verb, over all ranks."""
@@ -268,14 +283,16 @@ class Trace:
     # -- counting bytes ------------------------------------------------------------
 
     def _counted(self, which: str) -> np.ndarray:
-        """Bytes sent or received for each event: what it says, else the verb's bound."""
+        """Bytes sent or received by event: what it says, else the verb's bound."""
         c = self.columns
         counted = c[which].copy()
         unsaid = np.isnan(counted)
-        message = unsaid & self._is("send" if which == "sent" else "recv")
-        counted[message] = c["nbytes"][message]
         side = 0 if which == "sent" else 1
-        for i in np.flatnonzero(unsaid & ~message):
+        for number, op in enumerate(("send", "recv")):
+            message = unsaid & self._is(op)
+            counted[message] = c["nbytes"][message] if number == side else 0
+            unsaid &= ~message
+        for i in np.flatnonzero(unsaid):
             ranks = self.groups.get(self.texts[c["group"][i]], self.groups["0"])
             op, root = self.texts[c["op"][i]], c["root"][i].item()
             root = None if root < 0 else root
@@ -287,7 +304,7 @@ class Trace:
         return _whole(np.bincount(ranks, weights, minlength=self.world_size))
 
     def bytes_sent(self) -> list[int | float]:
-        """Bytes each rank sends, by what the calls say: payloads, and bounds of verbs."""
+        """Bytes each rank sends as the calls say: payloads, and bounds of verbs."""
         return self._by_rank("sent")
 
     def bytes_received(self) -> list[int | float]:
@@ -295,7 +312,7 @@ class Trace:
         return self._by_rank("received")
 
     def bytes_by_pair(self) -> list[list[int]]:
-        """Bytes of the sends, `[src][dst]`; a collective does not say who sends to whom."""
+        """Bytes of the sends, `[src][dst]`; who sends to whom, no collective says."""
         matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
         rows = self._is("send") & (self.columns["peer"] >= 0)
         c = {name: self.columns[name][rows] for name in ("rank", "peer", "nbytes")}
@@ -319,7 +336,7 @@ class Trace:
             "groups": self.groups,
             "meta": self.meta,
         }
-        arrays = dict(self.columns)
+        arrays: dict[str, Any] = dict(self.columns)
         if self.wire is not None:
             arrays["wire"] = self.wire
         np.savez_compressed(path, head=np.array(json.dumps(head)), **arrays)
@@ -335,36 +352,38 @@ class Trace:
             if head["format"] != FORMAT:
                 raise ValueError(f"it says it is {head['format']!r}")
             columns = {name: arrays[name] for name in _NAMES}
-        except OSError:
+            return cls(
+                head["world_size"],
+                columns,
+                head["texts"],
+                head["groups"],
+                arrays.get("wire"),
+                head["meta"],
+            )
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             if not Path(path).is_file():
                 raise
-            raise ValueError(f"{path} is no trace: it is no .npz file") from None
-        except (KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"{path} is no whole .npz file: {error}") from None
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path} is no trace saved by Trace.save: {error}"
             ) from None
-        return cls(
-            head["world_size"],
-            columns,
-            head["texts"],
-            head["groups"],
-            arrays.get("wire"),
-            head["meta"],
-        )
 
     def chrome(self) -> dict[str, Any]:
-        """The trace in Chrome's trace-event format: a process a rank, arrows for messages.
+        """The trace in Chrome's trace-event format, with a process for each rank.
 
-        Open the JSON in https://ui.perfetto.dev. Events without times are left out.
+        Open the JSON in https://ui.perfetto.dev. Messages are arrows, and calls under
+        way at once have rows of their own; events without times are left out.
         """
         rows: list[dict[str, Any]] = []
         for rank in range(self.world_size):
             name = {"name": f"rank {rank}"}
             rows.append({"ph": "M", "name": "process_name", "pid": rank, "args": name})
-        for i in range(len(self)):
-            rows += _chrome_slices(self.event(i))
+        lanes = _chrome_lanes(self.events)
+        for event, lane in zip(self.events, lanes, strict=True):
+            rows += _chrome_slices(event, lane)
         for n, (i, j) in enumerate(zip(*self.pairs(), strict=True)):
-            rows += _chrome_arrow(n, self.event(i), self.event(j))
+            rows += _chrome_arrow(n, self.event(i), self.event(j), lanes[i], lanes[j])
         return {"traceEvents": rows, "displayTimeUnit": "ms"}
 
     def save_chrome(self, path: str | Path) -> Path:
@@ -383,7 +402,12 @@ class Trace:
         if not isinstance(other, Trace):
             return NotImplemented
         same_shape = (self.world_size, len(self)) == (other.world_size, len(other))
-        return same_shape and self._calls() == other._calls()
+        return (
+            same_shape
+            and self._calls() == other._calls()
+            and np.array_equal(self._counted("sent"), other._counted("sent"))
+            and np.array_equal(self._counted("received"), other._counted("received"))
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -396,12 +420,40 @@ def _whole(values: np.ndarray) -> list[int | float]:
     return [int(v) if float(v).is_integer() else float(v) for v in values]
 
 
-def _chrome_slices(event: Event) -> list[dict[str, Any]]:
+_LANES = 1000
+"""Row numbers that a thread has in Chrome's format."""
+
+
+def _chrome_lanes(events: Iterable[Event]) -> list[int]:
+    """A row for each event: the first of its thread's in which it nests.
+
+    Perfetto drops a slice that overlaps another in part.
+    """
+    rows: list[int] = []
+    under_way: dict[tuple[int, int], list[list[tuple[float, float]]]] = {}
+    for event in events:
+        begin = event.issued or 0.0
+        end = begin if event.completed is None else event.completed
+        lanes = under_way.setdefault((event.rank, event.thread), [])
+        for lane in lanes:
+            while lane and lane[-1][1] <= begin:
+                lane.pop()
+        fits = (n for n, lane in enumerate(lanes) if not lane or end <= lane[-1][0])
+        row = next(fits, len(lanes))
+        if row == len(lanes):
+            lanes.append([])
+        # What nests in this call must end before the slice of its wait begins.
+        lanes[row].append((end if event.waited is None else event.waited, end))
+        rows.append(_LANES * event.thread + row)
+    return rows
+
+
+def _chrome_slices(event: Event, lane: int) -> list[dict[str, Any]]:
     """A slice for the whole call and, inside it, one for the time spent blocked."""
     if event.issued is None:
         return []
     end = event.issued if event.completed is None else event.completed
-    place = {"pid": event.rank, "tid": event.thread, "ph": "X", "cat": "comm"}
+    place = {"pid": event.rank, "tid": lane, "ph": "X", "cat": "comm"}
     args = {
         name: value
         for name in ("nbytes", "peer", "root", "tag", "group", "variant", "where")
@@ -417,10 +469,12 @@ def _chrome_slices(event: Event) -> list[dict[str, Any]]:
     return rows
 
 
-def _chrome_arrow(number: int, send: Event, recv: Event) -> list[dict[str, Any]]:
+def _chrome_arrow(
+    number: int, send: Event, recv: Event, tail: int, tip: int
+) -> list[dict[str, Any]]:
     if send.issued is None or recv.completed is None:
         return []
     arrow = {"name": "message", "cat": "message", "id": number}
-    start = {"ph": "s", "pid": send.rank, "tid": send.thread, "ts": send.issued * 1e6}
-    end = {"ph": "f", "bp": "e", "pid": recv.rank, "tid": recv.thread}
+    start = {"ph": "s", "pid": send.rank, "tid": tail, "ts": send.issued * 1e6}
+    end = {"ph": "f", "bp": "e", "pid": recv.rank, "tid": tip}
     return [arrow | start, arrow | end | {"ts": recv.completed * 1e6}]

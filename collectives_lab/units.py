@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
-_BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_DECIMAL = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SCALES = {"": 1, "B": 1}
+for _n, _letter in enumerate("KMGT", 1):
+    _SCALES |= {_letter: 1024**_n, f"{_letter}IB": 1024**_n, f"{_letter}B": 1000**_n}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -24,8 +25,7 @@ def parse_bytes(text: str | int) -> int:
         return text
     match = _SIZE.fullmatch(str(text))
     if match:
-        unit = match[2].upper().removesuffix("IB") if match[2] != "B" else ""
-        scale = _BINARY.get(unit) or _DECIMAL.get(unit)
+        scale = _SCALES.get(match[2].upper())
         if scale and (size := float(match[1]) * scale).is_integer():
             return int(size)
     raise ValueError(
@@ -47,13 +47,18 @@ def format_seconds(seconds: float) -> str:
     """Write a duration with three digits and the unit that suits it: `"12.5 us"`."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if abs(seconds) >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+            return f"{_three_digits(seconds / scale)} {unit}"
+    return f"{_three_digits(seconds / 1e-9)} ns"
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
     """Write a one-way bandwidth in decimal units, as vendors do: `"50 GB/s"`."""
     for scale, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
         if abs(bytes_per_second) >= scale:
-            return f"{bytes_per_second / scale:.3g} {unit}"
-    return f"{bytes_per_second:.3g} B/s"
+            return f"{_three_digits(bytes_per_second / scale)} {unit}"
+    return f"{_three_digits(bytes_per_second)} B/s"
+
+
+def _three_digits(value: float) -> str:
+    """Three digits, or all before the point; never with an exponent."""
+    return f"{value:.3g}" if 0.01 <= abs(value) < 999.5 or not value else f"{value:.0f}"

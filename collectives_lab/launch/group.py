@@ -480,8 +480,7 @@ def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
         "MASTER_PORT": str(_free_port()),
         "MPLBACKEND": "agg",
     }
-    given = {name: str(value) for name, value in env.items()}
-    return default | dict(os.environ) | torchrun | given
+    return default | dict(os.environ) | torchrun | dict(env)
 
 
 def _free_port() -> int:

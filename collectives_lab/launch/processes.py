@@ -78,7 +78,7 @@ def _python(
     )
     environment = os.environ | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", begin],
+        [sys.executable, "-P", "-c", begin],  # -P: the reader's folder is no library
         stdin=subprocess.DEVNULL,
         pass_fds=[fd],
         start_new_session=True,

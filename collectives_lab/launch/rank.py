@@ -257,7 +257,7 @@ class Rank:
         report["failed_at"] = recorder.now()
         report["kind"] = _kind_of(error)
         report["type"] = type(error).__name__
-        report["message"] = str(error)
+        report["message"] = _words(error)
         report["where"], report["traceback"] = tell(error)
         if isinstance(error, recorder.Mismatched):
             report["key"] = error.record.key
@@ -403,6 +403,13 @@ def _heed_environment() -> None:
     level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()
     if level in ("INFO", "DETAIL"):
         dist.set_debug_level(getattr(dist.DebugLevel, level))
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # the reader's own __str__
+        return f"<{type(error).__name__} without words>"
 
 
 def _kind_of(error: BaseException) -> str:

@@ -106,7 +106,8 @@ class _Plan:
             raise LaunchError(f'start_method={method!r}; it is "fork" or "spawn"')
         size = _checked_size(world_size, method)
         chosen, reason = choose_backend(backend, size)
-        return cls(size, chosen, reason, _checked_timeout(timeout), env or {}, method)
+        seconds, more = _checked_timeout(timeout), _checked_env(env)
+        return cls(size, chosen, reason, seconds, more, method)
 
     def start(self) -> Group:
         return Group(self.world_size, self.backend, self.start_method, self.env)
@@ -138,6 +139,14 @@ def _checked_timeout(timeout: Any) -> float:
     return float(timeout)
 
 
+def _checked_env(env: Any) -> dict[str, str]:
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping) or not all(isinstance(name, str) for name in env):
+        raise LaunchError(f"env={env!r}; it is a dict of names and their values")
+    return {name: str(value) for name, value in env.items()}
+
+
 def choose_backend(backend: str, world_size: int) -> tuple[str, str]:
     """The backend to use, and why; LaunchError if it cannot be had here."""
     gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
@@ -167,6 +176,8 @@ def choose_backend(backend: str, world_size: int) -> tuple[str, str]:
 def _pack_call(fn: Any, args: Sequence[Any]) -> Parts:
     if not callable(fn):
         raise LaunchError(f"fn is {fn!r}; it must be a function to call on every rank")
+    if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
+        raise LaunchError(f"args={args!r}; it is a tuple of what fn is called with")
     try:
         return pack((fn, tuple(args)))
     except Exception as error:

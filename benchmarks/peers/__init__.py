@@ -1,0 +1,1 @@
+"""The peers: scripts that do with torch alone, or ipyparallel, what we are measured in."""

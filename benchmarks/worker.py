@@ -1,0 +1,112 @@
+"""A process of its own that measures when it is asked, and is ended by handle.
+
+A script calls `serve(measure)`; whoever wants its figures starts it as a `Worker` and
+asks. Only Python's own modules and psutil are used, so a peer is as light as it can be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+START = 90.0
+"""Seconds in which a worker must be ready; an ipyparallel cluster takes 15."""
+
+
+def serve(measure: Callable[[], Any]) -> None:
+    """Answer each line of standard input with what `measure` returns, to its end."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is no answer
+    print("ready", file=answers)
+    for _ in sys.stdin:
+        print(json.dumps(measure()), file=answers)
+
+
+class Worker:
+    """A module of ours that serves, in an interpreter and a session of its own."""
+
+    def __init__(self, module: str):
+        self._said = tempfile.TemporaryFile()
+        self._rest = b""
+        quiet = {
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+        }  # as our ranks have
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            cwd=ROOT,
+            env=os.environ | quiet,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            start_new_session=True,
+        )
+        try:
+            self._line(START)
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, seconds: float = 60.0) -> Any:
+        """What it measures now; RuntimeError if it has not answered in so many seconds."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # its end is told by its silence
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+        return json.loads(self._line(seconds))
+
+    def _line(self, seconds: float) -> bytes:
+        assert self._process.stdout is not None
+        until = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                ready = selector.select(max(0.0, until - time.monotonic()))
+                data = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+                if not data:
+                    raise RuntimeError(self._why(ended=bool(ready)))
+                self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _why(self, ended: bool) -> str:
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace")[-4000:]
+        did = "ended" if ended else "did not answer in time"
+        return f"{' '.join(map(str, self._process.args[1:]))} {did}; it said:\n{said}"  # type: ignore[index]
+
+    def close(self, seconds: float = 20.0) -> None:
+        """Let it end by itself, then end what is left of it and of its children."""
+        import psutil
+
+        family = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = psutil.Process(self._process.pid).children(recursive=True)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        for child in family:  # a psutil.Process is never another one with its number
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        self._said.close()
