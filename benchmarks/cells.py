@@ -16,19 +16,16 @@ from benchmarks.worker import Worker
 def measure(quick: bool) -> list[Row]:
     """Our two ways to a cell, each with the peer's cells between its own."""
     rounds = 3 if quick else 100
-    with (
-        Worker("benchmarks.peers.engines") as peer,
-        lab.Ranks(4) as ranks,
-        shell() as s,
-    ):
+    engines = Worker("benchmarks.peers.engines")
+    with engines, lab.Ranks(4) as ranks, shell() as notebook:
 
         def by_execute() -> None:
             ranks.execute(CELL)
 
         def by_magic() -> None:
-            s.run_cell_magic("ranks", "4", CELL)
+            notebook.run_cell_magic("ranks", "4", CELL)
 
-        sides = (timed(by_execute), timed(by_magic), peer.ask)
+        sides = (timed(by_execute), timed(by_magic), engines.ask)
         executed, typed, other = interleave(*sides, rounds=rounds)
     return [
         row("a `%%ranks` cell on 4 standing ranks", typed, other),

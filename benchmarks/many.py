@@ -1,4 +1,4 @@
-"""64 fresh ranks to the first all_reduce, and the memory that ranks have for themselves.
+"""64 fresh ranks to the first all_reduce, and the memory that a rank has for itself.
 
 As a script it serves one launch of 64 ranks, from a server that has started and done
 nothing else.

@@ -87,7 +87,7 @@ def _costs(what: str, on: list[float], name: str, other: list[float]) -> Row:
 def a_large_one(pairs: int) -> Row:
     """An operation ends with its last rank; neighbours in time are compared."""
     taken = lab.run(large_all_reduces, 4, (pairs,), timeout=240).results
-    on, off = ([max(times) for times in zip(*side)] for side in zip(*taken))
+    on, off = ([max(t) for t in zip(*s, strict=True)] for s in zip(*taken, strict=True))
     more = [a / b - 1 for a, b in zip(on, off, strict=True)]
     return Row(
         "recording",

@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 START = 90.0
 """Seconds in which a worker must be ready; an ipyparallel cluster takes 15."""
 
+LIKE_OURS = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+"""What our ranks have in their environment, for the peers too."""
+
 
 def serve(measure: Callable[[], Any]) -> None:
     """Answer each line of standard input with what `measure` returns, to its end."""
@@ -36,16 +39,12 @@ class Worker:
     """A module of ours that serves, in an interpreter and a session of its own."""
 
     def __init__(self, module: str):
-        self._said = tempfile.TemporaryFile()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._rest = b""
-        quiet = {
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-        }  # as our ranks have
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
             cwd=ROOT,
-            env=os.environ | quiet,
+            env=os.environ | LIKE_OURS,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -64,7 +63,7 @@ class Worker:
         self.close()
 
     def ask(self, seconds: float = 60.0) -> Any:
-        """What it measures now; RuntimeError if it has not answered in so many seconds."""
+        """What it measures now; RuntimeError if that takes longer than `seconds`."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # its end is told by its silence
             self._process.stdin.write(b"\n")

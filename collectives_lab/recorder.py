@@ -188,6 +188,7 @@ class Recorder:
         self.own_threads = 1
         self.finished = False
         self.epoch = 0
+        self.on_mismatch: Callable[[Record], None] = lambda record: None
         self._inside: dict[str, bool] = {}
         self._fresh = threading.local()
 
@@ -278,6 +279,7 @@ class Recorder:
         if record.where:
             self.board.line[self.rank] = record.where[1]
         if record.key and not self.board.meet(self.rank, record.key, signature):
+            self.on_mismatch(record)
             raise Mismatched(record)
 
     def _open_to_any(self, group: Group, tag: int) -> bool:

@@ -109,7 +109,7 @@ def test_all_figures_are_measured(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     kept = json.loads((tmp_path / "results.json").read_text())["rows"]
-    counts = {name: 0 for name in ("fresh", "cells", "many", "recording")}
+    counts = dict.fromkeys(("fresh", "cells", "many", "recording"), 0)
     for one in kept:
         counts[one["figure"]] += 1
     assert counts == {"fresh": 2, "cells": 2, "many": 4, "recording": 3}

@@ -43,7 +43,9 @@ CELLS = [
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `make system` installs it"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium: `make system` installs it"
+    ),
 ]
 
 
@@ -58,7 +60,10 @@ def lab_url(tmp_path: Path) -> Iterator[str]:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-    home = {"JUPYTER_CONFIG_DIR": str(tmp_path / "c"), "IPYTHONDIR": str(tmp_path / "i")}
+    home = {
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "c"),
+        "IPYTHONDIR": str(tmp_path / "i"),
+    }
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
         + [f"--port={port}", "--IdentityProvider.token=", "--ServerApp.port_retries=0"]

@@ -47,7 +47,9 @@ def fails(kind: type[lab.LabError], fn: Callable, within: float = SOON, **option
 
 def quotes(error: lab.LabError, source: str) -> bool:
     """Whether the message names this file and quotes this line of it."""
-    return bool(re.search(r"line \d+ of test_launch.py: `" + re.escape(source), str(error)))
+    return bool(
+        re.search(r"line \d+ of test_launch.py: `" + re.escape(source), str(error))
+    )
 
 
 # -- what comes back -------------------------------------------------------------------
@@ -468,7 +470,9 @@ def test_an_exception_on_one_rank_is_told_with_its_line() -> None:
     assert quotes(error, 'raise ValueError("bad luck")')
     assert text.count("Traceback") == 1 and "ValueError: bad luck" in text
     assert re.findall(r'File "(.*)", line', text) == [__file__]
-    assert text.endswith("Ranks 0, 1 and 3 were waiting and were stopped because rank 2 failed.")
+    assert text.endswith(
+        "Ranks 0, 1 and 3 were waiting and were stopped because rank 2 failed."
+    )
     assert (error.rank, type(error.cause)) == (2, ValueError)
     assert error.where.startswith(__file__)
     assert {e.op for e in error.run.trace.events} == {"barrier"}
@@ -509,9 +513,9 @@ def test_two_equal_failures_are_told_together() -> None:
 
     text = str(fails(lab.RankError, bad))
     assert text.startswith("ranks 1 and 3 of 4 failed in line")
-    assert text.endswith("Ranks 0 and 2 were waiting and were stopped because rank 1 failed.") or (
-        text.endswith("because rank 3 failed.")
-    )
+    assert text.endswith(
+        "Ranks 0 and 2 were waiting and were stopped because rank 1 failed."
+    ) or (text.endswith("because rank 3 failed."))
 
 
 def test_two_different_failures_are_both_told() -> None:
@@ -584,7 +588,10 @@ def warned():
 
 
 EXCEPTIONS: dict[str, tuple[Callable, list[str]]] = {
-    "cause": (by_cause, ["KeyError: 'key'", "direct cause", "ValueError: from a cause"]),
+    "cause": (
+        by_cause,
+        ["KeyError: 'key'", "direct cause", "ValueError: from a cause"],
+    ),
     "context": (by_context, ["KeyError: 'key'", "During handling", "in a context"]),
     "group": (group_of_errors, ["several (2 sub-exceptions)", "TypeError: two"]),
     "own class": (raising(lambda: Odd(1, "b")), ["Odd: 1 and b"]),
@@ -1070,23 +1077,13 @@ print("results", lab.run(add, world_size=3).results)
 """
 
 
-@pytest.mark.parametrize("how", ["file", "-c", "stdin"])
-def test_a_script_without_a_guard_runs(how: str, script) -> None:
-    """No `if __name__ == "__main__"` is needed, in a file, under -c, from stdin."""
-    command = {
-        "file": None,
-        "-c": [sys.executable, "-c", ADDS],
-        "stdin": [sys.executable, "-"],
-    }[how]
-    started = script(ADDS, command)
-    out = started.output(ADDS if how == "stdin" else None)
-    assert out == "results [3.0, 3.0, 3.0]\n"
-
-
-def test_two_processes_run_at_once(script) -> None:
-    """Two notebooks do not meet."""
-    both = [script(ADDS), script(ADDS)]
-    assert [s.output() for s in both] == ["results [3.0, 3.0, 3.0]\n"] * 2
+def test_scripts_without_a_guard_run_at_once(script) -> None:
+    """A file, -c and stdin need no `if __name__ == "__main__"`, and do not meet."""
+    commands = [None, [sys.executable, "-c", ADDS], [sys.executable, "-"]]
+    for started in [script(ADDS, command) for command in commands]:
+        from_stdin = started.process.args[-1] == "-"
+        out = started.output(ADDS if from_stdin else None)
+        assert out == "results [3.0, 3.0, 3.0]\n"
 
 
 def test_a_forked_child_of_the_kernel_can_run(script) -> None:
@@ -1160,7 +1157,11 @@ def test_a_function_may_make_its_group_again(backend) -> None:
 def test_the_backend_is_said_with_its_reason() -> None:
     """A run knows which backend it used and why."""
     run = lab.run(dist.get_backend, world_size=1, backend="gloo")
-    assert (run.results, run.backend, run.backend_reason) == (["gloo"], "gloo", "asked for")
+    assert (run.results, run.backend, run.backend_reason) == (
+        ["gloo"],
+        "gloo",
+        "asked for",
+    )
     auto = lab.run(dist.get_rank, world_size=2)
     assert auto.backend in ("gloo", "nccl") and auto.backend_reason != "asked for"
 

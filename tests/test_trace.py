@@ -185,7 +185,7 @@ def test_ranks_outside_of_the_world_are_refused(event, said):
     ("columns", "said"),
     [
         ({"rank": [0, 1], "nbytes": [1]}, "'nbytes' has 1 rows, rank has 2"),
-        ({"rank": [0], "op": [5]}, "'op' points outside of 1 texts"),
+        ({"rank": [0], "op": [5]}, "'op' points outside of 2 texts"),
         ({"rank": [0], "where": [-1]}, "'where' points outside"),
     ],
 )
@@ -301,7 +301,7 @@ def test_verbs_are_counted_over_all_ranks():
 
 
 def test_a_large_trace_is_counted_in_its_own_memory():
-    """200,000 messages are counted and matched in seconds and some tens of bytes each."""
+    """200,000 messages are counted and matched in seconds, some hundred bytes each."""
     n, p = 200_000, 64
     src = np.arange(n) % p
     send = {"rank": src, "peer": (src + 1) % p, "op": np.full(n, 1)}
@@ -323,7 +323,7 @@ def test_a_large_trace_is_counted_in_its_own_memory():
 
 
 def test_messages_match_in_order_by_tag_and_group():
-    """The n-th send meets the n-th recv of its pair, tag and group, whatever lies between."""
+    """The n-th send meets the n-th recv of its pair, tag and group."""
     events = [
         Event(0, "send", 1, peer=1, tag=5),
         Event(0, "send", 2, peer=1),
@@ -343,7 +343,7 @@ def test_messages_match_in_order_by_tag_and_group():
 
 
 def test_what_nobody_took_is_no_message():
-    """A send without a recv, a recv without a send, and one of unknown source are left out."""
+    """A send without a recv, a recv without a send or a source are left out."""
     events = [
         Event(0, "send", 1, peer=1),
         Event(0, "send", 2, peer=1),
@@ -581,7 +581,7 @@ def test_arrows_of_the_chrome_file_pair_up():
 
 
 def test_slices_of_a_row_nest():
-    """Calls that overlap in part are in rows of their own, for Perfetto drops them else."""
+    """Calls that overlap in part have rows of their own; Perfetto drops them else."""
     rows = overlapping().chrome()["traceEvents"]
     assert all(map(nest, slices(rows)))
     one_row = [r | {"tid": 0} for r in rows]

@@ -1,4 +1,4 @@
-"""Units: sizes are read as nccl-tests reads them, and numbers are written for people."""
+"""Units: sizes are read as nccl-tests does, and numbers are written for people."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""The peers: scripts that do with torch alone, or ipyparallel, what we are measured in."""
+"""The peers: scripts that do the same with torch alone, or with ipyparallel."""

@@ -22,7 +22,7 @@ def main() -> None:
     """Start a cluster in a folder of its own, serve, and stop it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["IPYTHONDIR"] = folder
-        import ipyparallel as ipp
+        import ipyparallel as ipp  # type: ignore[import-untyped]
 
         from benchmarks.worker import serve
 

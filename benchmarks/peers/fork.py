@@ -1,4 +1,4 @@
-"""4 ranks by a plain `os.fork` of a process that has imported torch and nothing more."""
+"""4 ranks by a plain `os.fork` of a process that has imported torch, no more."""
 
 from __future__ import annotations
 

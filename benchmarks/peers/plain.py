@@ -13,7 +13,7 @@ DEADLINE = 40
 
 
 def first_all_reduce(rank: int, world_size: int, file: str) -> float:
-    """Join a group through a FileStore and all_reduce once; return the time after it."""
+    """Join a group through a FileStore, all_reduce once, return the time after it."""
     dist.init_process_group(
         "gloo",
         store=dist.FileStore(file, world_size),

@@ -37,11 +37,8 @@ _SIGNALS = {
 
 def error_of(outcome: Outcome, world_size: int, timeout: float) -> LabError:
     """The error that tells what went wrong first; the rest follows from it."""
-    mismatched = [
-        r for r, rep in outcome.reports.items() if rep.get("kind") == "mismatch"
-    ]
-    if mismatched:
-        return _mismatch(outcome, min(mismatched))
+    if outcome.mismatched:
+        return _mismatch(outcome, min(outcome.mismatched))
     if outcome.deaths:
         return _died(outcome, world_size)
     failed = {r: rep for r, rep in outcome.reports.items() if "failed_at" in rep}
@@ -53,7 +50,7 @@ def error_of(outcome: Outcome, world_size: int, timeout: float) -> LabError:
 
 
 def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
-    report = outcome.reports[rank]
+    report = outcome.mismatched[rank]
     calls: dict[tuple[str, str], list[int]] = {}
     for r, call in sorted(outcome.described.items()):
         calls.setdefault(tuple(call), []).append(r)

@@ -67,6 +67,7 @@ class Outcome:
     results: dict[int, Parts] = field(default_factory=dict)
     deaths: dict[int, int] = field(default_factory=dict)
     leaving: dict[int, tuple[int, str]] = field(default_factory=dict)
+    mismatched: dict[int, dict[str, Any]] = field(default_factory=dict)
     stuck: tuple[list[int], str] | None = None
     late: bool = False
     seen: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -82,7 +83,8 @@ class Outcome:
     def failed(self) -> bool:
         """Whether anything went wrong on any rank."""
         errors = any("kind" in report for report in self.reports.values())
-        return errors or bool(self.deaths or self.stuck or self.late)
+        ended = self.deaths or self.mismatched or self.stuck or self.late
+        return errors or bool(ended)
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,7 @@ class Group:
         if not outcome.failed:
             return
         outcome.seen = self.ask("peek", outcome.pending)
-        calls = {r: rep for r, rep in outcome.reports.items() if "call" in rep}
+        calls = outcome.mismatched
         if calls:
             key = calls[min(calls)]["key"]
             found = self.ask("describe", outcome.pending, key)
@@ -270,6 +272,8 @@ class Group:
             self._echo.display(rank, unpack(parts))
             with contextlib.suppress(ChannelClosed):
                 self.processes.ends[rank].channel.send(("shown",))
+        elif kind == "mismatch":
+            self._outcome.mismatched[rank] = rest[0]
         elif kind == "leaving":
             self._outcome.leaving[rank] = tuple(rest)
         elif kind in _ANSWERS:

@@ -209,6 +209,7 @@ class ForkedRanks:
         self._channel = Channel(ours)
         self.ends: list[Ends] = []
         self.ended: dict[int, int] = {}
+        self._lost = False
         self._count = count
         server = _servers.get()
         try:
@@ -244,7 +245,7 @@ class ForkedRanks:
     def look(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
-            while self.fileno() >= 0 and selector.select(0):
+            while not self._lost and selector.select(0):
                 self._hear()
 
     def _hear(self) -> None:
@@ -253,6 +254,7 @@ class ForkedRanks:
             self.ended[rank] = status
         except ChannelClosed:
             # The server has gone, and its ranks with it.
+            self._lost = True
             for rank in range(len(self.ends)):
                 self.ended.setdefault(rank, -signal.SIGKILL)
 

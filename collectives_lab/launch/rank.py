@@ -259,10 +259,6 @@ class Rank:
         report["type"] = type(error).__name__
         report["message"] = _words(error)
         report["where"], report["traceback"] = tell(error)
-        if isinstance(error, recorder.Mismatched):
-            report["key"] = error.record.key
-            report["number"] = error.record.number
-            report["call"] = error.record.told()
 
     def _close(self, report: dict[str, Any]) -> None:
         """Add to a report what was recorded, and be counted as finished."""
@@ -300,7 +296,7 @@ class Rank:
         with contextlib.suppress(OSError):
             os.chdir(settings["cwd"])
         _heed_environment()
-        self.recorder = recorder.Recorder(self.rank, Board(board, self.world_size))
+        self._record(Board(board, self.world_size))
         os.close(board)
         self.store = f"/proc/self/fd/{store[0]}" if store else settings["store"]
         if settings["backend"] == "nccl":
@@ -315,6 +311,15 @@ class Rank:
             dist=dist,
             display=self.display,
         )
+
+    def _record(self, board: Board) -> None:
+        self.recorder = recorder.Recorder(self.rank, board)
+        self.recorder.on_mismatch = self._tell_mismatch
+
+    def _tell_mismatch(self, record: recorder.Record) -> None:
+        """Say at once that a call does not fit: the reader may catch what it raises."""
+        call = {"key": record.key, "number": record.number, "call": record.told()}
+        self.channel.send(("mismatch", call))
 
     def _join_group(self) -> None:
         self.outside = set(tcp_info.connections())
@@ -335,9 +340,8 @@ class Rank:
         recorder.start(None)
         if dist.is_initialized():
             dist.destroy_process_group()
-        assert self.recorder is not None
-        board = self.recorder.board
-        self.recorder = recorder.Recorder(self.rank, board)
+        assert self.recorder is not None and self.recorder.board is not None
+        self._record(self.recorder.board)
         self.joined = self.joined + 1000 - self.joined % 1000  # the same on every rank
         self._join_group()
         recorder.start(self.recorder)
@@ -483,10 +487,11 @@ def flush() -> None:
 
 def _note_exits(rank: Rank) -> None:
     """Let os._exit say its line before it ends the process without a word."""
-    leave = os._exit
+    leave, process = os._exit, os.getpid()
 
     def noted(code: int) -> None:
-        if rank.busy and threading.current_thread() is rank.main:
+        own = os.getpid() == process and threading.current_thread() is rank.main
+        if rank.busy and own:
             with contextlib.suppress(Exception):
                 frame = sys._getframe(1)
                 where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -515,6 +520,7 @@ def main(fd: int) -> None:
     faulthandler.enable(all_threads=False)
     recorder.install()
     _note_exits(current)
+    os.register_at_fork(after_in_child=lambda: recorder.start(None))
     _settle_in()
     current.serve()
 

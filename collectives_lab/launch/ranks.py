@@ -216,9 +216,11 @@ def _finish(outcome: Outcome, plan: _Plan) -> Run:
             try:
                 result.results[rank] = unpack(outcome.results[rank])
             except Exception as error:
-                raise LabError(
+                unreadable = LabError(
                     f"the result of rank {rank} arrived but cannot be read here: {error}"
-                ) from error
+                )
+                unreadable.run = result
+                raise unreadable from error
         return result
     failure = error_of(outcome, plan.world_size, plan.timeout)
     failure.run = result
