@@ -8,7 +8,7 @@ the operators are asked of the dispatcher and their arguments are found by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -77,17 +77,18 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator `c10d::name` and where its arguments stand."""
+    """One operator `c10d::name` and where its arguments stand.
+
+    given, taken: what goes in and what comes out. reduces: it takes a reduce op.
+    """
 
     name: str
     verb: str
     variant: str
     at: dict[str, int]
-
-    @property
-    def reduces(self) -> bool:
-        """Whether it takes a reduce op."""
-        return "reduce_op" in self.at
+    given: int | None = None
+    taken: int | None = None
+    reduces: bool = False
 
     def get(self, args: tuple, name: str, default: Any = None) -> Any:
         """The argument of this name; the dispatcher leaves trailing defaults out."""
@@ -99,12 +100,24 @@ NO_OPERATOR = Operator("", "", "", {})
 """Stands for a call that does not come to the dispatcher."""
 
 
+_ARGUMENTS = {
+    "in": ("input_tensors", "input_tensor", "input_list", "inputs", "input"),
+    "out": ("output_tensors", "output_tensor", "output_lists", "outputs", "output"),
+    "both": ("tensors", "tensor"),
+}
+
+
 def _operator(name: str, overload: Any) -> Operator | None:
     at = {arg.name: i for i, arg in enumerate(overload._schema.arguments)}
     if "process_group" not in at:
         return None
     verb, variant = _VERBS.get(name, (name.strip("_"), name.strip("_")))
-    return Operator(name, verb, variant, at)
+    given, taken, both = (
+        next((at[n] for n in names if n in at), None) for names in _ARGUMENTS.values()
+    )
+    if given is None and taken is None:
+        given = taken = both
+    return Operator(name, verb, variant, at, given, taken, "reduce_op" in at)
 
 
 Handler = Callable[[Operator, tuple, Callable[[], Any]], Any]
@@ -155,25 +168,22 @@ def forget_coalescing() -> None:
         state.clear()
 
 
-def _flat(tensors: Any) -> list[torch.Tensor]:
+def _flat(tensors: Any) -> Sequence[torch.Tensor]:
+    """A tensor, a list of tensors or a list of such lists, as one list."""
     if isinstance(tensors, torch.Tensor):
-        return [tensors]
-    return [t for item in tensors or () for t in _flat(item)]
+        return (tensors,)
+    if not tensors or isinstance(tensors[0], torch.Tensor):
+        return tensors
+    return [t for inner in tensors for t in inner]
 
 
-def _tensors(op: Operator, args: tuple, side: str) -> list[torch.Tensor]:
-    """The tensors that go in or come out, in whatever form the operator takes them."""
-    for name in _ARGUMENTS[side]:
-        if name in op.at:
-            return _flat(op.get(args, name))
-    return []
+def _count(tensors: Sequence[torch.Tensor]) -> int:
+    return tensors[0].numel() if len(tensors) == 1 else sum(t.numel() for t in tensors)
 
 
-_ARGUMENTS = {
-    "in": ("input_tensors", "input_tensor", "input_list", "inputs", "input"),
-    "out": ("output_tensors", "output_tensor", "output_lists", "outputs", "output"),
-    "both": ("tensors", "tensor"),
-}
+def _bytes(tensors: Sequence[torch.Tensor]) -> int:
+    return tensors[0].nbytes if len(tensors) == 1 else sum(t.nbytes for t in tensors)
+
 
 _REDUCE_NAMES: dict[Any, str] = {
     getattr(dist.ReduceOp, name): name
@@ -198,72 +208,66 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     reduce_op: its name, which must come from the caller: an operator gets it in a box
     that Python cannot open.
     """
-    given = _tensors(op, args, "in")
-    taken = _tensors(op, args, "out")
-    if not (given or taken):
-        given = taken = _tensors(op, args, "both")
+    given = () if op.given is None else _flat(args[op.given])
+    taken = () if op.taken is None else _flat(args[op.taken])
     whole = taken if op.verb in _WHOLE_IS_OUTPUT else given
-    nbytes = sum(t.numel() * t.element_size() for t in whole)
-    one = next(iter(given or taken), None)
-    count = sum(t.numel() for t in (given or taken))
-    if op.verb == "barrier":
-        nbytes, count, one = 0, 0, None
+    nbytes = _bytes(whole)
     if op.verb in ("scatter", "gather"):
         # Off the root only one share is at hand: the whole is `size` of them.
-        share = given if op.verb == "gather" else taken
-        count = sum(t.numel() for t in share)
-        nbytes = size * sum(t.numel() * t.element_size() for t in share)
-        one = next(iter(share), None)
-    dtype = "" if one is None else str(one.dtype).removeprefix("torch.")
-    peer = op.get(args, "dst", op.get(args, "src"))
+        given = given if op.verb == "gather" else taken
+        nbytes = size * _bytes(given)
+    shown = given or taken
+    if op.verb == "barrier":
+        nbytes, shown = 0, ()
+    count = _count(shown)
+    dtype = _DTYPES[shown[0].dtype] if shown else ""
     root = op.get(args, "root_rank")
-    splits = _splits(op, args, given, taken, size)
+    uneven = op.verb == "all_to_all" or _is_uneven(op, given, taken)
     return Call(
         nbytes,
         count,
         dtype,
-        peer,
+        op.get(args, "dst", op.get(args, "src")),
         root,
         op.get(args, "tag", 0),
         reduce_op,
-        _like(op, given, taken, count, dtype, root, reduce_op),
-        splits,
+        (None if uneven else count, dtype, root, reduce_op),
+        _splits(op, args, given, taken, size) if op.verb == "all_to_all" else None,
         not op.get(args, "async_op", True),
-        one is None or one.device.type == "cpu",
+        not shown or shown[0].is_cpu,
     )
 
 
+class _Names(dict):
+    """The names of dtypes, kept once they were asked for."""
+
+    def __missing__(self, dtype: torch.dtype) -> str:
+        self[dtype] = name = str(dtype).removeprefix("torch.")
+        return name
+
+
+_DTYPES = _Names()
+
+
+def _is_uneven(op: Operator, given: Sequence, taken: Sequence) -> bool:
+    """Whether the parts of a list differ in size, which some libraries allow."""
+    if op.name not in ("allgather_", "reduce_scatter_"):
+        return False
+    parts = taken if op.verb == "all_gather" else given
+    return len({t.numel() for t in parts}) > 1
+
+
 def _splits(
-    op: Operator, args: tuple, given: list, taken: list, size: int
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Bytes to and from each rank of the group, for an all_to_all of uneven parts."""
-    if op.verb != "all_to_all":
-        return None
+    op: Operator, args: tuple, given: Sequence, taken: Sequence, size: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Bytes to and from each rank of the group in an all_to_all, parts even or not."""
     sides = []
     for tensors, name in ((given, "input_split_sizes"), (taken, "output_split_sizes")):
         if len(tensors) == size and op.variant == "all_to_all":
-            sides.append(tuple(t.numel() * t.element_size() for t in tensors))
+            sides.append(tuple(t.nbytes for t in tensors))
         elif sizes := op.get(args, name):
-            row = tensors[0].element_size() * tensors[0][:1].numel() if tensors else 0
+            row = tensors[0][:1].nbytes if tensors else 0
             sides.append(tuple(row * n for n in sizes))
         else:
-            total = sum(t.numel() * t.element_size() for t in tensors)
-            sides.append((total // size,) * size)
+            sides.append((_bytes(tensors) // size,) * size)
     return sides[0], sides[1]
-
-
-def _like(
-    op: Operator,
-    given: list,
-    taken: list,
-    count: int,
-    dtype: str,
-    root: int | None,
-    reduce_op: str,
-) -> tuple:
-    """What all ranks must agree on; sizes may differ where a verb has uneven forms."""
-    uneven = op.verb == "all_to_all"
-    if op.name in ("allgather_", "reduce_scatter_"):
-        parts = taken if op.verb == "all_gather" else given
-        uneven = len({t.numel() for t in parts}) > 1
-    return (None if uneven else count, dtype, root, reduce_op)

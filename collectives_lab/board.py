@@ -15,11 +15,8 @@ import tempfile
 from functools import lru_cache
 from hashlib import blake2b
 
-import numpy as np
-
-SLOTS = 256
-"""Calls a rank keeps on the board; an older one is overwritten, and not compared."""
-
+SLOTS = 4096
+"""Recent calls on the board; a later one with the same slot takes an older one's place."""
 
 def anonymous_file(name: str) -> int:
     """Open a file that has no name and is gone with its last descriptor."""
@@ -32,44 +29,50 @@ def anonymous_file(name: str) -> int:
 def create(world_size: int) -> int:
     """Return the descriptor of an empty board for `world_size` ranks."""
     fd = anonymous_file("collectives_lab-board")
-    os.ftruncate(fd, 8 * world_size * (3 + 2 * SLOTS))
+    os.ftruncate(fd, 8 * (3 * world_size + SLOTS))
     return fd
 
 
 @lru_cache(maxsize=4096)
 def digest(*parts: object) -> int:
-    """A 63-bit number that is the same in every process for the same parts, never 0."""
+    """A 64-bit number that is the same in every process for the same parts."""
     data = blake2b(repr(parts).encode(), digest_size=8).digest()
-    return int.from_bytes(data, "little") >> 1 | 1
+    return int.from_bytes(data, "little")
 
 
 class Board:
-    """The board behind a descriptor, one column a rank.
+    """The board behind a descriptor.
 
     epoch[rank]: steps taken so far. blocked[rank]: 1 while no thread of the rank can
     move by itself. line[rank]: the line of the last communication call.
     """
 
     def __init__(self, fd: int, world_size: int):
-        size = os.fstat(fd).st_size
-        self._map = mmap.mmap(fd, size)
-        rows = np.frombuffer(self._map, dtype=np.uint64).reshape(-1, world_size)
-        self._rows = rows
-        self.epoch, self.blocked, self.line = rows[0], rows[1], rows[2]
-        self._keys, self._signatures = rows[3 : 3 + SLOTS], rows[3 + SLOTS :]
+        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
+        words = memoryview(self._map).cast("Q")
+        self.epoch = words[:world_size]
+        self.blocked = words[world_size : 2 * world_size]
+        self.line = words[2 * world_size : 3 * world_size]
+        self._calls = words[3 * world_size :]
 
-    def meet(self, rank: int, key: int, signature: int) -> bool:
-        """Leave a call's signature under its key; False if another rank's differs."""
-        slot = (key >> 1) % SLOTS  # every key is odd
-        keys, signatures = self._keys[slot], self._signatures[slot]
-        # A slot without a key is being written; so no signature is ever read with the
-        # key of another call, if the keys are read again afterwards.
-        keys[rank] = 0
-        signatures[rank] = signature
-        keys[rank] = key
-        differ = (keys == key) & (signatures != signature)
-        return not (differ.any() and (differ & (keys == key)).any())
+    def meet(self, key: int, signature: int) -> bool:
+        """Leave a call's signature under its key; False if a counterpart's differs.
+
+        A slot is one word, 40 bits of the key and 24 of the signature, so it is written
+        at once. Of two that write at the same moment, the one overwritten sees it.
+        """
+        slot = key % SLOTS
+        call = (key >> 24 << 24) | (signature & 0xFFFFFF)
+        if self._contradicts(slot, call):
+            return False
+        self._calls[slot] = call
+        return not self._contradicts(slot, call)
+
+    def _contradicts(self, slot: int, call: int) -> bool:
+        other = self._calls[slot]
+        return other != call and other >> 24 == call >> 24
 
     def clear(self) -> None:
         """Forget all calls; for when no rank is communicating."""
-        self._rows[:] = 0
+        for words in (self.epoch, self.blocked, self.line, self._calls):
+            words[:] = memoryview(bytes(words.nbytes)).cast("Q")

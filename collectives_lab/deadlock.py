@@ -272,12 +272,12 @@ def _cure(
             "one side receive first, or use isend, recv, then wait."
         )
     if ops <= {"send", "recv"}:
+        if _pass_by(snapshots, ranks):
+            return "A send and its recv need the same tag and group: check both."
         finished = [r for r in waits_for_all(snapshots, ranks) if snapshots[r].finished]
         if finished:
             return "Every send needs one recv, and every recv one send: count both."
-        if cycle:
-            return "Order the calls so that each send meets its recv, or use isend."
-        return "Check src, dst, tag and group: each send needs a recv with the same."
+        return "Order the calls so that each send meets its recv, or use isend."
     if ops & {"send", "recv"}:
         return (
             "A collective needs every rank of its group: finish the sends and recvs on "
@@ -288,6 +288,17 @@ def _cure(
     return (
         "A collective needs every rank of its group: do not call "
         f"{calls[0].op} under a condition on rank, nor leave before it."
+    )
+
+
+def _pass_by(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> bool:
+    """Whether a send and a recv of the same two ranks do not meet."""
+    calls = [(r, w) for r in ranks for w in snapshots[r].waiting]
+    recvs = {(r, w.peer) for r, w in calls if w.op == "recv"}
+    return any(
+        (w.peer, r) in recvs or (w.peer, None) in recvs
+        for r, w in calls
+        if w.op == "send"
     )
 
 

@@ -189,7 +189,7 @@ class Recorder:
         self.finished = False
         self.epoch = 0
         self.on_mismatch: Callable[[Record], None] = lambda record: None
-        self._inside: dict[str, bool] = {}
+        self._kinds: dict[str, str] = {}
         self._fresh = threading.local()
 
     # -- one call ------------------------------------------------------------------
@@ -238,16 +238,16 @@ class Recorder:
     def _reader(self, op: _c10d.Operator) -> tuple[tuple[str, int] | None, str, str]:
         """The reader's line, the torch.distributed function there, its reduce op."""
         frame: FrameType | None = sys._getframe(2)
-        inside, variant, reduce_op = self._inside, op.variant, ""
+        kinds, variant, reduce_op = self._kinds, op.variant, ""
         while frame is not None:
             code = frame.f_code
             file = code.co_filename
-            is_inside = inside.get(file)
-            if is_inside is None:
-                is_inside = inside[file] = _is_inside(file)
-            if not is_inside:
+            kind = kinds.get(file)
+            if kind is None:
+                kind = kinds[file] = _kind_of(file)
+            if kind == "reader":
                 return (file, frame.f_lineno), variant, reduce_op
-            if file.endswith(_SPEAKS_FOR_ITSELF) and code.co_name[0] != "_":
+            if kind == "verbs" and code.co_name[0] != "_":
                 variant = code.co_name
                 if op.reduces and not reduce_op:
                     reduce_op = _reduce_op_of(frame.f_locals)
@@ -278,7 +278,7 @@ class Recorder:
         self._step()
         if record.where:
             self.board.line[self.rank] = record.where[1]
-        if record.key and not self.board.meet(self.rank, record.key, signature):
+        if record.key and not self.board.meet(record.key, signature):
             self.on_mismatch(record)
             raise Mismatched(record)
 
@@ -449,12 +449,15 @@ def _reduce_op_of(variables: dict[str, Any]) -> str:
     return ""
 
 
-def _is_inside(file: str) -> bool:
-    return file.startswith((_TORCH, _HOUSE)) or "contextlib" in file
+def _kind_of(file: str) -> str:
+    """Whose a file is: the reader's, torch.distributed's with its verbs, or neither."""
+    if not file.startswith((_TORCH, _HOUSE)) and "contextlib" not in file:
+        return "reader"
+    return "verbs" if file.endswith(_SPEAKS_FOR_ITSELF) else "inside"
 
 
 def _mix(base: int, number: int) -> int:
-    return (base + number * 0x9E3779B97F4A7C15) % 2**63 | 1
+    return ((base + number) * 0x9E3779B97F4A7C15) % 2**64
 
 
 _current: Recorder | None = None

@@ -333,6 +333,26 @@ def test_a_folder_full_of_traps_does_not_stop_the_server(script, tmp_path) -> No
     assert "results [0, 1]" in script("", [sys.executable, str(path)]).output()
 
 
+@pytest.mark.parametrize(
+    "env, words",
+    [
+        ({"GLOO_SOCKET_IFNAME": "nowhere0"}, "nowhere0"),
+        ({"OMP_NUM_THREADS": "some"}, "OMP_NUM_THREADS"),
+    ],
+)
+def test_a_rank_that_cannot_join_says_why(env: dict, words: str) -> None:
+    """What keeps ranks from joining their group is told, not what follows from it."""
+    error = fails(lab.RankError, dist.get_rank, world_size=2, env=env)
+    assert words in str(error) and "AssertionError" not in str(error)
+
+
+def test_threads_may_be_given_as_a_list_of_levels() -> None:
+    """OMP_NUM_THREADS may be empty or hold a number a level, as OpenMP allows."""
+    for threads in ("", "2,1"):
+        run = lab.run(torch.get_num_threads, 1, env={"OMP_NUM_THREADS": threads})
+        assert run.results[0] >= 1
+
+
 def test_ranks_draw_different_numbers() -> None:
     """Forked ranks do not share the state of Python's and numpy's generators."""
 
@@ -607,6 +627,7 @@ EXCEPTIONS: dict[str, tuple[Callable, list[str]]] = {
     "generator exit": (raising(GeneratorExit), ["GeneratorExit"]),
     "no message": (raising(ValueError), ["ValueError"]),
     "many lines": (raising(lambda: ValueError("a\nb\nc")), ["a\nb\nc"]),
+    "long": (raising(lambda: ValueError("x" * 10**6)), ["ValueError: xxx", "left out"]),
     "surrogate": (raising(lambda: ValueError("\ud800")), ["ValueError"]),
 }
 
@@ -675,7 +696,11 @@ def test_a_rank_that_dies_is_explained(how, status, words, line) -> None:
 
 def test_all_ranks_dying_is_told_once() -> None:
     """When every rank dies, one is told in full and the others are named."""
-    error = fails(lab.RankDied, lambda: os._exit(4))
+    def leave():
+        dist.barrier()
+        os._exit(4)
+
+    error = fails(lab.RankDied, leave)
     assert str(error).startswith("rank 0 of 4 ended its process by os._exit(4)")
     assert "anks 1-3 died too" in str(error)
 
@@ -786,6 +811,16 @@ def test_a_loop_without_end_meets_the_deadline() -> None:
     assert str(error).startswith("rank 1 of 2 was not done after 1 s")
     assert quotes(error, "time.sleep(0.01)") or quotes(error, "while True:")
     assert error.rank == 1 and "timeout=" in str(error)
+
+
+@pytest.mark.parametrize("timeout", [0.001, 0.02, 0.04])
+def test_a_deadline_at_the_very_end_is_no_riddle(timeout: float) -> None:
+    """A job that ends as its deadline passes is done, or late; nothing third."""
+    try:
+        run = lab.run(lambda: time.sleep(0.02), world_size=4, timeout=timeout)
+        assert run.results == [None] * 4
+    except lab.DeadlineExceeded as error:
+        assert f"not done after {timeout:g} s" in str(error)
 
 
 def test_a_rank_that_holds_the_interpreter_meets_the_deadline() -> None:
@@ -968,6 +1003,13 @@ def test_bytes_of_all_kinds_become_text(name: str, capfd) -> None:
     run = lab.run(write, world_size=1)
     assert run.output == [kept]
     assert shown in capfd.readouterr().out
+
+
+def test_a_terminal_that_knows_only_ascii_shows_the_rest(script) -> None:
+    """Characters that the reader's terminal cannot show do not end the run."""
+    source = "import collectives_lab as lab\nlab.run(lambda: print('na\u00efve'), 1)"
+    started = script(source, env={"PYTHONIOENCODING": "ascii"})
+    assert started.output() == "[rank 0] na\\xefve\n"
 
 
 def test_a_huge_line_is_kept(capfd) -> None:

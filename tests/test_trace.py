@@ -286,7 +286,7 @@ def test_bytes_by_pair_says_who_sent_to_whom():
 
 
 def test_wire_bytes_are_the_rows_of_the_wire():
-    """What the library sent is kept beside what the calls ask for, not mixed with it."""
+    """What the library sent is kept beside what the calls say, not mixed with it."""
     trace = built(wire=np.array([[0, 1, 2, 3], [0] * 4, [4, 0, 0, 0], [0] * 4]))
     assert trace.wire_bytes() == [6, 0, 4, 0]
     assert trace.bytes_sent() == built().bytes_sent()

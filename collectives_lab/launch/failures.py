@@ -22,6 +22,9 @@ from collectives_lab.launch.errors import (
 from collectives_lab.launch.group import Outcome
 from collectives_lab.launch.rank import is_readers
 
+MOST_TOLD = 10_000
+"""Characters of a traceback's beginning, and again of its end, that are told."""
+
 _SIGNALS = {
     "SIGSEGV": "it touched memory that is not its own, as broken C++ code does",
     "SIGBUS": "it touched memory that is not there; is /dev/shm full?",
@@ -119,7 +122,7 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
     elif report["kind"] == "unsendable":
         text = f"{who}: {report['message']}."
     else:
-        text += places.in_words(report["traceback"]).rstrip()
+        text += _shortened(places.in_words(report["traceback"]).rstrip())
     rest = [r for r in failed if r not in alike and failed[r]["kind"] != "stopped"]
     if rest:
         text += f"\n\n{name_ranks(rest).capitalize()} failed too: " + "; ".join(
@@ -133,6 +136,15 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
     if others:
         text += f"\n\n{others}"
     return RankError(text, first, report["where"], _cause(outcome, first))
+
+
+def _shortened(text: str) -> str:
+    """A text without its middle, if nobody would read all of it."""
+    lost = len(text) - 2 * MOST_TOLD
+    if lost <= 0:
+        return text
+    note = f"\n[... {lost} characters left out ...]\n"
+    return text[:MOST_TOLD] + note + text[-MOST_TOLD:]
 
 
 def _cause(outcome: Outcome, rank: int) -> BaseException | None:
@@ -192,9 +204,9 @@ def _crash_line(printed: str) -> str:
 def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded:
     pending = outcome.pending
     verb = "was" if len(pending) == 1 else "were"
-    lines = [
-        f"{name_ranks(pending)} of {world_size} {verb} not done after {timeout:g} s:",
-    ]
+    # All may have ended while they were asked where they are.
+    who = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
+    lines = [f"{who} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
     where: dict[tuple[str, str], list[int]] = {}
     for rank in pending:
         seen = outcome.seen.get(rank)

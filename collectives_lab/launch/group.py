@@ -395,7 +395,7 @@ class _Watch:
 
     def __init__(self, group: Group):
         self._group = group
-        self._epochs: Any = None
+        self._epochs: list[int] = []
         self._since = 0.0
         self._judged: tuple | None = None
         self._readings: dict[int, tuple[float, float]] = {}
@@ -410,8 +410,8 @@ class _Watch:
         done.
         """
         group, outcome, board = self._group, self._group._outcome, self._group.board
-        epochs = board.epoch.copy()
-        if self._epochs is None or (epochs != self._epochs).any():
+        epochs = board.epoch.tolist()
+        if epochs != self._epochs:
             self._epochs, self._since, self._judged, self._readings = (
                 epochs,
                 now,
@@ -428,7 +428,7 @@ class _Watch:
             return
         resting = [r for r in range(group.world_size) if r not in outcome.pending]
         found = group.ask("snapshot", waiting + resting) | asleep
-        if outcome.failed or (board.epoch != epochs).any():
+        if outcome.failed or board.epoch.tolist() != epochs:
             return
         self._judged = case
         snapshots = [_named(s) for s in found.values() if s.epoch == epochs[s.rank]]

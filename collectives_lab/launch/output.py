@@ -79,7 +79,11 @@ Write = Callable[[str, str], None]
 def write_here(stream: str, text: str) -> None:
     """Write to this process's own standard output or error."""
     out = sys.stdout if stream == "stdout" else sys.stderr
-    out.write(text)
+    try:
+        out.write(text)
+    except UnicodeEncodeError as error:  # a terminal that knows fewer characters
+        known = text.encode(error.encoding, "backslashreplace")
+        out.write(known.decode(error.encoding))
     out.flush()
 
 
