@@ -63,7 +63,7 @@ def _run_text(self: Run) -> str:
 
 
 Run._repr_html_ = _run_html  # type: ignore[attr-defined]
-Run.__repr__ = _run_text  # type: ignore[method-assign]
+Run.__repr__ = _run_text  # type: ignore[assignment]
 
 
 def load_ipython_extension(shell: Any) -> None:

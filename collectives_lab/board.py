@@ -16,7 +16,8 @@ from functools import lru_cache
 from hashlib import blake2b
 
 SLOTS = 4096
-"""Recent calls on the board; a later one with the same slot takes an older one's place."""
+"""Recent calls on the board; a later one may take an older one's place."""
+
 
 def anonymous_file(name: str) -> int:
     """Open a file that has no name and is gone with its last descriptor."""

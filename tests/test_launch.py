@@ -696,6 +696,7 @@ def test_a_rank_that_dies_is_explained(how, status, words, line) -> None:
 
 def test_all_ranks_dying_is_told_once() -> None:
     """When every rank dies, one is told in full and the others are named."""
+
     def leave():
         dist.barrier()
         os._exit(4)

@@ -435,7 +435,9 @@ def test_a_thread_that_waits_does_not_disturb_the_next_job(ranks) -> None:
     assert ranks.run(lambda: dist.barrier() or 1).results == [1, 1]
 
 
-@pytest.mark.xfail(strict=True, reason="any idle thread, such as tqdm's, hides deadlocks")
+@pytest.mark.xfail(
+    strict=True, reason="any idle thread, such as tqdm's, hides deadlocks"
+)
 def test_a_thread_that_waits_does_not_hide_a_deadlock(ranks) -> None:
     """A thread that runs no code of the reader's cannot communicate: a proof is one."""
     ranks.execute(SLEEPER)

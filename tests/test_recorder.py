@@ -7,6 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -199,12 +200,8 @@ def to_the_right(op, variant, nbytes, tag):
     }
 
 
-def _post(function, *args, **kwargs):
-    """Keep a work until the recv that frees it has been called."""
-    _works.append(function(*args, **kwargs))
-
-
 _works = []
+"""Works of this rank, kept until they can be waited for."""
 
 
 @form(to_the_right("send", "isend", 12, 5))
@@ -279,9 +276,38 @@ def run_forms(forms):
         function(dist.get_rank())
 
 
-def place(function):
-    """The line of a form's call."""
-    return f"{__file__}:{function.__code__.co_firstlineno + 2}"
+def wanted(name, rank):
+    """What the events of a form must say on a rank, one dict an event."""
+    function, expected, count = FORMS[name]
+    line = function.__code__.co_firstlineno + 2
+    return [expected(rank) | {"where": f"{__file__}:{line}"}] * count
+
+
+def asked_for(event, name, rank):
+    """What an event says, of that which its form must say."""
+    expected = FORMS[name][1](rank)
+    return {n: getattr(event, n) for n in expected} | {"where": event.where}
+
+
+def twice(event):
+    return [event, event]
+
+
+def never(event):
+    return []
+
+
+def by_share(event):
+    return [replace(event, nbytes=event.nbytes // P)]
+
+
+def a_line_late(event):
+    file, _, line = event.where.rpartition(":")
+    return [replace(event, where=f"{file}:{int(line) + 1}")]
+
+
+def by_operator(event):
+    return [replace(event, op=event.variant)]
 
 
 @pytest.fixture(scope="module")
@@ -302,13 +328,22 @@ def forms():
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_of_a_call_is_seen_once(forms, name):
     """Each call makes its event on every rank: verb, variant, bytes, ranks and line."""
-    function, expected, count = FORMS[name]
     for rank, events in enumerate(forms[1][name]):
-        assert len(events) == count, events
-        for event in events:
-            wanted = expected(rank)
-            assert {n: getattr(event, n) for n in wanted} == wanted
-            assert event.where == place(function)
+        found = [asked_for(event, name, rank) for event in events]
+        assert found == wanted(name, rank)
+
+
+@pytest.mark.parametrize("wrong", [twice, never, by_share, a_line_late, by_operator])
+def test_a_recorder_that_is_wrong_in_one_point_is_caught(forms, wrong):
+    """The battery finds calls doubled or missed, and wrong bytes, lines and verbs."""
+    bad = [
+        name
+        for name in FORMS
+        for rank, events in enumerate(forms[1][name])
+        if wanted(name, rank)
+        != [asked_for(w, name, rank) for event in events for w in wrong(event)]
+    ]
+    assert bad
 
 
 def test_no_call_is_seen_that_was_not_made(forms):
@@ -444,11 +479,36 @@ def test_a_recv_from_any_counts_for_the_rank_it_came_from():
 
 def refused():
     r = dist.get_rank()
-    with pytest.raises(RuntimeError):
-        dist.all_reduce(torch.ones(2, dtype=torch.complex64), dist.ReduceOp.MAX)
-    x = torch.full((2,), float(r))
-    dist.all_reduce(x)
-    return x.tolist()
+    if r == 1:
+        with pytest.raises((RuntimeError, ValueError)):
+            dist.all_gather([torch.zeros(2) for _ in range(P)], ints(3))
+    x = [torch.zeros(3) for _ in range(P)]
+    dist.all_gather(x, ints(3))
+    dist.all_reduce(x[0])
+    return [t[0].item() for t in x]
+
+
+def test_a_call_that_torch_refuses_is_no_call():
+    """Who catches the error and calls again is still at the same place as the others."""
+    run = lab.run(refused, P)
+    assert run.results == [[0, 10, 20, 30]] * P
+    assert run.trace.ops() == {"all_gather": P, "all_reduce": P}
+
+
+def never_waited_for():
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    dist.barrier()
+    return work.is_completed()
+
+
+def test_a_call_ends_though_nobody_waits_for_it():
+    """The end of an asynchronous collective is noted when it ends, with no wait."""
+    run = lab.run(never_waited_for, 2)
+    assert run.results == [True, True]
+    for rank in range(2):
+        event = run.trace.of_rank(rank)[0]
+        assert event.waited is None
+        assert event.issued <= event.completed
 
 
 def waits_with_a_time_out():
@@ -657,7 +717,7 @@ def test_gloo_puts_on_the_wire_what_the_book_says(four, verb):
 
 
 def ring_all_reduce(tensor):
-    """2 (P-1)/P S a rank: by payloads, by the bound, and nearly so on the wire."""
+    """Sum over all ranks in 2(P-1) steps: reduce-scatter, then all-gather."""
     r, p = dist.get_rank(), dist.get_world_size()
     chunks = list(tensor.chunk(p))
     right, left = (r + 1) % p, (r - 1) % p

@@ -1,4 +1,4 @@
-"""Processes for ranks: their start, their jobs, their output, their errors, their end."""
+"""Processes for ranks: their start, jobs, output, errors and end."""
 
 from collectives_lab.launch.errors import (
     DeadlineExceeded,

@@ -38,32 +38,37 @@ class ChannelClosed(Exception):
     """The other end has gone."""
 
 
-def _tensor(data, dtype, shape, requires_grad):
-    flat = (
-        torch.frombuffer(data, dtype=dtype)
-        if len(data)
-        else torch.empty(0, dtype=dtype)
-    )
-    return flat.reshape(shape).requires_grad_(requires_grad)
+def _tensor(
+    data: Any, dtype: torch.dtype, shape: tuple[int, ...], requires_grad: bool
+) -> torch.Tensor:
+    # An empty buffer is none that torch would take.
+    flat = torch.frombuffer(data, dtype=dtype) if len(data) else torch.empty(0)
+    return flat.to(dtype).reshape(shape).requires_grad_(requires_grad)
 
 
-def _parameter(tensor, requires_grad):
+def _parameter(tensor: torch.Tensor, requires_grad: bool) -> torch.nn.Parameter:
     return torch.nn.Parameter(tensor, requires_grad)
 
 
+def _is_plain(obj: Any) -> bool:
+    """Whether its bytes, dtype and shape say all there is to a value."""
+    if type(obj) is not torch.Tensor or obj.layout is not torch.strided:
+        return False
+    return not (obj.is_quantized or obj.is_meta or obj.is_nested)
+
+
 class _Pickler(cloudpickle.Pickler):
-    """Functions by value, and plain tensors as bare bytes on the CPU, views without base."""
+    """Functions by value; plain tensors as bytes on the CPU, views without base."""
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is torch.nn.Parameter:
             return _parameter, (obj.detach(), obj.requires_grad)
-        if type(obj) is torch.Tensor and obj.layout is torch.strided:
-            if not (obj.is_quantized or obj.is_meta or obj.is_nested):
-                flat = obj.detach().resolve_conj().resolve_neg().cpu().contiguous()
-                raw = flat.reshape(-1).view(torch.uint8).numpy()
-                keeps_grad = obj.requires_grad and obj.is_leaf
-                buffer = pickle.PickleBuffer(raw)
-                return _tensor, (buffer, obj.dtype, tuple(obj.shape), keeps_grad)
+        if _is_plain(obj):
+            flat = obj.detach().resolve_conj().resolve_neg().cpu().contiguous()
+            raw: Any = flat.reshape(-1).view(torch.uint8).numpy()
+            keeps_grad = obj.requires_grad and obj.is_leaf
+            buffer = pickle.PickleBuffer(raw)
+            return _tensor, (buffer, obj.dtype, tuple(obj.shape), keeps_grad)
         return super().reducer_override(obj)
 
 
@@ -79,7 +84,7 @@ def pack(obj: Any) -> Parts:
 
 
 def unpack(parts: Sequence[Any]) -> Any:
-    """The value that `pack` packed; arrays and tensors are writable and share `parts`."""
+    """The value that `pack` packed; tensors are writable and share `parts`."""
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
@@ -123,8 +128,10 @@ class Channel:
     def close(self) -> None:
         self.sock.close()
 
-    def send(self, message: Any, parts: Parts | None = None, fds: Sequence[int] = ()):
-        """Send a small message of builtin types, the parts of a packed value, descriptors.
+    def send(
+        self, message: Any, parts: Parts | None = None, fds: Sequence[int] = ()
+    ) -> None:
+        """Send a small message, the parts of a packed value, and descriptors.
 
         Raises ChannelClosed when the other end has gone.
         """
@@ -148,7 +155,7 @@ class Channel:
                 os.close(file)
 
     def recv(self) -> tuple[Any, Parts, list[int]]:
-        """Wait for a message; return it, the parts with it and the descriptors with it."""
+        """Wait for a message; return it with its parts and its descriptors."""
         head, fds = self._read_head()
         code, total = _HEADER.unpack(head)
         if code % 2:
@@ -182,14 +189,16 @@ class Channel:
 
 
 def _map_file(fd: int, total: int) -> memoryview:
-    """Map a message private to this process: it may be written to, and is freed with it.
+    """Map a message, private to this process: it may be written to.
 
-    By torch, which keeps no descriptor open for it as mmap does: readers keep many Runs.
+    By torch, which keeps no descriptor open for it as mmap does: readers keep many
+    Runs.
     """
     try:
         path = f"/dev/fd/{fd}"
         mapped = torch.from_file(path, shared=False, size=total, dtype=torch.uint8)
-        return memoryview(mapped.numpy())
+        area: Any = mapped.numpy()
+        return memoryview(area)
     finally:
         os.close(fd)
 

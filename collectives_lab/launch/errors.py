@@ -1,4 +1,4 @@
-"""The errors a reader meets: what happened, on which rank, in which line, what to do."""
+"""The errors a reader meets: what happened, on which rank, where, what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class LabError(Exception):
-    """Any error of Collectives Lab. `run` is what was recorded before it, if anything."""
+    """Any error of Collectives Lab. `run` holds what was recorded before it."""
 
     run: Run | None = None
 
@@ -23,7 +23,7 @@ class LaunchError(LabError, ValueError):
 
 
 class RankError(LabError):
-    """A rank failed. `rank` failed first; `cause` is its exception where it could travel."""
+    """A rank failed. `rank` failed first; `cause` is its exception, if it travels."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RankDied(RankError):
 
 
 class DeadlineExceeded(RankError):
-    """The ranks were not done in time, though nobody could prove that they never will."""
+    """The ranks were not done in time, which proves nothing more."""
 
 
 class Deadlock(LabError):

@@ -55,8 +55,8 @@ def error_of(outcome: Outcome, world_size: int, timeout: float) -> LabError:
 def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
     report = outcome.mismatched[rank]
     calls: dict[tuple[str, str], list[int]] = {}
-    for r, call in sorted(outcome.described.items()):
-        calls.setdefault(tuple(call), []).append(r)
+    for r, (text, where) in sorted(outcome.described.items()):
+        calls.setdefault((text, where), []).append(r)
     lines = []
     for (text, where), ranks in calls.items():
         verb = "calls" if len(ranks) == 1 else "call"
@@ -66,7 +66,8 @@ def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
         head = "a send does not fit the recv that it meets:"
         cure = "Both need the same number of elements and the same dtype."
     elif len(ops) > 1:
-        head = f"ranks make different collectives at the same place, number {report['number']}:"
+        number = report["number"]
+        head = f"ranks make different collectives at the same place, number {number}:"
         cure = "All ranks of a group must call the same collectives in the same order."
     else:
         head = f"ranks disagree about a collective, number {report['number']}:"
@@ -176,10 +177,7 @@ def _died(outcome: Outcome, world_size: int) -> RankDied:
     others = [r for r in outcome.deaths if r != rank]
     if others:
         text += f" {name_ranks(others).capitalize()} died too."
-    pending = [r for r in outcome.ranks if r not in outcome.deaths]
-    said = _others(
-        outcome, [r for r in pending if "result" not in outcome.reports], rank
-    )
+    said = _others(outcome, [r for r in outcome.ranks if r not in outcome.deaths], rank)
     error = RankDied(f"{text}\n{said}" if said else text, rank, where)
     error.status = status
     return error

@@ -42,7 +42,7 @@ QUIET = 1.0
 """Seconds without a step of any rank after which nothing is on its way any more."""
 
 AWAKE = 0.002
-"""Seconds of processor time that a thread in a wait may use for waking up and dozing off."""
+"""Seconds of processor time that a thread may use and still be said to sleep."""
 
 SETTLE = 0.1
 """Seconds that the others have to report too, once one rank has failed."""
@@ -172,7 +172,7 @@ class Group:
     # -- one job -------------------------------------------------------------------
 
     def job(self, asked: Asked) -> Outcome:
-        """Do a job and wait until every rank has ended it, or it is certain that not all will.
+        """Do a job; wait until every rank has ended it, or surely not all will.
 
         Returns the outcome, good or bad; KeyboardInterrupt comes through.
         """
@@ -232,7 +232,7 @@ class Group:
             outcome.described = {r: call for r, call in found.items() if call}
 
     def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:
-        """Ask ranks something that they answer while they work; those that can, answer."""
+        """Ask ranks what they can answer while they work; those that can, do."""
         self._number += 1
         number, answers = self._number, self._replies.setdefault(self._number, {})
         asked = [r for r in ranks if r not in self._gone]
@@ -266,7 +266,7 @@ class Group:
             return
         kind, *rest = message
         if kind == "done":
-            self._done(rank, *rest, parts)
+            self._done(rank, rest[0], rest[1], parts)
         elif kind == "display" and self._echo is not None:
             self._drain_pipes(rank)
             self._echo.display(rank, unpack(parts))
@@ -372,7 +372,7 @@ class Group:
         return not (again.failed or again.pending)
 
     def balanced(self) -> bool:
-        """Whether nothing is on its way: the ranks can go on with the group they have."""
+        """Whether nothing is on its way, so that the group is as good as new."""
         snapshots = self.ask("snapshot", range(self.world_size))
         return len(snapshots) == self.world_size and deadlock.balanced(
             snapshots.values()
@@ -437,7 +437,7 @@ class _Watch:
             outcome.stuck = stuck, deadlock.explain(snapshots, stuck)
 
     def _asleep(self, now: float, ranks: set[int]) -> dict[int, Snapshot]:
-        """Ranks that sleep in a wait inside torch: no processor time in half a second."""
+        """Ranks that sleep inside torch: no processor time in half a second."""
         if not ranks or now - self._asked < QUIET / 4:
             return self._sleepers
         self._asked, self._sleepers = now, {}
@@ -471,7 +471,7 @@ def _cell_sources(pickled: Any) -> dict[str, list[str]]:
 
 
 def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment, what torchrun sets, and what suits ranks on one machine."""
+    """The launcher's environment, what torchrun sets, and what suits one machine."""
     default = {"OMP_NUM_THREADS": "1"}
     if sys.platform.startswith("linux"):
         default["GLOO_SOCKET_IFNAME"] = "lo"
@@ -488,7 +488,7 @@ def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _free_port() -> int:
-    """A port that was free a moment ago, for a script that makes its own store there."""
+    """A port that was free a moment ago, for a script that makes its own store."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What the machine bears: memory, processes and open files, asked before ranks start."""
+"""What the machine bears, asked before ranks start: memory, processes, files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _number(path: str) -> int | None:
 
 
 def free_memory() -> int:
-    """Bytes that processes may still take: the machine's, or the container's if less."""
+    """Bytes that processes may still take, of the machine and of the container."""
     free = 2**62
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():

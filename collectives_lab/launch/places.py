@@ -1,4 +1,4 @@
-"""Places in the reader's code, as the reader knows them: the line and what stands in it."""
+"""Places in the reader's code as the reader knows them: lines and what they say."""
 
 from __future__ import annotations
 

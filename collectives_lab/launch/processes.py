@@ -49,7 +49,7 @@ class Ends:
 
 
 class Processes(Protocol):
-    """The processes of one group. `ended` holds the exit status by rank, as they end."""
+    """The processes of one group. `ended`: exit status by rank, as they end."""
 
     ends: list[Ends]
     ended: dict[int, int]
@@ -137,7 +137,7 @@ class _Servers:
         self.lock = threading.Lock()
 
     def get(self) -> _Server:
-        """The server to use: started again if it has gone or this process was forked."""
+        """The server to use; a new one if it has gone or this process was forked."""
         with self.lock:
             if self.coming is not None and not self.coming.alive():
                 self.coming = None
@@ -192,11 +192,11 @@ def warm() -> None:
 
 
 def default_start_method() -> str:
-    """`"fork"` on Linux; `"spawn"` on macOS, where forking after Accelerate may abort."""
+    """`"fork"` on Linux; `"spawn"` on macOS, where a fork may abort."""
     if sys.platform == "win32":
         raise LaunchError(
-            "Collectives Lab needs Linux or macOS: Gloo's ranks and the fork server do not "
-            "run on Windows itself. Install WSL2 and run JupyterLab inside it."
+            "Collectives Lab needs Linux or macOS: its ranks do not run on Windows. "
+            "Install WSL2 and run JupyterLab inside it."
         )
     return "fork" if sys.platform.startswith("linux") else "spawn"
 
@@ -276,8 +276,8 @@ class ForkedRanks:
 def _server_gone(server: _Server) -> LaunchError:
     status = server.process.poll()
     return LaunchError(
-        f"the fork server of the ranks could not serve (exit status {status}); its last "
-        "words are above, on standard error. The next run starts a new one."
+        f"the fork server of the ranks could not serve (exit status {status}); its "
+        "last words are above, on standard error. The next run starts a new one."
     )
 
 

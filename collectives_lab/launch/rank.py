@@ -101,7 +101,7 @@ class Rank:
             self.channel.send(("snapshot", number, self.recorder.snapshot()))
 
     def _asleep(self, number: int) -> None:
-        """Processor time of the first thread, if it is in torch; and what has not ended.
+        """Processor time of the first thread, if it is in torch, and open calls.
 
         DDP and functional collectives wait in C++, unseen. A thread that is inside
         torch and uses no time can only be waiting there.
@@ -138,7 +138,7 @@ class Rank:
         return ""
 
     def _cancel(self) -> None:
-        """Free the first thread: out of a wait in the library, and out of Python code."""
+        """Free the first thread from a wait in the library, or from Python code."""
         self.cancelled = True
         tcp_info.shut_down(self.outside)
         if self.busy and self.main.ident is not None:
@@ -247,13 +247,13 @@ class Rank:
         available, size = free_memory(), nbytes(parts)
         if size > available // 2:
             raise Unsendable(
-                f"the result has {size / 1e9:.1f} GB and the machine {available / 1e9:.1f} "
-                "GB of free memory; return a part or a summary of it"
+                f"the result has {size / 1e9:.1f} GB and the machine "
+                f"{available / 1e9:.1f} GB of free memory; return a summary of it"
             )
         return parts
 
     def _blame(self, report: dict[str, Any], error: BaseException) -> None:
-        """Describe an error: its type, its words, its traceback from the reader's line."""
+        """Describe an error: type, words, traceback from the reader's line on."""
         report["failed_at"] = recorder.now()
         report["kind"] = _kind_of(error)
         report["type"] = type(error).__name__
@@ -274,7 +274,7 @@ class Rank:
         _c10d.forget_coalescing()
 
     def _imported(self) -> list[str]:
-        """Parts of torch that were imported since the last job: the server can learn them.
+        """Parts of torch imported since the last job: the server can learn them.
 
         Only the topmost ones; they bring the others.
         """
@@ -351,7 +351,7 @@ _real_init = dist.init_process_group
 
 
 def init_process_group(
-    backend=None, init_method=None, *args: Any, **kwargs: Any
+    backend: Any = None, init_method: Any = None, *args: Any, **kwargs: Any
 ) -> None:
     """torch's `init_process_group`, content with the group a rank already has.
 
@@ -388,7 +388,7 @@ def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def _settle_in() -> None:
-    """What a process that shares a few cores with many others should set, before its job."""
+    """Set what suits a process that shares a few cores with many others."""
     # torch draws from a fixed seed in a fresh process; these two do not, but a fork
     # would.
     random.seed()
@@ -449,7 +449,7 @@ _LIBRARIES = tuple(
 
 
 def tell(error: BaseException) -> tuple[str, str]:
-    """The reader's innermost line, and the traceback from the reader's first line on."""
+    """The reader's innermost line, and the traceback from the first one on."""
     told = traceback.TracebackException.from_exception(error)
     if isinstance(error, (Unsendable, recorder.Mismatched, KeyboardInterrupt)):
         told.__cause__ = told.__context__ = None
@@ -513,14 +513,12 @@ def main(fd: int) -> None:
     global current
     current = Rank(Channel(socket.socket(fileno=fd)))
     for module in (dist, dist.distributed_c10d):
-        module.init_process_group = init_process_group
-        module.new_group = new_group
-    sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[misc]
+        vars(module).update(init_process_group=init_process_group, new_group=new_group)
+    sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[assignment,misc]
+    sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[assignment,misc]
     faulthandler.enable(all_threads=False)
     recorder.install()
     _note_exits(current)
     os.register_at_fork(after_in_child=lambda: recorder.start(None))
     _settle_in()
     current.serve()
-

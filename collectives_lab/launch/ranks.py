@@ -93,11 +93,18 @@ class _Plan:
     start_method: str
 
     @classmethod
-    def of(cls, world_size, backend, timeout, env, start_method) -> _Plan:
+    def of(
+        cls,
+        world_size: Any,
+        backend: str,
+        timeout: Any,
+        env: Any,
+        start_method: str | None,
+    ) -> _Plan:
         """Check everything a launch is asked for; LaunchError says what is wrong."""
         if rank_module.current is not None:
             raise LaunchError(
-                f"this code already runs on rank {rank_module.current.rank}, and a rank "
+                f"this code already runs on rank {rank_module.current.rank}, and ranks "
                 "cannot start ranks; return from it and run the second job from the "
                 "notebook"
             )
@@ -202,8 +209,8 @@ def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:
         except Exception:
             kind = type(value).__name__
             return (
-                f"{name} cannot be sent to the ranks: it uses {variable}, a {kind}, which "
-                f"cannot be pickled ({error}). Make it inside {name} instead."
+                f"{name} cannot be sent to the ranks: it uses {variable}, a {kind}, "
+                f"which cannot be pickled ({error}). Make it inside {name} instead."
             )
     return f"{name} cannot be sent to the ranks: {error}"
 
@@ -217,7 +224,7 @@ def _finish(outcome: Outcome, plan: _Plan) -> Run:
                 result.results[rank] = unpack(outcome.results[rank])
             except Exception as error:
                 unreadable = LabError(
-                    f"the result of rank {rank} arrived but cannot be read here: {error}"
+                    f"the result of rank {rank} arrived but cannot be read: {error}"
                 )
                 unreadable.run = result
                 raise unreadable from error
@@ -327,7 +334,7 @@ class Ranks:
         quiet: bool = False,
         display: Display | None = None,
     ) -> Run:
-        """Run code in every namespace. Results: how the last expression looks, by MIME type.
+        """Run code in every namespace. Results: the last expression, by MIME type.
 
         file: the name of the code in tracebacks. quiet: no last expression. display:
         takes (ranks, MIME bundle) of everything shown meanwhile, figures too; what
@@ -397,7 +404,10 @@ class Ranks:
                 "new_group, and what uses them, must be made again."
             )
         group.close()
-        return "The ranks have ended, and their variables are gone; the next call starts new ones."
+        return (
+            "The ranks have ended, and their variables are gone; the next call starts "
+            "new ones."
+        )
 
     def _standing_group(self) -> Group:
         if self._closed:

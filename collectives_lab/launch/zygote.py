@@ -36,7 +36,7 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
 def _prctl(option: int, value: int) -> None:
-    """Linux's prctl; without it the launcher's end still ends the ranks by their sockets."""
+    """Linux's prctl; without it ranks still end with their sockets."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
@@ -96,7 +96,7 @@ class Zygote:
     # -- starting ------------------------------------------------------------------
 
     def _new_group(self) -> None:
-        """Hand `count` ranks to the launcher: those parked, and new ones for the rest."""
+        """Hand `count` ranks to the launcher: those parked, then new ones."""
         try:
             count, _, (fd,) = self.control.recv()
         except ChannelClosed:  # no more groups; those that stand may go on
@@ -139,7 +139,7 @@ class Zygote:
     # -- ending --------------------------------------------------------------------
 
     def _hear(self, group: Group) -> None:
-        """Kill the group's ranks, because the launcher says so or is no longer there."""
+        """Kill the group's ranks: the launcher says so, or has gone."""
         try:
             group.channel.recv()
         except ChannelClosed:
@@ -151,7 +151,7 @@ class Zygote:
         self._forget_ended()
 
     def _reap(self) -> None:
-        """Say how the ranks ended that have ended, and end what they have left running."""
+        """Say how ranks have ended, and end what they have left running."""
         with contextlib.suppress(BlockingIOError):
             while self.woken.recv(4096):
                 pass
@@ -185,7 +185,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _kill(pid: int) -> None:
-    """Kill a rank and what it has started; we have not reaped it, so the number is its."""
+    """Kill a rank not yet reaped, whose number is still its, and its children."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
@@ -231,7 +231,7 @@ def _warm_up() -> None:
 
 
 def main(fd: int, modules: str = "") -> None:
-    """Serve the launcher at the other end of the socket `fd`, with `modules` imported."""
+    """Serve the launcher on the socket `fd`, with `modules` imported."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _prctl(_SET_SUBREAPER, 1)
     recorder.install()
@@ -245,4 +245,3 @@ def main(fd: int, modules: str = "") -> None:
     with contextlib.suppress(ChannelClosed):  # the launcher may have ended meanwhile
         control.send("ready")
         Zygote(control).serve()
-
