@@ -18,6 +18,9 @@ from hashlib import blake2b
 SLOTS = 4096
 """Recent calls on the board; a later one may take an older one's place."""
 
+LANES = 8
+"""Ranks that can leave the same call at the same moment and not miss each other."""
+
 
 def anonymous_file(name: str) -> int:
     """Open a file that has no name and is gone with its last descriptor."""
@@ -30,7 +33,7 @@ def anonymous_file(name: str) -> int:
 def create(world_size: int) -> int:
     """Return the descriptor of an empty board for `world_size` ranks."""
     fd = anonymous_file("collectives_lab-board")
-    os.ftruncate(fd, 8 * (3 * world_size + SLOTS))
+    os.ftruncate(fd, 8 * (3 * world_size + SLOTS * LANES))
     return fd
 
 
@@ -56,22 +59,23 @@ class Board:
         self.line = words[2 * world_size : 3 * world_size]
         self._calls = words[3 * world_size :]
 
-    def meet(self, key: int, signature: int) -> bool:
+    def meet(self, rank: int, key: int, signature: int) -> bool:
         """Leave a call's signature under its key; False if a counterpart's differs.
 
-        A slot is one word, 40 bits of the key and 24 of the signature, so it is written
-        at once. Of two that write at the same moment, the one overwritten sees it.
+        A call is one word, 40 bits of the key and 24 of the signature, so it is written
+        at once. Of two ranks that call at the same moment, each writes to its own lane
+        before it reads the other's: one of them sees both.
         """
-        slot = key % SLOTS
-        call = (key >> 24 << 24) | (signature & 0xFFFFFF)
-        if self._contradicts(slot, call):
-            return False
-        self._calls[slot] = call
-        return not self._contradicts(slot, call)
-
-    def _contradicts(self, slot: int, call: int) -> bool:
-        other = self._calls[slot]
-        return other != call and other >> 24 == call >> 24
+        calls, name = self._calls, key >> 24
+        call = name << 24 | signature & 0xFFFFFF
+        first = key % SLOTS * LANES
+        own = first + rank % LANES
+        before = calls[own]
+        calls[own] = call
+        for other in (before, *calls[first : first + LANES].tolist()):
+            if other != call and other >> 24 == name:
+                return False
+        return True
 
     def clear(self) -> None:
         """Forget all calls; for when no rank is communicating."""

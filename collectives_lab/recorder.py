@@ -280,7 +280,7 @@ class Recorder:
         self._step()
         if record.where:
             self.board.line[self.rank] = record.where[1]
-        if record.key and not self.board.meet(record.key, signature):
+        if record.key and not self.board.meet(self.rank, record.key, signature):
             self.on_mismatch(record)
             raise Mismatched(record)
 

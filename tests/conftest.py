@@ -1,4 +1,4 @@
-"""What several test files need: scripts with a deadline, and a stock of what is left."""
+"""What several test files need: scripts with a deadline, a stock of what is left."""
 
 import gc
 import os

@@ -15,10 +15,10 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import alive, until
 
 import collectives_lab as lab
 from collectives_lab.launch import processes, zygote
-from conftest import alive, until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")

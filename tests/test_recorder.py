@@ -1,9 +1,12 @@
 """The recorder: every call of torch.distributed on real ranks, once and as it was."""
 
 import gc
+import mmap
+import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections import Counter
@@ -489,7 +492,7 @@ def refused():
 
 
 def test_a_call_that_torch_refuses_is_no_call():
-    """Who catches the error and calls again is still at the same place as the others."""
+    """Who catches the error and calls again is at the same place as the others."""
     run = lab.run(refused, P)
     assert run.results == [[0, 10, 20, 30]] * P
     assert run.trace.ops() == {"all_gather": P, "all_reduce": P}
@@ -779,23 +782,24 @@ def test_a_ring_of_whole_tensors_does_not(four):
 
 def test_who_comes_second_sees_a_mismatch():
     """Equal signatures of a call agree, others do not, other calls are not compared."""
-    board = Board(create(3), 3)
+    board = Board(create(20), 20)
     key = digest("collective", "0")
-    assert board.meet(key, 7)
-    assert board.meet(key, 7)
-    assert not board.meet(key, 8)
-    assert board.meet(digest("collective", "1"), 8)
+    assert board.meet(0, key, 7)
+    assert board.meet(1, key, 7)
+    assert not board.meet(2, key, 8)
+    assert not board.meet(16, key, 9)  # the lane of rank 0
+    assert board.meet(2, digest("collective", "1"), 8)
     board.clear()
-    assert board.meet(key, 8)
+    assert board.meet(2, key, 8)
 
 
 def test_an_old_call_is_forgotten_and_never_mistaken():
     """A slot that serves another call by now says nothing about the old one."""
     board = Board(create(2), 2)
     keys = [recorder._mix(digest("collective", "0"), n) for n in range(20_000)]
-    assert all(board.meet(key, 1) for key in keys)
-    assert all(board.meet(key, 2) for key in keys[:10_000])
-    assert not board.meet(recorder._mix(digest("collective", "0"), 9_999), 3)
+    assert all(board.meet(0, key, 1) for key in keys)
+    assert all(board.meet(0, key, 2) for key in keys[:10_000])
+    assert not board.meet(1, keys[9_999], 3)
 
 
 def test_no_two_calls_are_taken_for_one():
@@ -804,7 +808,37 @@ def test_no_two_calls_are_taken_for_one():
     for base in range(200):
         for number in range(100):
             key = recorder._mix(digest("message", "0", base), number)
-            assert board.meet(key, digest(base, number))
+            assert board.meet(number % 4, key, digest(base, number))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_two_ranks_that_call_at_the_same_moment_do_not_miss_each_other():
+    """Of two processes that call at once, at least one sees the mismatch."""
+    calls = 5000
+    board = Board(create(2), 2)
+    shared = memoryview(mmap.mmap(-1, 8 * (2 + 2 * calls))).cast("Q")
+    here, passed = shared[:2], shared[2:]
+    child = meet_in_two_processes(board, here, passed, calls)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not any(a and b for a, b in zip(passed[::2], passed[1::2], strict=True))
+
+
+def meet_in_two_processes(board, here, passed, calls):
+    """Let this process and a child meet `calls` times; return the child's number."""
+    child = os.fork()
+    try:
+        rank = 1 if child else 0
+        until = time.monotonic() + 30
+        for number in range(calls):
+            here[rank] = number + 1
+            while here[1 - rank] <= number and time.monotonic() < until:
+                pass
+            key = recorder._mix(digest("collective", "0"), number)
+            passed[2 * number + rank] = board.meet(rank, key, rank + 1)
+    finally:
+        if not child:
+            os._exit(0 if here[0] == calls else 1)
+    return child
 
 
 def test_every_rank_computes_the_same_digest():

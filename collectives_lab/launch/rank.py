@@ -42,6 +42,9 @@ from collectives_lab.launch.channel import (
 )
 from collectives_lab.launch.limits import free_memory
 
+SMALL = 2**24
+"""Bytes of a result that need no look at how much memory is free."""
+
 FOREVER = datetime.timedelta(days=1)
 """The group's own time-out: the launcher's deadlines are shorter, and say more."""
 
@@ -69,6 +72,7 @@ class Rank:
         self.namespace: dict[str, Any] = {}
         self.settings: dict[str, Any] = {}
         self.outside: set = set()
+        self.counted: dict = {}
         self.recorder: recorder.Recorder | None = None
         self.main = threading.main_thread()
         self.known = set(sys.modules)
@@ -173,7 +177,7 @@ class Rank:
             if kind == "join":
                 self._join(options, *fds)
             else:
-                report["wire_before"] = tcp_info.connections()
+                report["wire_before"] = self.counted or tcp_info.connections()
                 result = self._packed(self._run(kind, options, parts))
         except BaseException as error:
             self.busy = False
@@ -244,7 +248,8 @@ class Rank:
             parts = pack(value)
         except BaseException as error:
             raise Unsendable(_why_unsendable(value, error)) from None
-        available, size = free_memory(), nbytes(parts)
+        size = nbytes(parts)
+        available = free_memory() if size > SMALL else 4 * size
         if size > available // 2:
             raise Unsendable(
                 f"the result has {size / 1e9:.1f} GB and the machine "
@@ -267,7 +272,7 @@ class Rank:
         if self.recorder is not None:
             report["events"] = self.recorder.drain()
             report["groups"] = self.recorder.group_ranks()
-            report["wire_after"] = tcp_info.connections()
+            self.counted = report["wire_after"] = tcp_info.connections()
             self.recorder.finished = True
             if self.recorder.board is not None:
                 self.recorder._step()
@@ -324,6 +329,7 @@ class Rank:
     def _join_group(self) -> None:
         self.outside = set(tcp_info.connections())
         self.joined += 1
+        self.counted = {}
         backend = self.settings["backend"]
         store = dist.FileStore(self.store, self.world_size)
         _real_init(
