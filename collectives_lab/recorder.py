@@ -29,7 +29,7 @@ from collectives_lab.trace import Event
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HOUSE = os.path.dirname(__file__) + os.sep
 _SPEAKS_FOR_ITSELF = ("distributed_c10d.py", "_functional_collectives.py")
-_WRAPPERS = {"contextlib.py", "typing_extensions.py", "warnings.py"}
+WRAPPERS = {"contextlib.py", "typing_extensions.py", "warnings.py"}
 """Where the wrappers come from that torch has around its functions."""
 
 now = time.perf_counter
@@ -453,7 +453,7 @@ def _reduce_op_of(variables: dict[str, Any]) -> str:
 
 def _kind_of(file: str) -> str:
     """Whose a file is: the reader's, torch.distributed's with its verbs, or neither."""
-    inside = file.startswith((_TORCH, _HOUSE)) or os.path.basename(file) in _WRAPPERS
+    inside = file.startswith((_TORCH, _HOUSE)) or os.path.basename(file) in WRAPPERS
     if not inside:
         return "reader"
     return "verbs" if file.endswith(_SPEAKS_FOR_ITSELF) else "inside"

@@ -475,9 +475,9 @@ def test_a_function_that_cannot_travel_names_the_variable(
 def test_a_rank_cannot_start_ranks() -> None:
     """run inside run is refused with a sentence, in both forms."""
     error = fails(lab.RankError, lambda: lab.run(dist.get_rank), world_size=2)
-    assert "a rank cannot start ranks" in str(error)
+    assert "cannot start ranks" in str(error)
     error = fails(lab.RankError, lambda: lab.Ranks(2), world_size=1)
-    assert "a rank cannot start ranks" in str(error)
+    assert "cannot start ranks" in str(error)
 
 
 # -- what goes wrong -------------------------------------------------------------------

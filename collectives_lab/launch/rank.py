@@ -41,6 +41,7 @@ from collectives_lab.launch.channel import (
     unpack,
 )
 from collectives_lab.launch.limits import free_memory
+from collectives_lab.launch.store import QuickStore
 
 SMALL = 2**24
 """Bytes of a result that need no look at how much memory is free."""
@@ -331,7 +332,7 @@ class Rank:
         self.joined += 1
         self.counted = {}
         backend = self.settings["backend"]
-        store = dist.FileStore(self.store, self.world_size)
+        self.open_store = store = QuickStore(self.store, self.world_size)
         _real_init(
             "cpu:gloo,cuda:nccl" if backend == "nccl" else backend,
             store=dist.PrefixStore(f"group {self.joined}", store),
@@ -446,6 +447,8 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 def is_readers(file: str) -> bool:
     """Whether a file is the reader's: not ours, not torch's, not Python's own."""
+    if os.path.basename(file) in recorder.WRAPPERS:
+        return False
     return not file.startswith((_HOUSE, *_LIBRARIES, "<frozen"))
 
 
