@@ -239,24 +239,33 @@ def name_ranks(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(texts[:-1])} and {texts[-1]}"
 
 
+def _waits(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[str]:
+    """A sentence for each different wait, with the ranks that wait so."""
+    alike: dict[str, list[int]] = {}
+    for rank in ranks:
+        alike.setdefault(_wait_in_words(snapshots, rank), []).append(rank)
+    return [
+        f"{name_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} {what}"
+        for what, waiting in alike.items()
+    ]
+
+
 def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
+    """What one rank waits in, for whom and where."""
     (w, *_) = snapshots[rank].waiting
     targets = waits_for(snapshots.values(), rank)
     gone = [r for r in targets if r in snapshots and snapshots[r].finished]
+    whom = "any rank" if w.peer is None else f"rank {w.peer}"
     if w.op == "send":
-        what = f"waits in send to rank {w.peer}"
+        what = f"in send to {whom}"
     elif w.op == "recv":
-        what = (
-            f"waits in recv from {'any rank' if w.peer is None else f'rank {w.peer}'}"
-        )
+        what = f"in recv from {whom}"
     else:
-        what = f"waits in {w.op}"
-        if targets:
-            what += f" for {name_ranks(targets)}"
+        what = f"in {w.op}" + (f" for {name_ranks(targets)}" if targets else "")
     if gone:
         verb = "has" if len(gone) == 1 else "have"
         what += f", but {name_ranks(gone)} {verb} finished"
-    return f"rank {rank} {what}{f' ({w.where})' if w.where else ''}"
+    return f"{what} ({w.where})" if w.where else what
 
 
 def _cure(
@@ -315,10 +324,10 @@ def explain(snapshots: Iterable[Snapshot], ranks: Sequence[int], limit: int = 8)
         r: [t for t in waits_for(by_rank.values(), r) if t in ranks] for r in ranks
     }
     cycle = find_cycle(edges)
-    shown = [*cycle, *(r for r in ranks if r not in cycle)][:limit]
-    lines = [f"  {_wait_in_words(by_rank, r)}" for r in shown]
-    if len(ranks) > len(shown):
-        lines.append(f"  ... and {len(ranks) - len(shown)} more ranks")
+    waits = _waits(by_rank, [*cycle, *(r for r in ranks if r not in cycle)])
+    lines = [f"  {sentence}" for sentence in waits[:limit]]
+    if len(waits) > limit:
+        lines.append(f"  ... and {len(waits) - limit} more")
     head = f"{name_ranks(ranks)} can never go on"
     if len(cycle) > 1:
         head += ": " + " -> ".join(map(str, [*cycle, cycle[0]])) + " wait in a circle"

@@ -589,7 +589,7 @@ def test_a_skipped_collective_names_who_is_missing():
     """Only the rank that has not come is waited for."""
     snapshots = end_of(*STUCK["a skipped all_reduce"][0])
     assert waits_for(snapshots, 0) == [3]
-    said = "rank 1 waits in all_reduce for rank 3, but rank 3 has finished (p.py:1)"
+    said = "ranks 0-2 wait in all_reduce for rank 3, but rank 3 has finished (p.py:1)"
     assert said in explain(snapshots, [0, 1, 2])
 
 
@@ -606,11 +606,15 @@ def test_different_collectives_ask_for_one_order():
 
 
 def test_a_long_list_of_ranks_is_cut():
-    """Of many ranks some are shown and the rest counted."""
-    snapshots = [Snapshot(r, waiting=(Waiting("barrier", "0", 1),)) for r in range(20)]
-    text = explain(snapshots, list(range(20)), limit=3)
-    assert text.count("waits in barrier") == 3
-    assert "... and 17 more ranks" in text
+    """Of many different waits some are shown and the rest counted; like ones are one."""
+    alike = [Snapshot(r, waiting=(Waiting("barrier", "0", 1),)) for r in range(20)]
+    assert "ranks 0-19 wait in barrier" in explain(alike, list(range(20)), limit=3)
+    ring = [
+        Snapshot(r, waiting=(Waiting("send", "0", 1, (r + 1) % 20),)) for r in range(20)
+    ]
+    text = explain(ring, list(range(20)), limit=3)
+    assert text.count("waits in send") == 3
+    assert "... and 17 more" in text
 
 
 @pytest.mark.parametrize(

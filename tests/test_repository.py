@@ -20,7 +20,7 @@ PRACTICE = [
     *["deadlock", "board", "tcp_info", "_c10d", "recorder", "launch"],
     *["algorithms", "parallel", "bench", "wire", "check"],
 ]
-VIEWS = ["widgets", "plots", "report", "magic"]
+VIEWS = ["widgets", "plots", "report", "looks", "magic"]
 FLOORS = GROUND + THEORY + PRACTICE + VIEWS + ["__init__"]
 """Every module or sub-package, bottom first: it imports only what is before it."""
 
