@@ -899,7 +899,7 @@ def test_a_result_too_large_for_the_machine_is_refused() -> None:
         from collectives_lab.launch import rank
 
         rank.free_memory = lambda: 10**6
-        return torch.zeros(10**6)
+        return torch.zeros(10**7)
 
     error = fails(lab.RankError, huge, world_size=1)
     assert "GB" in str(error) and "free memory" in str(error)
