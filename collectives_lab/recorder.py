@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import threading
 import time
 import weakref
@@ -27,6 +28,7 @@ from collectives_lab.deadlock import Snapshot, Waiting
 from collectives_lab.trace import Event
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_DISTRIBUTED = os.path.dirname(dist.__file__) + os.sep
 _HOUSE = os.path.dirname(__file__) + os.sep
 _SPEAKS_FOR_ITSELF = ("distributed_c10d.py", "_functional_collectives.py")
 WRAPPERS = {"contextlib.py", "typing_extensions.py", "warnings.py"}
@@ -365,20 +367,17 @@ class Recorder:
     def _publish(self) -> None:
         if self.board is None:
             return
-        self.board.blocked[self.rank] = self._all_blocked()
+        self.board.blocked[self.rank] = self.all_blocked()
         self._step()
 
-    def _all_blocked(self) -> bool:
+    def all_blocked(self) -> bool:
         """Whether no thread of the reader's can move; torch's own do not count."""
         waiting = len(self.blocked)
         if not waiting or threading.active_count() - self.own_threads <= waiting:
             return bool(waiting)
-        threads = [
-            t
-            for t in threading.enumerate()
-            if not isinstance(t, threading._DummyThread)
-        ]
-        return len(threads) - self.own_threads <= waiting
+        frames = sys._current_frames()
+        others = [t for t in threading.enumerate() if t.ident not in self.blocked]
+        return not any(_may_call(t, frames.get(t.ident or 0)) for t in others)
 
     def _note_end(self, work: Any, record: Record) -> None:
         """Note when an asynchronous collective ends, though nobody may wait for it.
@@ -442,6 +441,34 @@ class Recorder:
             self.finished,
             epoch,
         )
+
+
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")
+)
+
+
+def _may_call(thread: threading.Thread, frame: FrameType | None) -> bool:
+    """Whether a thread that does not wait may come to a communication call by itself.
+
+    It may if it runs the reader's code, or a timer or an event loop that may; a helper
+    thread of a library does not, nor does one that waits for another thread to end.
+    """
+    if isinstance(thread, threading.Timer):
+        return True
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if frame.f_code is _JOIN and frame.f_locals.get("timeout") is None:
+            return False
+        if file.startswith(_DISTRIBUTED) or f"{os.sep}asyncio{os.sep}" in file:
+            return True
+        if not file.startswith((*_LIBRARIES, _TORCH, _HOUSE, "<frozen")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_JOIN = threading.Thread.join.__code__
 
 
 def _reduce_op_of(variables: dict[str, Any]) -> str:

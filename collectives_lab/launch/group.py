@@ -120,6 +120,7 @@ class Group:
         self._outcome = Outcome([])
         self._gone: set[int] = set()
         self._joined: set[int] = set()
+        self._ungrouped: set[int] = set()
         self._store_file: str | None = None
         self.processes = rank_processes.start(world_size, start_method)
         try:
@@ -157,7 +158,7 @@ class Group:
             "world_size": self.world_size,
             "backend": self.backend,
             "path": sys.path,
-            "cwd": os.getcwd(),
+            "cwd": _folder(),
             "store": self._store_file,
         }
         world = _environment(self.world_size, env)
@@ -176,6 +177,8 @@ class Group:
 
         Returns the outcome, good or bad; KeyboardInterrupt comes through.
         """
+        if self._ungrouped and asked.ranks is None and asked.kind != "rejoin":
+            self._rejoin()
         ranks = list(range(self.world_size) if asked.ranks is None else asked.ranks)
         self._number += 1
         self._job = self._number
@@ -285,6 +288,10 @@ class Group:
         if number == 0 and "kind" not in report:
             self._joined.add(rank)
         elif number in (0, self._job):
+            if report.get("grouped"):
+                self._ungrouped.discard(rank)
+            else:
+                self._ungrouped.add(rank)
             self._outcome.reports[rank] = report
             self._outcome.results[rank] = parts
 
@@ -381,7 +388,16 @@ class Group:
     def close(self) -> None:
         """End all ranks; returns when the last one has ended."""
         self.alive = False
-        self.processes.close()
+        try:
+            self.processes.close()
+        finally:
+            self._let_go()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # of a group that never came to be
+            self.close()
+
+    def _let_go(self) -> None:
         selector = getattr(self, "_selector", None)
         if selector is not None:
             selector.close()
@@ -485,6 +501,14 @@ def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
         "MPLBACKEND": "agg",
     }
     return default | dict(os.environ) | torchrun | dict(env)
+
+
+def _folder() -> str:
+    """Where we are; the root, if that folder is no longer there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep
 
 
 def _free_port() -> int:

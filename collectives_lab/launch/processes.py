@@ -119,12 +119,14 @@ class _Server:
         """End it, and its ranks with it."""
         if self.pid != os.getpid():
             return
-        self.retire()
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        with contextlib.suppress(ChannelClosed, OSError, ValueError):  # retired, say
+            if self.ready():
+                self.control.send("stop")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(5)
+        self.process.kill()  # which ends its ranks too: they ask for that signal
+        self.process.wait()
+        self.control.close()
 
 
 class _Servers:
@@ -263,19 +265,25 @@ class ForkedRanks:
             self._channel.send("kill")
 
     def close(self, deadline: float = 10.0) -> None:
-        self.kill()
-        until = time.monotonic() + deadline
-        while len(self.ended) < len(self.ends) and time.monotonic() < until:
-            self._hear()
-        self._channel.close()
-        for ends in self.ends:
-            ends.close()
-        self.ends = []
+        try:
+            self.kill()
+            until = time.monotonic() + deadline
+            while len(self.ended) < len(self.ends) and time.monotonic() < until:
+                self._hear()
+        finally:
+            self._channel.close()
+            for ends in self.ends:
+                ends.close()
+            self.ends = []
 
 
-def _server_gone(server: _Server) -> LaunchError:
+class ServerGone(LaunchError):
+    """The fork server ended before it had handed out the ranks."""
+
+
+def _server_gone(server: _Server) -> ServerGone:
     status = server.process.poll()
-    return LaunchError(
+    return ServerGone(
         f"the fork server of the ranks could not serve (exit status {status}); its "
         "last words are above, on standard error. The next run starts a new one."
     )
@@ -329,14 +337,21 @@ class SpawnedRanks:
                 process.kill()
 
     def close(self, deadline: float = 10.0) -> None:
-        self.kill()
-        for rank, process in enumerate(self._processes):
-            self.ended[rank] = process.wait(deadline)
-        for ends in self.ends:
-            ends.close()
-        self.ends = []
+        try:
+            self.kill()
+            for rank, process in enumerate(self._processes):
+                self.ended[rank] = process.wait(deadline)
+        finally:
+            for ends in self.ends:
+                ends.close()
+            self.ends = []
 
 
 def start(count: int, start_method: str) -> Processes:
     """Start `count` ranks by `"fork"` or `"spawn"`; LaunchError if that fails."""
-    return ForkedRanks(count) if start_method == "fork" else SpawnedRanks(count)
+    if start_method == "spawn":
+        return SpawnedRanks(count)
+    try:
+        return ForkedRanks(count)
+    except ServerGone:  # between two runs, say; a new one is started now
+        return ForkedRanks(count)

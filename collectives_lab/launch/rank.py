@@ -112,6 +112,9 @@ class Rank:
         torch and uses no time can only be waiting there.
         """
         frame = sys._current_frames().get(self.main.ident or 0)
+        if self.recorder and self.recorder.all_blocked():
+            self.channel.send(("asleep", number, (0.0, self.recorder.snapshot())))
+            return
         inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
         if not (inside and self.recorder and hasattr(time, "pthread_getcpuclockid")):
             self.channel.send(("asleep", number, None))
@@ -173,6 +176,7 @@ class Rank:
         report: dict[str, Any] = {"started": recorder.now()}
         result: Parts = []
         self.cancelled = False
+        signal.signal(signal.SIGINT, self._interrupted)  # a cell may have changed it
         self.busy = True
         try:
             if kind == "join":
@@ -188,7 +192,12 @@ class Rank:
         self.busy = False
         flush()
         self._close(report)
-        self.channel.send(("done", number, report), result)
+        try:
+            self.channel.send(("done", number, report), result)
+        except OSError as error:  # no descriptor or memory left for a large result
+            self._blame(report, Unsendable(f"the result cannot be sent: {error}"))
+            report["events"] = []
+            self.channel.send(("done", number, report))
 
     def _run(self, kind: str, options: dict[str, Any], parts: Parts) -> Any:
         assert self.recorder is not None
@@ -198,8 +207,6 @@ class Rank:
             linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
         if kind == "rejoin":
             return self._rejoin()
-        if not dist.is_initialized():
-            self._join_group()
         if kind == "call":
             fn, args = unpack(parts)
             return fn(*args)
@@ -212,6 +219,8 @@ class Rank:
 
     def _execute(self, options: dict[str, Any]) -> Any:
         """Run a cell in this rank's namespace; return how its last expression looks."""
+        for name, value in self._given().items():
+            self.namespace.setdefault(name, value)
         source, file = options["source"], options["file"]
         lines = source.splitlines(keepends=True)
         linecache.cache[file] = (len(source), None, lines, file)
@@ -230,10 +239,21 @@ class Rank:
         rich.publish_figures(self.display)
         return None if value is None else rich.bundle(value)
 
+    def _given(self) -> dict[str, Any]:
+        """What a namespace holds from the beginning."""
+        return {
+            "__name__": "__main__",
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "torch": torch,
+            "dist": dist,
+            "display": self.display,
+        }
+
     def _pull(self, names: list[str]) -> list[Any]:
         for name in names:
             if name not in self.namespace:
-                raise NameError(f"name {name!r} is not defined on rank {self.rank}")
+                raise NameError(f"name {name!r} is not defined")
         return [self.namespace[name] for name in names]
 
     def display(self, *objects: Any) -> None:
@@ -250,8 +270,8 @@ class Rank:
         except BaseException as error:
             raise Unsendable(_why_unsendable(value, error)) from None
         size = nbytes(parts)
-        available = free_memory() if size > SMALL else 4 * size
-        if size > available // 2:
+        available = free_memory() if size > SMALL else 2**62
+        if size > available // (self.world_size + 1):
             raise Unsendable(
                 f"the result has {size / 1e9:.1f} GB and the machine "
                 f"{available / 1e9:.1f} GB of free memory; return a summary of it"
@@ -270,6 +290,7 @@ class Rank:
         """Add to a report what was recorded, and be counted as finished."""
         report["ended"] = recorder.now()
         report["imported"] = self._imported()
+        report["grouped"] = dist.is_initialized()
         if self.recorder is not None:
             report["events"] = self.recorder.drain()
             report["groups"] = self.recorder.group_ranks()
@@ -309,14 +330,7 @@ class Rank:
             torch.cuda.set_device(self.rank)
         self._join_group()
         recorder.start(self.recorder)
-        self.namespace.update(
-            __name__="__main__",
-            rank=self.rank,
-            world_size=self.world_size,
-            torch=torch,
-            dist=dist,
-            display=self.display,
-        )
+        self.namespace.update(self._given())
 
     def _record(self, board: Board) -> None:
         self.recorder = recorder.Recorder(self.rank, board)
@@ -408,7 +422,8 @@ def _settle_in() -> None:
 
 def _heed_environment() -> None:
     """Do what torch reads from the environment only when it is imported."""
-    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]  # "4,2" is allowed
+    threads = int(wanted) if wanted.strip().isdigit() else 1
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import linecache
 import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -422,29 +422,35 @@ class Ranks:
     def _checked(self, ranks: Sequence[int] | None) -> list[int] | None:
         if ranks is None:
             return None
-        chosen = sorted(set(ranks))
+        if not isinstance(ranks, Iterable):
+            raise LaunchError(
+                f"ranks={ranks!r}; it is a list of ranks, or None for all"
+            )
+        chosen = list(ranks)
         wrong = [r for r in chosen if r not in range(self.world_size)]
         if wrong or not chosen:
-            what = (
-                f"rank {wrong[0]!r} of {self.world_size}"
-                if wrong
-                else "no ranks chosen"
-            )
+            of = self.world_size
+            what = f"rank {wrong[0]!r} of {of}" if wrong else "no ranks chosen"
             raise LaunchError(f"{what}; need 0 <= rank < world_size")
-        return chosen
+        return sorted(set(chosen))
 
     def restart(self) -> None:
         """End the ranks and start new ones; their variables are gone."""
-        if self._group is not None:
-            self._group.close()
+        self._end()
         self._closed = False
         self._group = self._plan.start()
 
     def close(self) -> None:
         """End the ranks; returns when all have ended."""
         self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        """End the ranks; a job that another thread does on them fails by that."""
         if self._group is not None:
-            self._group.close()
+            self._group.processes.kill()
+            with self._busy:
+                self._group.close()
             self._group = None
 
     def __enter__(self) -> Ranks:

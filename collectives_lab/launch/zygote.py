@@ -67,6 +67,7 @@ class Zygote:
         self.parked: list[Forked] = []
         self.wanted = 0
         self.open = True
+        self.told = False
         self.selector = selectors.DefaultSelector()
         self.woken, wake = socket.socketpair()
         for sock in (self.woken, wake):
@@ -80,7 +81,7 @@ class Zygote:
     def serve(self) -> None:
         """Answer the launcher until it has gone, then leave nothing behind."""
         launcher = os.getppid()
-        while os.getppid() == launcher and (self.open or self.groups):
+        while os.getppid() == launcher and (self.open or self.groups) and not self.told:
             enough = len(self.parked) >= self.wanted
             ready = self.selector.select(1.0 if enough else IDLE)
             for key, _ in ready:
@@ -89,6 +90,8 @@ class Zygote:
                 self.parked.append(self._fork())
         for pid in [*(p.pid for p in self.parked), *self._pids()]:
             _kill(pid)
+            os.waitpid(pid, 0)
+        _end_strays(set())
 
     def _pids(self) -> list[int]:
         return [pid for group in self.groups for pid in group.ranks]
@@ -98,11 +101,15 @@ class Zygote:
     def _new_group(self) -> None:
         """Hand `count` ranks to the launcher: those parked, then new ones."""
         try:
-            count, _, (fd,) = self.control.recv()
+            message, _, fds = self.control.recv()
         except ChannelClosed:  # no more groups; those that stand may go on
             self.selector.unregister(self.control)
             self.open, self.wanted = False, 0
             return
+        if message == "stop":
+            self.told = True
+            return
+        count, (fd,) = message, fds
         group = Group(Channel(socket.socket(fileno=fd)))
         self.groups.append(group)
         self.selector.register(
@@ -165,6 +172,7 @@ class Zygote:
                         group.channel.send(("ended", rank, status))
         self._reap_parked()
         self._forget_ended()
+        _end_strays({p.pid for p in self.parked} | set(self._pids()))
 
     def _reap_parked(self) -> None:
         for forked in [p for p in self.parked if _has_ended(p.pid)]:
@@ -175,8 +183,6 @@ class Zygote:
 
     def _forget_ended(self) -> None:
         self.groups = [g for g in self.groups if g.ranks or not g.closed]
-        if not any(g.ranks for g in self.groups):
-            _end_strays({p.pid for p in self.parked})
 
 
 def _has_ended(pid: int) -> bool:
@@ -192,9 +198,10 @@ def _kill(pid: int) -> None:
 
 
 def _end_strays(keep: set[int]) -> None:
-    """End processes that ranks started in sessions of their own, once no rank is left.
+    """End what ranks that have ended started in sessions of its own.
 
-    They have become our children, since we are their subreaper.
+    A rank is the subreaper of its descendants, and we are of the rank's: whoever is
+    our child and no rank has lost the rank that it came from.
     """
     with contextlib.suppress(OSError, ValueError):
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
@@ -209,6 +216,7 @@ def _become_rank(sock: socket.socket, out: int, err: int, zygote: int) -> None:
     """In the child: own session and output, nothing of the server's, then serve."""
     os.setsid()
     _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    _prctl(_SET_SUBREAPER, 1)
     if os.getppid() != zygote:
         os._exit(1)
     signal.set_wakeup_fd(-1)
