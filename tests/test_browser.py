@@ -115,7 +115,7 @@ def page(lab_url: str) -> Iterator:
 
 @pytest.mark.timeout(300)
 def test_a_reader_runs_all_cells_and_sees_results_and_pictures(page, tmp_path):
-    """Run All shows the Run with its picture, folded values and each rank's own lines."""
+    """Run All shows the Run with its picture, folded values, and lines by rank."""
     page.screenshot(path=os.environ.get("LAB_SCREENSHOT", tmp_path / "lab.png"))
     outputs = [
         page.locator(".jp-Notebook .jp-Cell").nth(i).locator(".jp-Cell-outputArea")

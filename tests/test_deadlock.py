@@ -606,7 +606,7 @@ def test_different_collectives_ask_for_one_order():
 
 
 def test_a_long_list_of_ranks_is_cut():
-    """Of many different waits some are shown and the rest counted; like ones are one."""
+    """Of many different waits some are shown and the rest counted."""
     alike = [Snapshot(r, waiting=(Waiting("barrier", "0", 1),)) for r in range(20)]
     assert "ranks 0-19 wait in barrier" in explain(alike, list(range(20)), limit=3)
     ring = [

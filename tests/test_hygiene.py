@@ -114,7 +114,6 @@ def test_standing_ranks_leave_no_descriptor() -> None:
     assert family() == []
 
 
-@pytest.mark.xfail(strict=True, reason="Ends hold their pipes as bare numbers")
 def test_forgotten_ranks_end(ranks_started: list[int]) -> None:
     """Ranks that nobody can reach any more end, and leave no descriptor."""
     lab.run(good, world_size=2)
@@ -202,18 +201,13 @@ def fails_with_session(path: str):
     raise ValueError("bad")
 
 
-SPAWN_LEAKS = pytest.mark.xfail(
-    strict=True, reason="spawned ranks have no subreaper: a new session escapes"
-)
-
-
 @pytest.mark.parametrize(
     "fn, method",
     [
         *[(with_child, "fork"), (with_session, "fork"), (with_daemon, "fork")],
         *[(with_helper, "fork"), (dies_with_child, "fork")],
         *[(fails_with_session, "fork"), (with_child, "spawn")],
-        pytest.param(with_session, "spawn", marks=[SPAWN_LEAKS, pytest.mark.slow]),
+        pytest.param(with_session, "spawn", marks=pytest.mark.slow),
     ],
 )
 def test_what_a_rank_has_started_ends_with_it(fn, method, tmp_path) -> None:
@@ -231,7 +225,6 @@ def test_what_a_rank_has_started_ends_with_it(fn, method, tmp_path) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.xfail(strict=True, reason="strays end only when no group has ranks")
 def test_a_daemon_of_a_run_ends_though_other_ranks_stand(tmp_path) -> None:
     """Standing ranks elsewhere do not keep a run's daemons alive."""
     path = tmp_path / "pid"
@@ -316,11 +309,6 @@ def deaf():
     ctypes.PyDLL(None).sleep(60)
 
 
-HALF_CLOSED = pytest.mark.xfail(
-    reason="an interrupt inside close() leaves descriptors (if it strikes there)"
-)
-
-
 @pytest.mark.parametrize("fn", [busy, waits_in_c, stubborn, deaf])
 def test_an_interrupt_ends_a_run(fn) -> None:
     """One interrupt ends the run at once, whatever its ranks do; the next one runs."""
@@ -353,8 +341,8 @@ def test_an_interrupt_ends_a_job_of_standing_ranks(fn, kept: bool) -> None:
     "after",
     [
         (0.3, 0.2),
-        pytest.param((0.3, 0.01), marks=HALF_CLOSED),
-        pytest.param((0.3, 0.001, 0.1), marks=HALF_CLOSED),
+        (0.3, 0.01),
+        (0.3, 0.001, 0.1),
     ],
 )
 def test_a_second_interrupt_does_not_leave_more(after: tuple) -> None:
@@ -374,10 +362,6 @@ def test_a_second_interrupt_does_not_leave_more(after: tuple) -> None:
 
 
 # -- the end of the kernel -------------------------------------------------------------
-
-LINGERS = pytest.mark.xfail(
-    strict=True, reason="at exit the server waits for ranks that still stand, 5 s"
-)
 
 STANDING = """
 import os, sys, time, torch, torch.distributed as dist, collectives_lab as lab
@@ -424,7 +408,7 @@ lab.run(talk, world_size=2, start_method="spawn")
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param("", marks=LINGERS),
+        "",
         pytest.param("os._exit(0)", marks=pytest.mark.slow),
         "ranks.close()",
     ],

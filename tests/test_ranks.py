@@ -71,10 +71,9 @@ def test_classes_and_functions_of_a_cell_come_back(ranks) -> None:
 def test_a_name_that_is_not_there_is_told(ranks) -> None:
     """Pulling a name that a rank does not have names both."""
     ranks.execute("if rank == 0: mine = 1")
-    with pytest.raises(
-        lab.RankError, match="'mine' is not defined on rank 1"
-    ) as caught:
+    with pytest.raises(lab.RankError, match="'mine' is not defined") as caught:
         ranks["mine"]
+    assert str(caught.value).startswith("rank 1 of 2 failed")
     assert KEEP in str(caught.value)
 
 
@@ -111,11 +110,6 @@ def test_some_ranks_run_while_the_others_rest() -> None:
         )
 
 
-UNCHECKED = pytest.mark.xfail(
-    strict=True, raises=TypeError, reason="ranks= is sorted before it is checked"
-)
-
-
 @pytest.mark.parametrize(
     "chosen, words",
     [
@@ -123,8 +117,8 @@ UNCHECKED = pytest.mark.xfail(
         ([-1], "rank -1 of 2"),
         ([], "no ranks"),
         (["0"], "rank '0'"),
-        pytest.param(1, "ranks", marks=UNCHECKED),
-        pytest.param([0, "a"], "rank 'a'", marks=UNCHECKED),
+        (1, "ranks"),
+        ([0, "a"], "rank 'a'"),
     ],
 )
 def test_ranks_that_are_not_there_are_refused(ranks, chosen, words) -> None:
@@ -390,7 +384,6 @@ def test_two_threads_do_not_use_the_same_ranks_at_once(ranks) -> None:
     assert texts(ranks.execute("1")) == ["1", "1"]
 
 
-@pytest.mark.xfail(strict=True, reason="close() takes the group from under a job")
 @pytest.mark.parametrize("end", ["close", "restart"])
 def test_ending_ranks_ends_the_job_of_another_thread(end: str) -> None:
     """close() and restart() during a job end it with an error of ours, not a crash."""
@@ -440,19 +433,11 @@ def test_a_thread_that_waits_does_not_disturb_the_next_job(ranks) -> None:
     assert ranks.run(lambda: dist.barrier() or 1).results == [1, 1]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="any idle thread, such as tqdm's, hides deadlocks"
-)
 def test_a_thread_that_waits_does_not_hide_a_deadlock(ranks) -> None:
     """A thread that runs no code of the reader's cannot communicate: a proof is one."""
     ranks.execute(SLEEPER)
     with pytest.raises(lab.Deadlock):
         ranks.run(skips, timeout=3)
-
-
-REJOINS_ALONE = pytest.mark.xfail(
-    strict=True, reason="a rank without a group makes a new one before any job, alone"
-)
 
 
 def test_the_group_is_made_again_after_it_was_destroyed(ranks) -> None:
@@ -463,7 +448,6 @@ def test_the_group_is_made_again_after_it_was_destroyed(ranks) -> None:
         assert texts(run) == ["2.0", "2.0"]
 
 
-@REJOINS_ALONE
 def test_a_cell_on_some_ranks_works_without_a_group(ranks) -> None:
     """Once all have destroyed their group, a cell on one rank waits for nobody."""
     ranks.execute("x = 5; dist.destroy_process_group()")
@@ -472,7 +456,6 @@ def test_a_cell_on_some_ranks_works_without_a_group(ranks) -> None:
     assert texts(run) == ["2.0", "2.0"]
 
 
-@REJOINS_ALONE
 def test_a_group_destroyed_on_one_rank_is_no_riddle(ranks) -> None:
     """If one rank destroys its group, the next cell without communication works."""
     ranks.execute("x = 5")

@@ -332,6 +332,9 @@ class SpawnedRanks:
     def kill(self) -> None:
         for process in self._processes:
             if process.poll() is None:  # so its group is still its own
+                for pid in _descendants(process.pid):
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.kill()
@@ -345,6 +348,16 @@ class SpawnedRanks:
             for ends in self.ends:
                 ends.close()
             self.ends = []
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that a process and its children have started; Linux only."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
 
 
 def start(count: int, start_method: str) -> Processes:

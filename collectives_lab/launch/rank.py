@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import ctypes
 import datetime
 import faulthandler
 import functools
@@ -422,8 +423,11 @@ def _settle_in() -> None:
 
 def _heed_environment() -> None:
     """Do what torch reads from the environment only when it is imported."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]  # "4,2" is allowed
-    threads = int(wanted) if wanted.strip().isdigit() else 1
+    wanted = os.environ.get("OMP_NUM_THREADS") or "1"
+    first = wanted.split(",")[0].strip()  # OpenMP takes a number a level
+    if not first.isdigit() or int(first) < 1:
+        raise ValueError(f"OMP_NUM_THREADS={wanted!r} is no number of threads")
+    threads = int(first)
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()
@@ -525,6 +529,18 @@ def _note_exits(rank: Rank) -> None:
     os._exit = noted  # type: ignore[assignment]
 
 
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that they can be ended.
+
+    Linux only; elsewhere a daemon that a rank starts outlives it.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+
+
+_SET_SUBREAPER = 36
+
+
 def _stream(fd: int) -> TextIO:
     """A text stream on a descriptor that has just come to mean something else."""
     return open(
@@ -542,6 +558,7 @@ def main(fd: int) -> None:
     sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[assignment,misc]
     faulthandler.enable(all_threads=False)
     recorder.install()
+    adopt_orphans()
     _note_exits(current)
     os.register_at_fork(after_in_child=lambda: recorder.start(None))
     _settle_in()

@@ -32,13 +32,13 @@ PARKED = 16
 IDLE = 0.02
 """Seconds without a request after which a rank is forked ahead of need."""
 
-_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
-
-
-def _prctl(option: int, value: int) -> None:
-    """Linux's prctl; without it ranks still end with their sockets."""
+def _die_with_the_server() -> None:
+    """Ask for SIGKILL when the parent ends; without it a rank ends with its socket."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+_SET_DEATH_SIGNAL = 1
 
 
 @dataclass
@@ -215,8 +215,7 @@ def _end_strays(keep: set[int]) -> None:
 def _become_rank(sock: socket.socket, out: int, err: int, zygote: int) -> None:
     """In the child: own session and output, nothing of the server's, then serve."""
     os.setsid()
-    _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-    _prctl(_SET_SUBREAPER, 1)
+    _die_with_the_server()
     if os.getppid() != zygote:
         os._exit(1)
     signal.set_wakeup_fd(-1)
@@ -241,7 +240,7 @@ def _warm_up() -> None:
 def main(fd: int, modules: str = "") -> None:
     """Serve the launcher on the socket `fd`, with `modules` imported."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _prctl(_SET_SUBREAPER, 1)
+    rank_module.adopt_orphans()
     recorder.install()
     for name in filter(None, modules.split(",")):
         with contextlib.suppress(Exception):  # a rank that needs it will say why not
