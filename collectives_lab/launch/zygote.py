@@ -32,6 +32,7 @@ PARKED = 16
 IDLE = 0.02
 """Seconds without a request after which a rank is forked ahead of need."""
 
+
 def _die_with_the_server() -> None:
     """Ask for SIGKILL when the parent ends; without it a rank ends with its socket."""
     with contextlib.suppress(OSError, AttributeError):
