@@ -136,7 +136,8 @@ def interpose(handler: Handler) -> Library:
         overload = getattr(torch.ops.c10d, name).default
         operator = _operator(name, overload)
         if operator is not None:
-            kernel = _kernel(handler, operator, overload.redispatch, after)
+            redispatch = overload._handle.redispatch_boxed
+            kernel = _kernel(handler, operator, redispatch, after)
             library.impl(name, kernel, "BackendSelect", with_keyset=True)
     return library
 

@@ -367,8 +367,9 @@ class Recorder:
     def _publish(self) -> None:
         if self.board is None:
             return
-        self.board.blocked[self.rank] = self.all_blocked()
-        self._step()
+        self.board.blocked[self.rank] = bool(self.blocked) and self.all_blocked()
+        self.epoch += 1
+        self.board.epoch[self.rank] = self.epoch
 
     def all_blocked(self) -> bool:
         """Whether no thread of the reader's can move; torch's own do not count."""

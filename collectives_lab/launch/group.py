@@ -435,6 +435,8 @@ class _Watch:
                 {},
             )
             return
+        if now - self._since < TICK:
+            return
         waiting = [r for r in outcome.pending if board.blocked[r]]
         still = now - self._since >= QUIET
         asleep = self._asleep(now, set(outcome.pending) - set(waiting)) if still else {}
