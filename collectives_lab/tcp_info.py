@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +31,7 @@ def _tcp_sockets() -> Iterator[tuple[socket.socket, Connection]]:
         return
     for fd in fds:
         try:
-            if not os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+            if not stat.S_ISSOCK(os.fstat(fd).st_mode):
                 continue
             sock = socket.socket(fileno=fd)
         except OSError:

@@ -12,9 +12,9 @@ import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -35,17 +35,22 @@ class Run:
     """What came of a job on every rank.
 
     results: what the function returned, by rank (None on a rank that did not get
-    there). output: what it printed, by rank. trace: what moved. elapsed: seconds from
-    the first rank's start to the last one's end. backend_reason: why this backend.
+    there). output: what it printed, by rank. elapsed: seconds from the first rank's
+    start to the last one's end. backend_reason: why this backend.
     """
 
     results: list[Any]
     output: list[str]
-    trace: Trace
     world_size: int
     backend: str
     backend_reason: str
     elapsed: float
+    _recorded: _Recorded
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What moved: every communication call of every rank."""
+        return self._recorded.trace()
 
 
 def run(
@@ -238,41 +243,52 @@ def _run_of(outcome: Outcome, plan: _Plan) -> Run:
     reports = outcome.reports
     if plan.start_method == "fork" and reports:
         processes.learn(reports[min(reports)].get("imported", []))
-    begun = min((r["started"] for r in reports.values()), default=None)
-    ended = max((r["ended"] for r in reports.values()), default=0.0)
-    trace = _trace_of(outcome, plan.world_size, begun)
-    if begun is None:
-        seen = np.fmax(trace.columns["issued"], trace.columns["completed"])
-        begun, ended = 0.0, np.max(seen, initial=0.0)
+    told = {**outcome.seen, **reports}
+    times = [t for report in told.values() for t in _times(report)]
+    begun = min(times, default=0.0)
     return Run(
         [None] * plan.world_size,
         [transcript.text() for transcript in outcome.output],
-        trace,
         plan.world_size,
         plan.backend,
         plan.reason,
-        float(ended - begun),
+        max(times, default=0.0) - begun,
+        _Recorded(plan.world_size, told, begun),
     )
 
 
-def _trace_of(outcome: Outcome, world_size: int, begun: float | None) -> Trace:
-    """All that was recorded, with time counted from the first rank's start."""
-    told = {**outcome.seen, **outcome.reports}
-    events = [event for rank in sorted(told) for event in told[rank].get("events", ())]
-    groups: dict[str, Sequence[int]] = {}
-    for report in told.values():
-        groups |= report.get("groups", {})
-    ranks = [outcome.reports.get(rank, {}) for rank in range(world_size)]
-    wire = tcp_info.wire_matrix(
-        [r.get("wire_before", {}) for r in ranks],
-        [r.get("wire_after", {}) for r in ranks],
-    )
-    trace = Trace.from_events(events, world_size, groups, wire)
-    if begun is None:
-        begun = np.min(trace.columns["issued"], initial=np.inf)
-    for name in ("issued", "waited", "completed"):
-        trace.columns[name] -= begun
-    return trace
+def _times(report: Mapping[str, Any]) -> list[float]:
+    """When a rank began and ended; else when it began and ended what it called."""
+    if "ended" in report:
+        return [report["started"], report["ended"]]
+    events = report["events"]
+    return [t for e in events for t in (e.issued, e.completed) if t is not None]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What ranks reported; the trace is made of it when somebody wants to see it."""
+
+    world_size: int
+    told: Mapping[int, Mapping[str, Any]]
+    begun: float
+
+    def trace(self) -> Trace:
+        """All that was recorded, with time counted from the first rank's start."""
+        told = [self.told[rank] for rank in sorted(self.told)]
+        events = [e for report in told for e in report.get("events", ())]
+        groups: dict[str, Sequence[int]] = {}
+        for report in told:
+            groups |= report.get("groups", {})
+        ranks = [self.told.get(rank, {}) for rank in range(self.world_size)]
+        wire = tcp_info.wire_matrix(
+            [r.get("wire_before", {}) for r in ranks],
+            [r.get("wire_after", {}) for r in ranks],
+        )
+        trace = Trace.from_events(events, self.world_size, groups, wire)
+        for name in ("issued", "waited", "completed"):
+            trace.columns[name] -= self.begun
+        return trace
 
 
 class Ranks:
