@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import collectives_lab as lab
 from benchmarks.measure import Row, interleave, spread
-from benchmarks.peers.unseen import BATCH
+from benchmarks.peers.unseen import BATCH, begin
 from benchmarks.worker import Worker
 from collectives_lab import recorder
 
@@ -64,8 +64,26 @@ def measure(quick: bool) -> list[Row]:
 
 
 def an_operation(rounds: int) -> list[Row]:
-    """One rank alone: the operation is short, so that what is added shows."""
-    with Worker("benchmarks.peers.unseen") as peer, lab.Ranks(1) as ranks:
+    """One rank alone: on torch's fake backend nothing but calls is left; and on Gloo.
+
+    On Gloo the call hands over to a thread, and whether that one is done before the
+    caller waits, or must be woken, moves the time by more than recording does.
+    """
+    return [
+        *_an_operation("fake", "an all_reduce that moves nothing, recorded", rounds),
+        *_an_operation("gloo", "an all_reduce by one rank of Gloo, recorded", rounds),
+    ]
+
+
+def _fake_group() -> None:
+    dist.destroy_process_group()
+    begin("fake", "")
+
+
+def _an_operation(backend: str, what: str, rounds: int) -> list[Row]:
+    with Worker("benchmarks.peers.unseen", backend) as peer, lab.Ranks(1) as ranks:
+        if backend == "fake":
+            ranks.run(_fake_group)
 
         def batch(is_recorded: bool) -> Callable[[], float]:
             return lambda: ranks.run(small_all_reduces, (is_recorded,)).results[0]
@@ -73,7 +91,7 @@ def an_operation(rounds: int) -> list[Row]:
         sides = (batch(True), batch(False), peer.ask)
         on, off, none = interleave(*sides, rounds=rounds)
     return [
-        _costs("an all_reduce by one rank, recorded", on, "torch alone", none),
+        _costs(what, on, "torch alone", none),
         _costs("the same", on, "recorder off", off),
     ]
 

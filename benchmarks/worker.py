@@ -38,11 +38,11 @@ def serve(measure: Callable[[], Any]) -> None:
 class Worker:
     """A module of ours that serves, in an interpreter and a session of its own."""
 
-    def __init__(self, module: str):
+    def __init__(self, module: str, *args: str):
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._rest = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", module, *args],
             cwd=ROOT,
             env=os.environ | LIKE_OURS,
             stdin=subprocess.PIPE,

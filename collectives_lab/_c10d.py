@@ -80,6 +80,7 @@ class Operator:
     """One operator `c10d::name` and where its arguments stand.
 
     given, taken: what goes in and what comes out. reduces: it takes a reduce op.
+    is_message: it is a send or a recv.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Operator:
     given: int | None = None
     taken: int | None = None
     reduces: bool = False
+    is_message: bool = False
 
     def get(self, args: tuple, name: str, default: Any = None) -> Any:
         """The argument of this name; the dispatcher leaves trailing defaults out."""
@@ -117,7 +119,10 @@ def _operator(name: str, overload: Any) -> Operator | None:
     )
     if given is None and taken is None:
         given = taken = both
-    return Operator(name, verb, variant, at, given, taken, "reduce_op" in at)
+    is_message = verb in ("send", "recv")
+    return Operator(
+        name, verb, variant, at, given, taken, "reduce_op" in at, is_message
+    )
 
 
 Handler = Callable[[Operator, tuple, Callable[[], Any]], Any]
@@ -228,9 +233,9 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
         nbytes,
         count,
         dtype,
-        op.get(args, "dst", op.get(args, "src")),
+        op.get(args, "dst", op.get(args, "src")) if op.is_message else None,
         root,
-        op.get(args, "tag", 0),
+        op.get(args, "tag", 0) if op.is_message else 0,
         reduce_op,
         (None if uneven else count, dtype, root, reduce_op),
         _splits(op, args, given, taken, size) if op.verb == "all_to_all" else None,

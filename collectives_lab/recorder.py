@@ -201,7 +201,7 @@ class Recorder:
     def call(self, op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:
         """Record a call, check it against its counterparts, and let it go on."""
         group = self._group(_c10d.group_of(op, args))
-        where, variant, reduce_op = self._reader(op)
+        where, variant, reduce_op = self._reader(op, sys._getframe(3))
         call = _c10d.describe(op, args, len(group.ranks), reduce_op)
         record = Record(op.verb, call, group, where, variant)
         ident = threading.get_ident()
@@ -239,9 +239,13 @@ class Recorder:
         self.groups[name] = group
         return group
 
-    def _reader(self, op: _c10d.Operator) -> tuple[tuple[str, int] | None, str, str]:
-        """The reader's line, the torch.distributed function there, its reduce op."""
-        frame: FrameType | None = sys._getframe(2)
+    def _reader(
+        self, op: _c10d.Operator, frame: FrameType | None
+    ) -> tuple[tuple[str, int] | None, str, str]:
+        """The reader's line, the torch.distributed function there, its reduce op.
+
+        frame: the first that may be torch's or the reader's.
+        """
         kinds, variant, reduce_op = self._kinds, op.variant, ""
         while frame is not None:
             code = frame.f_code
@@ -337,7 +341,7 @@ class Recorder:
         name = f"{op} {ranks}"
         self.meetings[name] = ranks
         self.collectives[name] += 1
-        where, _, _ = self._reader(_c10d.NO_OPERATOR)
+        where, _, _ = self._reader(_c10d.NO_OPERATOR, sys._getframe(1))
         meeting = Meeting(op, name, self.collectives[name], _place(where))
         ident = threading.get_ident()
         self.blocked[ident] = meeting

@@ -119,7 +119,7 @@ def test_all_figures_are_measured(tmp_path: Path) -> None:
     counts = dict.fromkeys(("fresh", "cells", "many", "recording"), 0)
     for one in kept:
         counts[one["figure"]] += 1
-    assert counts == {"fresh": 2, "cells": 2, "many": 4, "recording": 3}
+    assert counts == {"fresh": 2, "cells": 2, "many": 4, "recording": 5}
     assert {"mp.spawn", "a plain fork", "ipyparallel"} <= {r["peer_name"] for r in kept}
     for one in kept:
         assert one["what"] in done.stdout and all(value > 0 for value in one["ours"])
