@@ -80,7 +80,8 @@ class Operator:
     """One operator `c10d::name` and where its arguments stand.
 
     given, taken: what goes in and what comes out. reduces: it takes a reduce op.
-    is_message: it is a send or a recv.
+    is_message: it is a send or a recv. is_simple: its first argument is a list of
+    tensors, the same in and out. plain: where its numbers stand.
     """
 
     name: str
@@ -91,6 +92,8 @@ class Operator:
     taken: int | None = None
     reduces: bool = False
     is_message: bool = False
+    is_simple: bool = False
+    plain: tuple[int, ...] = ()
 
     def get(self, args: tuple, name: str, default: Any = None) -> Any:
         """The argument of this name; the dispatcher leaves trailing defaults out."""
@@ -101,6 +104,8 @@ class Operator:
 NO_OPERATOR = Operator("", "", "", {})
 """Stands for a call that does not come to the dispatcher."""
 
+
+_NUMBERS = ("dst", "src", "root_rank", "tag", "async_op")
 
 _ARGUMENTS = {
     "in": ("input_tensors", "input_tensor", "input_list", "inputs", "input"),
@@ -119,9 +124,11 @@ def _operator(name: str, overload: Any) -> Operator | None:
     )
     if given is None and taken is None:
         given = taken = both
+    plain = tuple(at[n] for n in _NUMBERS if n in at)
     is_message = verb in ("send", "recv")
+    is_simple, reduces = "tensors" in at, "reduce_op" in at
     return Operator(
-        name, verb, variant, at, given, taken, "reduce_op" in at, is_message
+        name, verb, variant, at, given, taken, reduces, is_message, is_simple, plain
     )
 
 
@@ -208,12 +215,31 @@ def reduce_name(value: Any) -> str:
     return "PREMUL_SUM" if isinstance(value, dist.ReduceOp) else ""
 
 
+_calls: dict[tuple, Call] = {}
+
+
 def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     """Read the arguments of a call in a group of `size` ranks.
 
     reduce_op: its name, which must come from the caller: an operator gets it in a box
-    that Python cannot open.
+    that Python cannot open. A call on one tensor that is like one before is not read
+    again: training makes the same calls over and over.
     """
+    tensors = args[0]
+    if not op.is_simple or len(tensors) != 1:
+        return _read(op, args, size, reduce_op)
+    one = tensors[0]
+    rest = tuple(args[i] for i in op.plain if i < len(args))
+    key = (op.name, one.shape, one.dtype, one.is_cpu, rest, size, reduce_op)
+    call = _calls.get(key)
+    if call is None:
+        if len(_calls) > 4096:
+            _calls.clear()
+        call = _calls[key] = _read(op, args, size, reduce_op)
+    return call
+
+
+def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
     given = () if op.given is None else _flat(args[op.given])
     taken = () if op.taken is None else _flat(args[op.taken])
     whole = taken if op.verb in _WHOLE_IS_OUTPUT else given

@@ -315,11 +315,12 @@ class Recorder:
         patient: for ever; else the wait has a time-out and can deadlock nobody.
         """
         self._fresh.work = None
-        record = self.works.get(weakref.ref(work))
+        held = weakref.ref(work)
+        record = self.works.get(held)
         if record is None:
             return go()
         result = self._wait(record, go, patient)
-        self.works.pop(weakref.ref(work), None)
+        self.works.pop(held, None)
         if record.op == "recv":
             self._received(record, work)
         return result
