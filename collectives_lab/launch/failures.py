@@ -20,7 +20,7 @@ from collectives_lab.launch.errors import (
     RankError,
 )
 from collectives_lab.launch.group import Outcome
-from collectives_lab.launch.rank import is_readers
+from collectives_lab.launch.telling import is_readers
 
 MOST_TOLD = 10_000
 """Characters of a traceback's beginning, and again of its end, that are told."""

@@ -17,13 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from collectives_lab import board as status_board
 from collectives_lab import deadlock
-from collectives_lab.deadlock import Snapshot
-from collectives_lab.launch import places
 from collectives_lab.launch import processes as rank_processes
 from collectives_lab.launch.channel import ChannelClosed, Parts, unpack
 from collectives_lab.launch.output import (
@@ -34,15 +32,7 @@ from collectives_lab.launch.output import (
     Write,
     write_here,
 )
-
-TICK = 0.05
-"""Seconds between two looks at the board."""
-
-QUIET = 1.0
-"""Seconds without a step of any rank after which nothing is on its way any more."""
-
-AWAKE = 0.002
-"""Seconds of processor time that a thread may use and still be said to sleep."""
+from collectives_lab.launch.watch import TICK, Watch
 
 SETTLE = 0.1
 """Seconds that the others have to report too, once one rank has failed."""
@@ -204,7 +194,7 @@ class Group:
         """Wait for the reports; stop early at a failure, a deadlock or the deadline."""
         begun = time.monotonic()
         latest = begun + rank_processes.START_DEADLINE
-        watch = _Watch(self)
+        watch = Watch(self)
         settled = None
         while outcome.pending:
             self._pump(TICK)
@@ -404,78 +394,6 @@ class Group:
         if self._store_file is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._store_file)
-
-
-class _Watch:
-    """Looks at the board for ranks that wait, and proves a deadlock if there is one."""
-
-    def __init__(self, group: Group):
-        self._group = group
-        self._epochs: list[int] = []
-        self._since = 0.0
-        self._judged: tuple | None = None
-        self._readings: dict[int, tuple[float, float]] = {}
-        self._sleepers: dict[int, Snapshot] = {}
-        self._asked = 0.0
-
-    def look(self, now: float) -> None:
-        """Set the outcome's `stuck` if ranks wait that can never go on.
-
-        Only a state that has lasted a tick is judged, and only once: first by what must
-        be so, and after a quiet second, when every rank waits, by what the library has
-        done.
-        """
-        group, outcome, board = self._group, self._group._outcome, self._group.board
-        epochs = board.epoch.tolist()
-        if epochs != self._epochs:
-            self._epochs, self._since, self._judged, self._readings = (
-                epochs,
-                now,
-                None,
-                {},
-            )
-            return
-        if now - self._since < TICK:
-            return
-        waiting = [r for r in outcome.pending if board.blocked[r]]
-        still = now - self._since >= QUIET
-        asleep = self._asleep(now, set(outcome.pending) - set(waiting)) if still else {}
-        quiet = still and len(waiting) + len(asleep) == len(outcome.pending)
-        case = (quiet, *asleep)
-        if not (waiting or asleep) or self._judged == case:
-            return
-        resting = [r for r in range(group.world_size) if r not in outcome.pending]
-        found = group.ask("snapshot", waiting + resting) | asleep
-        if outcome.failed or board.epoch.tolist() != epochs:
-            return
-        self._judged = case
-        snapshots = [_named(s) for s in found.values() if s.epoch == epochs[s.rank]]
-        stuck = deadlock.stuck(snapshots, quiet)
-        if stuck:
-            outcome.stuck = stuck, deadlock.explain(snapshots, stuck)
-
-    def _asleep(self, now: float, ranks: set[int]) -> dict[int, Snapshot]:
-        """Ranks that sleep inside torch: no processor time in half a second."""
-        if not ranks or now - self._asked < QUIET / 4:
-            return self._sleepers
-        self._asked, self._sleepers = now, {}
-        for rank, reading in self._group.ask("asleep", sorted(ranks)).items():
-            if reading is None:
-                self._readings.pop(rank, None)
-                continue
-            used, snapshot = reading
-            first, since = self._readings.setdefault(rank, (used, now))
-            if used - first > AWAKE:
-                self._readings[rank] = (used, now)
-            elif now - since >= QUIET / 2 and snapshot.waiting:
-                self._sleepers[rank] = snapshot
-        return self._sleepers
-
-
-def _named(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the reader's lines in words."""
-    waits = [replace(w, where=places.describe(w.where)) for w in snapshot.waiting]
-    return replace(snapshot, waiting=tuple(waits))
 
 
 def _cell_sources(pickled: Any) -> dict[str, list[str]]:

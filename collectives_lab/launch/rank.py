@@ -22,7 +22,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any, TextIO
 
@@ -43,6 +42,7 @@ from collectives_lab.launch.channel import (
 )
 from collectives_lab.launch.limits import free_memory
 from collectives_lab.launch.store import QuickStore
+from collectives_lab.launch.telling import Unsendable, is_readers, tell, words
 
 SMALL = 2**24
 """Bytes of a result that need no look at how much memory is free."""
@@ -50,14 +50,10 @@ SMALL = 2**24
 FOREVER = datetime.timedelta(days=1)
 """The group's own time-out: the launcher's deadlines are shorter, and say more."""
 
-_HOUSE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 current: Rank | None = None
 """The rank that this process is; None in every other process."""
-
-
-class Unsendable(Exception):
-    """A result that cannot travel to the launcher."""
 
 
 class Rank:
@@ -284,7 +280,7 @@ class Rank:
         report["failed_at"] = recorder.now()
         report["kind"] = _kind_of(error)
         report["type"] = type(error).__name__
-        report["message"] = _words(error)
+        report["message"] = words(error)
         report["where"], report["traceback"] = tell(error)
 
     def _close(self, report: dict[str, Any]) -> None:
@@ -435,13 +431,6 @@ def _heed_environment() -> None:
         dist.set_debug_level(getattr(dist.DebugLevel, level))
 
 
-def _words(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # the reader's own __str__
-        return f"<{type(error).__name__} without words>"
-
-
 def _kind_of(error: BaseException) -> str:
     if isinstance(error, recorder.Mismatched):
         return "mismatch"
@@ -459,51 +448,6 @@ def _why_unsendable(value: Any, error: BaseException) -> str:
         f"the result, a {kind}, cannot be sent from the rank's process ({why}); return "
         "tensors, numbers, text, or lists and dicts of them"
     )
-
-
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-
-
-def is_readers(file: str) -> bool:
-    """Whether a file is the reader's: not ours, not torch's, not Python's own."""
-    if os.path.basename(file) in recorder.WRAPPERS:
-        return False
-    return not file.startswith((_HOUSE, *_LIBRARIES, "<frozen"))
-
-
-_LIBRARIES = tuple(
-    {os.path.dirname(m.__file__) + os.sep for m in (torch, np, os) if m.__file__}
-)
-
-
-def tell(error: BaseException) -> tuple[str, str]:
-    """The reader's innermost line, and the traceback from the first one on."""
-    told = traceback.TracebackException.from_exception(error)
-    if isinstance(error, (Unsendable, recorder.Mismatched, KeyboardInterrupt)):
-        told.__cause__ = told.__context__ = None
-    chain: traceback.TracebackException | None = told
-    while chain is not None:
-        chain.stack[:] = _from_the_reader_on(chain.stack)
-        chain = chain.__cause__ or chain.__context__
-    own = [f for f in told.stack if is_readers(f.filename)]
-    where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-    if isinstance(error, SyntaxError) and not own and error.filename:
-        where = f"{error.filename}:{error.lineno}"
-    return where, "".join(told.format())
-
-
-def _from_the_reader_on(stack: list[traceback.FrameSummary]) -> list:
-    """Frames without the reader's callers, without ours and what only serves ours."""
-    frames = [
-        f
-        for f in stack
-        if not f.filename.startswith(_HOUSE)
-        and "c10d_logger.py" not in f.filename
-        and f.name != "redispatch"
-    ]
-    while frames and not is_readers(frames[0].filename):
-        del frames[0]
-    return frames
 
 
 def flush() -> None:

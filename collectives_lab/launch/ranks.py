@@ -8,25 +8,20 @@ keeps the processes, with a namespace each, for as long as you like. Both return
 from __future__ import annotations
 
 import linecache
-import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import torch
-import torch.distributed as dist
-
 from collectives_lab import tcp_info
 from collectives_lab.launch import processes
-from collectives_lab.launch import rank as rank_module
 from collectives_lab.launch.channel import Parts, pack, unpack
 from collectives_lab.launch.errors import LabError, LaunchError
 from collectives_lab.launch.failures import error_of
 from collectives_lab.launch.group import Asked, Group, Outcome
-from collectives_lab.launch.limits import why_too_many
 from collectives_lab.launch.output import Display
+from collectives_lab.launch.plan import Plan, checked_timeout
 from collectives_lab.trace import Trace
 
 
@@ -75,7 +70,7 @@ def run(
     or DeadlineExceeded, whose `run` holds what was recorded until then. All are
     LabErrors.
     """
-    plan = _Plan.of(world_size, backend, timeout, env, start_method)
+    plan = Plan.of(world_size, backend, timeout, env, start_method)
     parts = _pack_call(fn, args)
     group = plan.start()
     try:
@@ -84,105 +79,6 @@ def run(
     finally:
         group.close()
     return _finish(outcome, plan)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """A launch that has been checked."""
-
-    world_size: int
-    backend: str
-    reason: str
-    timeout: float
-    env: Mapping[str, str]
-    start_method: str
-
-    @classmethod
-    def of(
-        cls,
-        world_size: Any,
-        backend: str,
-        timeout: Any,
-        env: Any,
-        start_method: str | None,
-    ) -> _Plan:
-        """Check everything a launch is asked for; LaunchError says what is wrong."""
-        if rank_module.current is not None:
-            raise LaunchError(
-                f"this code already runs on rank {rank_module.current.rank}, and ranks "
-                "cannot start ranks; return from it and run the second job from the "
-                "notebook"
-            )
-        method = start_method or processes.default_start_method()
-        if method not in ("fork", "spawn"):
-            raise LaunchError(f'start_method={method!r}; it is "fork" or "spawn"')
-        size = _checked_size(world_size, method)
-        chosen, reason = choose_backend(backend, size)
-        seconds, more = _checked_timeout(timeout), _checked_env(env)
-        return cls(size, chosen, reason, seconds, more, method)
-
-    def start(self) -> Group:
-        return Group(self.world_size, self.backend, self.start_method, self.env)
-
-
-def _checked_size(world_size: Any, start_method: str) -> int:
-    try:
-        if isinstance(world_size, bool):
-            raise TypeError
-        size = operator.index(world_size)
-    except TypeError:
-        raise LaunchError(
-            f"world_size={world_size!r}; it is the number of ranks, a whole number"
-        ) from None
-    if size < 1:
-        raise LaunchError(f"world_size={size}; at least one rank is needed")
-    why = why_too_many(size, start_method)
-    if why:
-        raise LaunchError(f"world_size={size} is more than this machine bears: {why}")
-    return size
-
-
-def _checked_timeout(timeout: Any) -> float:
-    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if not number or not 0 < timeout < 10**8:
-        raise LaunchError(
-            f"timeout={timeout!r}; it is the seconds that a job may take, more than 0"
-        )
-    return float(timeout)
-
-
-def _checked_env(env: Any) -> dict[str, str]:
-    if env is None:
-        return {}
-    if not isinstance(env, Mapping) or not all(isinstance(name, str) for name in env):
-        raise LaunchError(f"env={env!r}; it is a dict of names and their values")
-    return {name: str(value) for name, value in env.items()}
-
-
-def choose_backend(backend: str, world_size: int) -> tuple[str, str]:
-    """The backend to use, and why; LaunchError if it cannot be had here."""
-    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
-    have = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
-    if backend == "auto":
-        if gpus >= world_size:
-            return "nccl", f"{have} for {world_size} ranks"
-        if gpus:
-            return "gloo", f"{have} for {world_size} ranks, and NCCL wants one a rank"
-        built = torch.version.cuda is not None
-        return (
-            "gloo",
-            "no GPU here" if built else "this torch is built without CUDA",
-        )
-    if backend == "gloo":
-        return backend, "asked for"
-    if backend == "nccl":
-        if gpus < world_size:
-            raise LaunchError(
-                f'backend="nccl" wants a GPU for each of {world_size} ranks, and torch '
-                f'finds {have} here; backend="gloo" runs on the CPU'
-            )
-        return backend, "asked for"
-    raise LaunchError(f'backend={backend!r}; it is "auto", "gloo" or "nccl"')
 
 
 def _pack_call(fn: Any, args: Sequence[Any]) -> Parts:
@@ -220,7 +116,7 @@ def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:
     return f"{name} cannot be sent to the ranks: {error}"
 
 
-def _finish(outcome: Outcome, plan: _Plan) -> Run:
+def _finish(outcome: Outcome, plan: Plan) -> Run:
     """The Run of an outcome; raises the error that it tells of."""
     result = _run_of(outcome, plan)
     if not outcome.failed:
@@ -239,7 +135,7 @@ def _finish(outcome: Outcome, plan: _Plan) -> Run:
     raise failure
 
 
-def _run_of(outcome: Outcome, plan: _Plan) -> Run:
+def _run_of(outcome: Outcome, plan: Plan) -> Run:
     reports = outcome.reports
     if plan.start_method == "fork" and reports:
         processes.learn(reports[min(reports)].get("imported", []))
@@ -309,7 +205,7 @@ class Ranks:
         start_method: str | None = None,
     ):
         """Start the ranks; arguments and errors as for `run`."""
-        self._plan = _Plan.of(world_size, backend, timeout, env, start_method)
+        self._plan = Plan.of(world_size, backend, timeout, env, start_method)
         self._busy = threading.Lock()
         self._group: Group | None = self._plan.start()
         self._closed = False
@@ -385,7 +281,7 @@ class Ranks:
         timeout: float | None,
         display: Display | None = None,
     ) -> Run:
-        seconds = self._plan.timeout if timeout is None else _checked_timeout(timeout)
+        seconds = self._plan.timeout if timeout is None else checked_timeout(timeout)
         asked = Asked(
             kind, options, parts, self._checked(ranks), seconds, display=display
         )
