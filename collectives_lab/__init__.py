@@ -53,6 +53,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'collectives_lab' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 # What reads best from the object is bound here, the one place that sees all floors.
 def _run_html(self: Run) -> str:
     return __getattr__("report").run_html(self)

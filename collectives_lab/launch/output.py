@@ -110,6 +110,8 @@ class Echo:
         self._room = [ECHOED] * world_size
         self._since = 0.0
         self._due = 0.0
+        self._stream = "stdout"
+        self._lines: list[str] = []
 
     def add(self, rank: int, stream: str, text: str) -> None:
         """Take what a rank printed; whole lines are shown at the next `show`."""
@@ -120,7 +122,7 @@ class Echo:
         self._partial[rank][stream] = rest[-ECHOED:]
         self._held[rank] += [(stream, _drawn_last(line)) for line in lines]
         if self._room[rank] <= 0:
-            note = "prints more than is shown here; run.output has more"
+            note = "prints more than is shown; run.output, or _run.output, has more"
             self._held[rank].append(("stderr", f"... {note}"))
         if any(self._held):
             self._hold()
@@ -155,12 +157,22 @@ class Echo:
         for step in zip_longest(*map(_steps, held), fillvalue=[]):
             for ranks, (stream, what) in _alike(dict(enumerate(step))):
                 self._show(ranks, stream, what)
+        self._send()
 
     def _show(self, ranks: list[int], stream: str, what: Any) -> None:
+        if stream != self._stream:
+            self._send()
         if stream != "display":
-            self._write(stream, f"[{name_ranks(ranks)}] {what}\n")
+            self._stream = stream
+            self._lines.append(f"[{name_ranks(ranks)}] {what}\n")
         elif self._display is not None:
             self._display(ranks, what)
+
+    def _send(self) -> None:
+        """Write the lines together: a notebook drops what comes as too many messages."""
+        if self._lines:
+            self._write(self._stream, "".join(self._lines))
+            self._lines = []
 
 
 def _drawn_last(line: str) -> str:

@@ -65,6 +65,7 @@ class Rank:
         self.shown = threading.Semaphore(0)
         self.busy = False
         self.cancelled = False
+        self.started = recorder.now()
         self.prepared = False
         self.joined = 0
         self.namespace: dict[str, Any] = {}
@@ -124,7 +125,8 @@ class Rank:
         """What has been recorded so far, and where the first thread is."""
         events = [] if self.recorder is None else self.recorder.peek()
         groups = {} if self.recorder is None else self.recorder.group_ranks()
-        seen = {"events": events, "groups": groups, "where": self._where()}
+        seen: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
+        seen |= {"events": events, "groups": groups, "where": self._where()}
         seen["waiting"] = self.recorder.snapshot().waiting if self.recorder else ()
         self.channel.send(("peek", number, seen))
 
@@ -170,7 +172,8 @@ class Rank:
     def _do(self, message: tuple, parts: Parts, fds: list[int]) -> None:
         """Do one job and report how it ended, whatever it raises."""
         number, kind, options = message[1:]
-        report: dict[str, Any] = {"started": recorder.now()}
+        self.started = recorder.now()
+        report: dict[str, Any] = {"started": self.started}
         result: Parts = []
         self.cancelled = False
         signal.signal(signal.SIGINT, self._interrupted)  # a cell may have changed it
