@@ -277,7 +277,7 @@ class Group:
     ) -> None:
         if number == 0 and "kind" not in report:
             self._joined.add(rank)
-        elif number in (0, self._job):
+        elif number in (0, self._job) and rank not in self._outcome.reports:
             if report.get("grouped"):
                 self._ungrouped.discard(rank)
             else:

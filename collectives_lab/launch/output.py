@@ -169,7 +169,7 @@ class Echo:
             self._display(ranks, what)
 
     def _send(self) -> None:
-        """Write the lines together: a notebook drops what comes as too many messages."""
+        """Write the lines together: a notebook drops too many messages."""
         if self._lines:
             self._write(self._stream, "".join(self._lines))
             self._lines = []
