@@ -122,7 +122,7 @@ class Echo:
         self._partial[rank][stream] = rest[-ECHOED:]
         self._held[rank] += [(stream, _drawn_last(line)) for line in lines]
         if self._room[rank] <= 0:
-            note = "prints more than is shown; run.output, or _run.output, has more"
+            note = "prints more than is shown; run.output has more (_run.output)"
             self._held[rank].append(("stderr", f"... {note}"))
         if any(self._held):
             self._hold()
