@@ -695,6 +695,20 @@ def test_a_rank_that_dies_is_explained(how, status, words, line) -> None:
         assert quotes(error, line)
 
 
+def test_a_killed_rank_is_told_with_the_line_of_its_last_call() -> None:
+    """Nobody sees where SIGKILL strikes; what the rank called last is known."""
+
+    def fn():
+        dist.barrier()
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.barrier()
+
+    error = fails(lab.RankDied, fn, world_size=2)
+    line = fn.__code__.co_firstlineno + 1
+    assert f"last communication call was in line {line}." in str(error)
+
+
 def test_all_ranks_dying_is_told_once() -> None:
     """When every rank dies, one is told in full and the others are named."""
 

@@ -174,6 +174,8 @@ def _died(outcome: Outcome, world_size: int) -> RankDied:
     else:
         how = f"ended its process with status {status}"
     text = f"rank {rank} of {world_size} {how}{_at(where)}."
+    if not where and outcome.last_line.get(rank):
+        text += f" Its last communication call was in line {outcome.last_line[rank]}."
     others = [r for r in outcome.deaths if r != rank]
     if others:
         text += f" {name_ranks(others).capitalize()} died too."

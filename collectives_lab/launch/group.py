@@ -48,8 +48,9 @@ _ANSWERS = ("snapshot", "asleep", "peek", "describe")
 class Outcome:
     """How a job went: what every rank reported, and what ended it early, if anything.
 
-    deaths: exit status by rank. stuck: the ranks of a proved deadlock and what to say.
-    late: the deadline passed. seen: where the ranks that had not ended were.
+    deaths: exit status by rank. last_line: of the last call of a rank that died, or 0.
+    stuck: the ranks of a proved deadlock and what to say. late: the deadline passed.
+    seen: where the ranks that had not ended were.
     """
 
     ranks: list[int]
@@ -57,6 +58,7 @@ class Outcome:
     results: dict[int, Parts] = field(default_factory=dict)
     deaths: dict[int, int] = field(default_factory=dict)
     leaving: dict[int, tuple[int, str]] = field(default_factory=dict)
+    last_line: dict[int, int] = field(default_factory=dict)
     mismatched: dict[int, dict[str, Any]] = field(default_factory=dict)
     stuck: tuple[list[int], str] | None = None
     late: bool = False
@@ -181,6 +183,7 @@ class Group:
             options["sources"] = _cell_sources(asked.parts[0])
         message = ("job", self._job, asked.kind, options)
         for rank in ranks:
+            self.board.line[rank] = 0
             with contextlib.suppress(ChannelClosed):
                 self.processes.ends[rank].channel.send(message, asked.parts)
         try:
@@ -293,6 +296,7 @@ class Group:
                 self._drain_channel(rank)
                 if rank in self._outcome.pending:
                     self._outcome.deaths[rank] = status
+                    self._outcome.last_line[rank] = self.board.line[rank]
             self._gone.add(rank)
 
     def _drain_channel(self, rank: int) -> None:

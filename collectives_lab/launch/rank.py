@@ -202,7 +202,6 @@ class Rank:
     def _run(self, kind: str, options: dict[str, Any], parts: Parts) -> Any:
         assert self.recorder is not None
         self.recorder.finished = False
-        self.recorder.own_threads = 1
         for file, lines in options.get("sources", {}).items():
             linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
         if kind == "rejoin":
