@@ -9,13 +9,15 @@ from pathlib import Path
 import cloudpickle
 
 import benchmarks
-from benchmarks import cells, fresh, many, recording, table
+from benchmarks import cells, fresh, many, recording, replay, ring, table
 
 FIGURES = {
     "fresh": fresh.measure,
     "cells": cells.measure,
     "many": many.measure,
     "recording": recording.measure,
+    "ring": ring.measure,
+    "replay": replay.measure,
 }
 
 
@@ -34,6 +36,9 @@ def main() -> None:
     if folder is not None:
         table.keep(rows, where, folder)
         print(f"bench: kept in {folder / 'results.md'}", file=sys.stderr)
+    if is_whole:
+        readme = Path(__file__).parents[1] / "README.md"
+        readme.write_text(table.quoted(readme.read_text(), rows, where))
 
 
 def _parser() -> argparse.ArgumentParser:

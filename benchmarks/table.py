@@ -21,7 +21,7 @@ Medians, with the quartiles in brackets. Ours and the peer's were measured in tu
 one run. Our ranks run under `SCHED_BATCH`, which makes Gloo faster where there are more
 ranks than cores; the peers run as they come, with `OMP_NUM_THREADS=1` and Gloo on the
 loopback, as our ranks do. The plain fork is of a process that has imported torch, no
-more, and its FileStore is in shared memory.
+more, and its FileStore is in shared memory. A replay is in seconds of one core.
 """
 
 
@@ -58,6 +58,19 @@ def markdown(rows: Sequence[Row], where: dict[str, str]) -> str:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = (text.ljust(width) for text, width in zip(cells, widths, strict=True))
     return f"| {' | '.join(padded)} |"
+
+
+BEGIN, END = "<!-- bench -->\n", "<!-- /bench -->\n"
+
+
+def quoted(readme: str, rows: Sequence[Row], where: dict[str, str]) -> str:
+    """The text of the README with these rows in the place that it has for them."""
+    before, rest = readme.split(BEGIN)
+    lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in rows)]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    said = ", ".join(f"{name} {text}" for name, text in where.items())
+    note = f"\nMedians, with the quartiles in brackets; {said}.\n"
+    return f"{before}{BEGIN}{table}{note}{END}{rest.split(END)[1]}"
 
 
 def keep(rows: Sequence[Row], where: dict[str, str], folder: Path) -> None:

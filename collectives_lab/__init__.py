@@ -2,8 +2,10 @@
 
 `run(fn, world_size=4)` calls a function on real processes and records what moved,
 `Ranks(4)` keeps the processes, and `%load_ext collectives_lab` gives a notebook
-`%%ranks`. Plots are in `collectives_lab.plots`, which is imported when it is first
-used.
+`%%ranks`. `trace.replay(fabric)` says what a run would take on another cluster; each
+algorithm is there three times, in `algorithms`, `plans` and `costs`. Plots are in
+`collectives_lab.plots`, steppers in `collectives_lab.widgets`; both are imported when
+they are first used.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from collectives_lab import algorithms, costs, fabrics, plans, replay
 from collectives_lab.launch import (
     DeadlineExceeded,
     Deadlock,
@@ -23,6 +26,8 @@ from collectives_lab.launch import (
     Run,
     run,
 )
+from collectives_lab.replay import Timeline
+from collectives_lab.tables import compare, table
 from collectives_lab.trace import Event, Message, Trace
 
 __version__ = "0.1.0"
@@ -38,13 +43,23 @@ __all__ = [
     "RankError",
     "Ranks",
     "Run",
+    "Timeline",
     "Trace",
+    "algorithms",
+    "bench",
+    "compare",
+    "costs",
+    "fabrics",
+    "plans",
     "plots",
+    "replay",
     "run",
+    "table",
+    "widgets",
 ]
 
-_LAZY = {"magic", "plots", "report"}
-"""Modules that need a notebook's packages: a GPU node can do without them."""
+_LAZY = {"bench", "magic", "plots", "report", "widgets"}
+"""Modules that not everybody needs, and some need a notebook's packages."""
 
 
 def __getattr__(name: str) -> Any:
@@ -66,6 +81,7 @@ def _run_text(self: Run) -> str:
     return __getattr__("report").run_text(self)
 
 
+Trace.replay = replay.replay  # type: ignore[attr-defined]
 Run._repr_html_ = _run_html  # type: ignore[attr-defined]
 Run.__repr__ = _run_text  # type: ignore[assignment]
 

@@ -10,11 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.library import Library
+
+from collectives_lab.board import digest
+
+_world = dist.distributed_c10d._world
+_unbox_group = dist.ProcessGroup.unbox
 
 Work = dist.Work if hasattr(dist, "Work") else dist.distributed_c10d.Work
 
@@ -56,8 +62,8 @@ class Call(NamedTuple):
     """What an operator was called with.
 
     nbytes: as in `trace.Event`. count, dtype: elements and type, for messages to
-    people. peer, root: ranks within the group, None where there is none. like: what
-    must be the same on every rank that takes part, besides the verb. splits: bytes to
+    people. peer, root: ranks within the group, None where there is none. signature: a
+    digest of what must be the same on every rank that takes part. splits: bytes to
     and from each rank of the group, for an all_to_all. waits: whether the caller waits
     for the end before it goes on. on_cpu: whether the tensors are the CPU's.
     """
@@ -69,7 +75,7 @@ class Call(NamedTuple):
     root: int | None
     tag: int
     reduce_op: str
-    like: tuple
+    signature: int
     splits: tuple[tuple[int, ...], tuple[int, ...]] | None
     waits: bool
     on_cpu: bool
@@ -88,6 +94,7 @@ class Operator:
     verb: str
     variant: str
     at: dict[str, int]
+    group_at: int = 0
     given: int | None = None
     taken: int | None = None
     reduces: bool = False
@@ -127,8 +134,10 @@ def _operator(name: str, overload: Any) -> Operator | None:
     plain = tuple(at[n] for n in _NUMBERS if n in at)
     is_message = verb in ("send", "recv")
     is_simple, reduces = "tensors" in at, "reduce_op" in at
+    group_at = at["process_group"]
+    sides = (given, taken)
     return Operator(
-        name, verb, variant, at, given, taken, reduces, is_message, is_simple, plain
+        name, verb, variant, at, group_at, *sides, reduces, is_message, is_simple, plain
     )
 
 
@@ -136,8 +145,17 @@ Handler = Callable[[Operator, tuple, Callable[[], Any]], Any]
 """Takes the operator, its arguments, and a function that goes on with the call."""
 
 
-def interpose(handler: Handler) -> Library:
-    """Call `handler` for each c10d operator of any thread while the result lives."""
+class Seat:
+    """Whoever sits here handles the calls of this process; None: they go on alone."""
+
+    handler: Handler | None = None
+
+
+def interpose(seat: Seat) -> Library:
+    """Call who sits there for each c10d operator of any thread, while the result lives.
+
+    Its frame is two below the first one of torch's or the reader's.
+    """
     library = Library("c10d", "IMPL")
     select = torch._C.DispatchKey.BackendSelect
     after = torch._C._dispatch_keyset_full_after(select)
@@ -149,18 +167,26 @@ def interpose(handler: Handler) -> Library:
         operator = _operator(name, overload)
         if operator is not None:
             redispatch = overload._handle.redispatch_boxed
-            kernel = _kernel(handler, operator, redispatch, after)
+            kernel = _kernel(seat, operator, redispatch, after)
             library.impl(name, kernel, "BackendSelect", with_keyset=True)
     return library
 
 
 def _kernel(
-    handler: Handler, operator: Operator, redispatch: Callable, after: Any
+    seat: Seat, operator: Operator, redispatch: Callable, after: Any
 ) -> Callable:
     def kernel(keyset: Any, *args: Any) -> Any:
-        return handler(operator, args, lambda: redispatch(keyset & after, *args))
+        handler = seat.handler
+        if handler is None:
+            return redispatch(keyset & after, *args)
+        return handler(operator, args, partial(redispatch, keyset & after, *args))
 
     return kernel
+
+
+def has_work(result: Any) -> bool:
+    """Whether an operator returned a Work, without a look at it."""
+    return (result[-1] if isinstance(result, tuple) else result) is not None
 
 
 def work_of(result: Any) -> Any:
@@ -171,12 +197,17 @@ def work_of(result: Any) -> Any:
 
 def group_of(operator: Operator, args: tuple) -> Any:
     """The process group a call is for."""
-    return dist.ProcessGroup.unbox(args[operator.at["process_group"]])
+    return _unbox_group(args[operator.group_at])
+
+
+def ranks_of(group: Any) -> dict[int, int] | None:
+    """By rank in the world, a group's ranks in it: the very dict that torch keeps."""
+    return _world.pg_group_ranks.get(group)
 
 
 def forget_coalescing() -> None:
     """Drop what a failed coalescing block has left, or later calls would do nothing."""
-    state = getattr(dist.distributed_c10d._world, "pg_coalesce_state", None)
+    state = getattr(_world, "pg_coalesce_state", None)
     if state:
         state.clear()
 
@@ -198,19 +229,25 @@ def _bytes(tensors: Sequence[torch.Tensor]) -> int:
     return tensors[0].nbytes if len(tensors) == 1 else sum(t.nbytes for t in tensors)
 
 
-_REDUCE_NAMES: dict[Any, str] = {
-    getattr(dist.ReduceOp, name): name
+_REDUCE_OPS: dict[str, Any] = {
+    name: getattr(dist.ReduceOp, name)
     for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
     if hasattr(dist.ReduceOp, name)
 }
 
+_REDUCE_NAMES = {id(op): name for name, op in _REDUCE_OPS.items()}
+"""By identity: torch compares its reduce ops in a microsecond each."""
+
 
 def reduce_name(value: Any) -> str:
     """`"SUM"` for ReduceOp.SUM, `"sum"` and the like; empty for anything else."""
+    known = _REDUCE_NAMES.get(id(value))
+    if known is not None:
+        return known
     if isinstance(value, str):
         return value.upper()
-    for known, name in _REDUCE_NAMES.items():
-        if value == known:
+    for name, op in _REDUCE_OPS.items():
+        if value == op:
             return name
     return "PREMUL_SUM" if isinstance(value, dist.ReduceOp) else ""
 
@@ -229,7 +266,8 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     if not op.is_simple or len(tensors) != 1:
         return _read(op, args, size, reduce_op)
     one = tensors[0]
-    rest = tuple(args[i] for i in op.plain if i < len(args))
+    given = len(args)
+    rest = tuple([args[i] for i in op.plain if i < given])
     key = (op.name, one.shape, one.dtype, one.is_cpu, rest, size, reduce_op)
     call = _calls.get(key)
     if call is None:
@@ -254,7 +292,11 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
     count = _count(shown)
     dtype = _DTYPES[shown[0].dtype] if shown else ""
     root = op.get(args, "root_rank")
-    uneven = op.verb == "all_to_all" or _is_uneven(op, given, taken)
+    if op.is_message:
+        like: tuple = (count, dtype)
+    else:
+        uneven = op.verb == "all_to_all" or _is_uneven(op, given, taken)
+        like = (op.verb, None if uneven else count, dtype, root, reduce_op)
     return Call(
         nbytes,
         count,
@@ -263,7 +305,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
         root,
         op.get(args, "tag", 0) if op.is_message else 0,
         reduce_op,
-        (None if uneven else count, dtype, root, reduce_op),
+        digest(*like),
         _splits(op, args, given, taken, size) if op.verb == "all_to_all" else None,
         not op.get(args, "async_op", True),
         not shown or shown[0].is_cpu,

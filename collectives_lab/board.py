@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import tempfile
 from functools import lru_cache
 from hashlib import blake2b
@@ -58,6 +59,8 @@ class Board:
         self.blocked = words[world_size : 2 * world_size]
         self.line = words[2 * world_size : 3 * world_size]
         self._calls = words[3 * world_size :]
+        self._lanes = struct.Struct(f"{min(LANES, world_size)}Q")
+        self._begin = 8 * 3 * world_size
 
     def meet(self, rank: int, key: int, signature: int) -> bool:
         """Leave a call's signature under its key; False if a counterpart's differs.
@@ -72,7 +75,9 @@ class Board:
         own = first + rank % LANES
         before = calls[own]
         calls[own] = call
-        for other in (before, *calls[first : first + LANES].tolist()):
+        if before >> 24 == name and before != call:
+            return False
+        for other in self._lanes.unpack_from(self._map, self._begin + 8 * first):
             if other != call and other >> 24 == name:
                 return False
         return True

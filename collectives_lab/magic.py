@@ -15,6 +15,7 @@ import math
 import re
 import traceback
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from IPython.core.displayhook import DisplayHook
@@ -30,6 +31,8 @@ DEFAULT_SIZE = 4
 """Ranks of a `%%ranks` cell that names no number, before any did."""
 
 _BACKENDS = ("auto", "gloo", "nccl")
+_ACTIONS = ("restart", "stop")
+_ALONE = "; `%ranks` alone shows the ranks, `%%ranks 4` above a cell runs it on 4 ranks"
 _GIVEN = {"rank", "world_size", "torch", "dist", "display"}
 _NAMES = "display([name for name in globals() if name[0] != '_'])"
 
@@ -53,12 +56,12 @@ class RanksMagics(Magics):
         self.size = DEFAULT_SIZE
 
     @cell_magic("ranks")
-    @magic_arguments("%%ranks")
+    @magic_arguments("%ranks")  # IPython writes one more % before it
     @argument(
         "size", nargs="?", help="how many ranks; those of the last cell if left out"
     )
     @argument("--on", help="only these ranks: 0,2 or 0-2")
-    @argument("--backend", choices=_BACKENDS, help="for ranks that have to be started")
+    @argument("--backend", help="auto, gloo or nccl, for ranks that have to be started")
     @argument("--timeout", help="seconds that the cell may take")
     @argument("--push", help="variables to copy to every rank first: name,name")
     @argument("--quiet", "-q", action="store_true", help="show no last expression")
@@ -69,17 +72,19 @@ class RanksMagics(Magics):
         size = self.size if args.size is None else _whole(args.size, "%%ranks")
         on = None if args.on is None else _chosen(args.on, size)
         timeout = None if args.timeout is None else _seconds(args.timeout)
+        backend = _known("%%ranks --backend", args.backend, _BACKENDS)
         values = self._values(args.push)
         file = self._register("\n" + cell)  # line 1 is the one with %%ranks
         ends = DisplayHook.semicolon_at_end_of_expression(cell)
         is_quiet = args.quiet or bool(ends)
         try:
-            ranks = self._ranks(size, args.backend)
+            ranks = self._ranks(size, backend)
             if values:
                 ranks.push(**values)
             run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, _show)
         except LabError as error:
             self._keep(error.run, args.show)
+            self._hint(error)
             raise
         except KeyboardInterrupt as interrupt:
             raise _interrupted(self.standing.get(size)) from interrupt
@@ -87,24 +92,24 @@ class RanksMagics(Magics):
         self._keep(run, args.show)
 
     @line_magic("ranks")
-    @magic_arguments("%ranks")
-    @argument(
-        "action", nargs="?", choices=("restart", "stop"), help="default: show them"
-    )
+    @magic_arguments("ranks")
+    @argument("action", nargs="?", help="restart or stop; default: show them")
     @argument("size", nargs="?", help="which ones, by their number; all if left out")
-    @argument("--backend", choices=_BACKENDS, help="of those that are started")
+    @argument("--backend", help="auto, gloo or nccl, of those that are started")
     def manage(self, line: str) -> None:
         """Show the standing ranks, restart them without variables, or stop them."""
         args = _parsed(self.manage, line)
-        if args.action is None:
+        action = _known("%ranks", args.action, _ACTIONS, _ALONE)
+        backend = _known("%ranks --backend", args.backend, _BACKENDS)
+        if action is None:
             self._tell()
             return
         sizes = list(self.standing) or [self.size]
         if args.size is not None:
-            sizes = [_whole(args.size, f"%ranks {args.action}")]
+            sizes = [_whole(args.size, f"%ranks {action}")]
         for size in sizes:
-            if args.action == "restart":
-                self._restart(size, args.backend)
+            if action == "restart":
+                self._restart(size, backend)
             else:
                 self._stop(size)
 
@@ -117,7 +122,12 @@ class RanksMagics(Magics):
         """The ranks that stand, or new ones."""
         ranks = self.standing.get(size)
         if ranks is None:
-            return self._start(size, backend or "auto")
+            others = [n for n, ranks in self.standing.items() if ranks.alive]
+            ranks = self._start(size, backend or "auto")
+            if others:
+                those = " and ".join(f"`%%ranks {n}`" for n in others)
+                print(f"Other ranks than those of {those}: variables are their own")
+            return ranks
         if backend not in (None, "auto", ranks.backend):
             if not ranks.alive:
                 return self._start(size, backend)
@@ -160,6 +170,19 @@ class RanksMagics(Magics):
             if name not in self.shell.user_ns:
                 raise UsageError(f"--push {name}: there is no such variable here")
         return {name: self.shell.user_ns[name] for name in chosen}
+
+    def _hint(self, error: LabError) -> None:
+        """Add to a NameError on a rank that the kernel has a variable of the name."""
+        cause = getattr(error, "cause", None)
+        if not isinstance(cause, NameError):
+            return
+        # Its attribute `name` does not travel.
+        name = re.sub(r"name '(\w+)' is not defined.*", r"\1", str(cause))
+        if name in self.shell.user_ns and name not in self.shell.user_ns_hidden:
+            error.args = (
+                f"{error}\n\n`{name}` is a variable of the notebook, and ranks have "
+                f"their own; `%%ranks --push {name}` copies it to them.",
+            )
 
     def _register(self, code: str) -> str:
         """A file name that stands for the cell; CellSyntaxError if not Python."""
@@ -206,8 +229,17 @@ def _parsed(magic: Any, line: str) -> Any:
     try:
         return parse_argstring(magic, line)
     except UsageError as error:
-        name = magic.parser.prog
+        name = f"%{magic.parser.prog}"
         raise UsageError(f"{name}: {error}; `{name}?` tells what there is") from None
+
+
+def _known(
+    asker: str, text: str | None, known: Sequence[str], more: str = ""
+) -> str | None:
+    if text is None or text in known:
+        return text
+    rule = f"{', '.join(known[:-1])} or {known[-1]}"
+    raise UsageError(f"{asker} {text}: need {rule}{more}")
 
 
 def _whole(text: str, asker: str) -> int:

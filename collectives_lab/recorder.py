@@ -8,6 +8,7 @@ a trace, and take a `snapshot` of what the process waits for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
@@ -15,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -46,11 +47,12 @@ class Mismatched(Exception):
 
 
 class Group(NamedTuple):
-    """A process group: its name in the trace, and its ranks in the world."""
+    """A process group: its name in the trace, its ranks in the world, its key."""
 
     name: str
     ranks: tuple[int, ...]
     source: Any
+    key: int
 
 
 class Record:
@@ -127,13 +129,16 @@ class Record:
             self.call.nbytes == 0 and self.op != "barrier",
         )
 
-    def row(self, rank: int) -> Event:
+    def row(self, rank: int, thread: int) -> Event:
         """The event that this call was, on the clock of `now`."""
         call = self.call
         sent = received = None
+        splits = ""
         if call.splits is not None:
             me = self.group.ranks.index(rank)
             sent, received = (float(sum(s) - s[me]) for s in call.splits)
+            if len(set(call.splits[0] + call.splits[1])) > 1:
+                splits = ",".join(map(str, call.splits[0]))
         return Event(
             rank,
             self.op,
@@ -149,14 +154,26 @@ class Record:
             self.waited,
             self.completed,
             _place(self.where),
-            self.thread,
+            thread,
             sent,
             received,
+            None,
+            splits,
         )
 
 
 def _place(where: tuple[str, int] | None) -> str:
     return f"{where[0]}:{where[1]}" if where else ""
+
+
+class _Fresh(threading.local):
+    """What a thread's last call has left: a work that nobody else holds yet.
+
+    waits: the record of a call whose work the verb is about to wait for.
+    """
+
+    work: Any = None
+    waits: Record | None = None
 
 
 class Meeting(NamedTuple):
@@ -187,6 +204,7 @@ class Recorder:
         self.taken: dict[tuple, int] = defaultdict(int)
         self.blocked: dict[int, Record | Meeting] = {}
         self.groups: dict[str, Group] = {}
+        self._known: dict[int, Group] = {}
         self.meetings: dict[str, tuple[int, ...]] = {}
         self.threads: dict[int, int] = {}
         self.own_threads = 1
@@ -194,18 +212,17 @@ class Recorder:
         self.epoch = 0
         self.on_mismatch: Callable[[Record], None] = lambda record: None
         self._kinds: dict[str, str] = {}
-        self._fresh = threading.local()
+        self._fresh = _Fresh()
 
     # -- one call ------------------------------------------------------------------
 
     def call(self, op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:
         """Record a call, check it against its counterparts, and let it go on."""
         group = self._group(_c10d.group_of(op, args))
-        where, variant, reduce_op = self._reader(op, sys._getframe(3))
+        where, variant, reduce_op = self._reader(op, sys._getframe(2))
         call = _c10d.describe(op, args, len(group.ranks), reduce_op)
         record = Record(op.verb, call, group, where, variant)
-        ident = threading.get_ident()
-        record.thread = self.threads.setdefault(ident, len(self.threads))
+        record.thread = threading.get_ident()
         self.records.append(record)
         self._post(record)
         if op.name == "monitored_barrier_":
@@ -215,13 +232,17 @@ class Recorder:
         except BaseException:
             self._unpost(record)
             raise
+        if call.waits:
+            # The verb will wait for the work itself, before this thread goes on.
+            self._fresh.waits = record if _c10d.has_work(result) else None
+            return result
         work = _c10d.work_of(result)
         if work is not None:
             # Held until the caller holds it, and no longer: torch forgets a message
             # whose work is dropped, and so must we.
             self._fresh.work = work
             self.works[weakref.ref(work, self._dropped)] = record
-            if not call.waits and call.on_cpu and record.op not in ("send", "recv"):
+            if call.on_cpu and record.op not in ("send", "recv"):
                 self._note_end(work, record)
         return result
 
@@ -229,14 +250,15 @@ class Recorder:
         self.works.pop(work, None)
 
     def _group(self, pg: Any) -> Group:
-        ranks = dist.distributed_c10d._world.pg_group_ranks.get(pg)
-        name = pg.group_name
-        known = self.groups.get(name)
-        if known is not None and known.source is ranks:
+        ranks = _c10d.ranks_of(pg)
+        known = self._known.get(id(ranks))
+        if known is not None and known.source is ranks and ranks is not None:
             return known
+        name = pg.group_name
         members = tuple(range(pg.size()) if ranks is None else ranks)
-        group = Group("0" if pg is dist.group.WORLD else name, members, ranks)
-        self.groups[name] = group
+        shown = "0" if pg is dist.group.WORLD else name
+        group = Group(shown, members, ranks, digest("collective", shown))
+        self.groups[name] = self._known[id(ranks)] = group
         return group
 
     def _reader(
@@ -275,18 +297,16 @@ class Recorder:
                 if record.op == "send" or not self._open_to_any(group, call.tag):
                     base = digest("message", group.name, src, dst, call.tag)
                     record.key = _mix(base, record.number)
-                signature = digest(call.count, call.dtype)
         else:
             record.number = self.collectives[group.name] + 1
             self.collectives[group.name] = record.number
-            record.key = _mix(digest("collective", group.name), record.number)
-            signature = digest(record.op, call.like)
+            record.key = _mix(group.key, record.number)
         if self.board is None:
             return
-        self._step()
+        self.step()
         if record.where:
             self.board.line[self.rank] = record.where[1]
-        if record.key and not self.board.meet(self.rank, record.key, signature):
+        if record.key and not self.board.meet(self.rank, record.key, call.signature):
             self.on_mismatch(record)
             raise Mismatched(record)
 
@@ -302,10 +322,11 @@ class Recorder:
         else:
             self.collectives[group] -= 1
 
-    def _step(self) -> None:
-        assert self.board is not None
-        self.epoch += 1
-        self.board.epoch[self.rank] = self.epoch
+    def step(self) -> None:
+        """Say on the board that something has moved."""
+        if self.board is not None:
+            self.epoch += 1
+            self.board.epoch[self.rank] = self.epoch
 
     # -- its end -------------------------------------------------------------------
 
@@ -314,11 +335,13 @@ class Recorder:
 
         patient: for ever; else the wait has a time-out and can deadlock nobody.
         """
-        self._fresh.work = None
+        fresh = self._fresh
+        fresh.work = None
         held = weakref.ref(work)
-        record = self.works.get(held)
+        record = self.works.get(held, fresh.waits)
         if record is None:
             return go()
+        fresh.waits = None
         result = self._wait(record, go, patient)
         self.works.pop(held, None)
         if record.op == "recv":
@@ -370,11 +393,9 @@ class Recorder:
             self._publish()
 
     def _publish(self) -> None:
-        if self.board is None:
-            return
-        self.board.blocked[self.rank] = bool(self.blocked) and self.all_blocked()
-        self.epoch += 1
-        self.board.epoch[self.rank] = self.epoch
+        if self.board is not None:
+            self.board.blocked[self.rank] = bool(self.blocked) and self.all_blocked()
+            self.step()
 
     def all_blocked(self) -> bool:
         """Whether no thread of the reader's can move; torch's own do not count."""
@@ -405,11 +426,19 @@ class Recorder:
         """The events since the last drain; their times are those of `now`."""
         self._fresh.work = None
         records, self.records = self.records, []
-        return [record.row(self.rank) for record in records]
+        return self._rows(records)
 
     def peek(self) -> list[Event]:
         """The events since the last drain, which stay."""
-        return [record.row(self.rank) for record in list(self.records)]
+        return self._rows(list(self.records))
+
+    def _rows(self, records: list[Record]) -> list[Event]:
+        """The events of records; threads have numbers in the order of their calls."""
+        for record in records:
+            self.threads.setdefault(record.thread, len(self.threads))
+        return [
+            record.row(self.rank, self.threads[record.thread]) for record in records
+        ]
 
     def described(self, key: int) -> tuple[str, str] | None:
         """The call with this key, in words, and its line; None if there was none."""
@@ -478,10 +507,8 @@ _JOIN = threading.Thread.join.__code__
 
 
 def _reduce_op_of(variables: dict[str, Any]) -> str:
-    for name in ("op", "reduceOp"):
-        if name in variables:
-            return _c10d.reduce_name(variables[name])
-    return ""
+    op = variables.get("op", variables.get("reduceOp"))
+    return "" if op is None else _c10d.reduce_name(op)
 
 
 def _kind_of(file: str) -> str:
@@ -497,13 +524,16 @@ def _mix(base: int, number: int) -> int:
 
 
 _current: Recorder | None = None
+_seat = _c10d.Seat()
 _library: Any = None
+_wait = _c10d.Work.wait
 
 
 def start(recorder: Recorder | None) -> None:
     """Let `recorder` see the calls of this process from now on; None: nobody."""
     global _current
     _current = recorder
+    _seat.handler = None if recorder is None else recorder.call
 
 
 def current() -> Recorder | None:
@@ -516,17 +546,31 @@ def install() -> None:
     global _library
     if _library is not None:
         return
-    _library = _c10d.interpose(_seen)
-    original = _c10d.Work.wait
-
-    def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-        if _current is None:
-            return original(work, *args, **kwargs)
-        patient = not (args or kwargs)
-        return _current.wait(work, lambda: original(work, *args, **kwargs), patient)
-
-    _c10d.Work.wait = wait  # type: ignore[method-assign,assignment]
+    _library = _c10d.interpose(_seat)
+    _c10d.Work.wait = _seen_waiting  # type: ignore[method-assign,assignment]
 
 
-def _seen(op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:
-    return go() if _current is None else _current.call(op, args, go)
+@contextlib.contextmanager
+def absent() -> Iterator[None]:
+    """Stand out of the way, for measuring torch alone: calls are not even looked at.
+
+    Nothing is recorded meanwhile, and no deadlock is seen.
+    """
+    global _library
+    kept, was_there = _current, _library is not None
+    start(None)
+    _library = None  # with its last reference its kernels are gone
+    _c10d.Work.wait = _wait  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        if was_there:
+            install()
+        start(kept)
+
+
+def _seen_waiting(work: Any, *args: Any, **kwargs: Any) -> Any:
+    if _current is None:
+        return _wait(work, *args, **kwargs)
+    patient = not (args or kwargs)
+    return _current.wait(work, lambda: _wait(work, *args, **kwargs), patient)

@@ -75,7 +75,10 @@ def run_html(run: RunLike) -> str:
 
 
 def run_text(run: RunLike) -> str:
-    """Show a run in a terminal: a headline, a line for each different rank, output."""
+    """Show a run in a terminal: a headline and a line for each different rank.
+
+    What ranks print was shown while they ran, so it is not shown again.
+    """
     header, *rows = _table(run)
     lines = [" · ".join(_headline(run))]
     cells = [header, *rows]
@@ -83,9 +86,8 @@ def run_text(run: RunLike) -> str:
     for row in cells:
         padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         lines.append(f"  {'  '.join(padded)}".rstrip())
-    for ranks, text in _outputs(run, most=2_000):
-        lines.append(f"  output of {name_ranks(ranks)}:")
-        lines += [f"    {line}" for line in text.splitlines()]
+    if printed := _printed(run):
+        lines.append(f"  {name_ranks(printed)} printed: run.output has it")
     return "\n".join(lines)
 
 
@@ -136,12 +138,17 @@ def _table(run: RunLike) -> list[list[str]]:
     return rows
 
 
-def _outputs(run: RunLike, most: int) -> list[tuple[list[int], str]]:
-    """What the ranks printed, each different text once, cut to its share of `most`."""
+def _printed(run: RunLike) -> list[int]:
+    """The ranks that printed something."""
+    texts = enumerate(run.output)
+    return [rank for rank, text in texts if text and not text.isspace()]
+
+
+def _outputs(run: RunLike) -> list[tuple[list[int], str]]:
+    """What the ranks printed, each different text once, cut to a share of the page."""
     texts = run.output
-    printed = [rank for rank, text in enumerate(texts) if text and not text.isspace()]
-    folded = _fold(printed, lambda a, b: texts[a] == texts[b])
-    share = max(400, most // max(1, len(folded)))
+    folded = _fold(_printed(run), lambda a, b: texts[a] == texts[b])
+    share = max(400, MOST_OUTPUT // max(1, len(folded)))
     return [(ranks, _cut(texts[ranks[0]], share, ranks[0])) for ranks in folded]
 
 
@@ -272,14 +279,15 @@ def _table_html(run: RunLike) -> str:
 
 
 def _output_html(run: RunLike) -> str:
+    """What ranks printed, by rank and folded: it was shown while they ran."""
     rows = [
         f'<div class="clab-dim">{name_ranks(ranks)}</div><pre>{html.escape(text)}</pre>'
-        for ranks, text in _outputs(run, MOST_OUTPUT)
+        for ranks, text in _outputs(run)
     ]
     if not rows:
         return ""
-    head = '<div></div><div class="clab-dim">output</div>'
-    return f'<div class="clab-output">{head}{"".join(rows)}</div>'
+    head = '<summary class="clab-dim">output by rank</summary>'
+    return f'<details>{head}<div class="clab-output">{"".join(rows)}</div></details>'
 
 
 def _picture_html(trace: Trace) -> str:

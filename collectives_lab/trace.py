@@ -12,7 +12,6 @@ import json
 import math
 import zipfile
 import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -38,7 +37,10 @@ class Event:
     blocking wait for it, and its end; None where it is not known. where: the reader's
     line, `"file:line"`. thread: 0 for the first thread of the rank that communicates.
     sent, received: the bytes this rank must at least move for this call; None asks for
-    the bound of the verb (`bound`). All ranks are numbers in the whole world.
+    the bound of the verb (`bound`). seconds: how long a `compute` takes, the one op
+    that communicates nothing. splits: of an all_to_all with parts of different sizes,
+    the bytes for each rank of the group, `"8,0,16"`. All ranks are numbers in the whole
+    world.
     """
 
     rank: int
@@ -58,6 +60,8 @@ class Event:
     thread: int = 0
     sent: float | None = None
     received: float | None = None
+    seconds: float | None = None
+    splits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,8 @@ def bound(
     return 0.0, 0.0
 
 
-_TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where")
-_TIMES = ("issued", "waited", "completed", "sent", "received")
+_TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
+_TIMES = ("issued", "waited", "completed", "sent", "received", "seconds")
 _OPTIONAL_RANKS = ("peer", "root")
 _NAMES = tuple(f.name for f in fields(Event))
 _KIND = {
@@ -114,7 +118,7 @@ _KIND = {
     **dict.fromkeys(("rank", "peer", "root", "thread"), np.int32),
     **dict.fromkeys(("nbytes", "tag"), np.int64),
 }
-_DEFAULTS = {f.name: f.default for f in fields(Event)}
+_DEFAULTS = {f.name: f.default for f in fields(Event)} | {"op": ""}
 
 
 class Trace:
@@ -141,6 +145,8 @@ class Trace:
         keep with the trace. Raises ValueError for columns of different lengths or a
         rank outside the world.
         """
+        if world_size < 1:
+            raise ValueError(f"world_size is {world_size}; need at least 1 rank")
         self.world_size = world_size
         self.texts = list(texts)
         self.groups = {"0": tuple(range(world_size))}
@@ -168,7 +174,10 @@ class Trace:
             default = -1
         elif name in _TIMES:
             default = math.nan
-        return np.full(n, default, dtype=_KIND[name])
+        elif name == "rank":
+            default = 0  # of no rows
+        # One value for all rows: a view of it takes no memory, however many they are.
+        return np.broadcast_to(np.array(default, dtype=_KIND[name]), n)
 
     def _check(self, n: int) -> None:
         for name, column in self.columns.items():
@@ -184,6 +193,9 @@ class Trace:
                 raise ValueError(
                     f"{name} {bad[0]} of {self.world_size}; need 0 <= rank < world_size"
                 )
+        sizes = self.columns["nbytes"]
+        if len(sizes) and sizes.min() < 0:
+            raise ValueError(f"nbytes is {sizes.min()}; need 0 or more")
         for name in _TEXT:
             column = self.columns[name]
             if ((column < 0) | (column >= len(self.texts))).any():
@@ -249,7 +261,8 @@ class Trace:
         names = [self.texts[i] for i in index]
         return dict(sorted(zip(names, counts.tolist(), strict=True)))
 
-    def _is(self, op: str) -> np.ndarray:
+    def is_op(self, op: str) -> np.ndarray:
+        """Which events are calls of this verb, as an array of bools."""
         if op not in self.texts:
             return np.zeros(len(self), dtype=bool)
         return self.columns["op"] == self.texts.index(op)
@@ -260,25 +273,56 @@ class Trace:
         The n-th send from src to dst with a tag in a group meets the n-th recv there
         for it, as torch's ordering rule has it. Sends nobody received are left out.
         """
+        sends, recvs = (np.flatnonzero(self.is_op(op)) for op in ("send", "recv"))
+        tags = self.columns["tag"]
+        tags = tags[:1] if (tags == tags[:1]).all() else np.unique(tags)
+        sends, given = self._by_channel(sends, "rank", "peer", tags)
+        recvs, taken = self._by_channel(recvs, "peer", "rank", tags)
+        if not np.array_equal(given, taken):
+            met, by = _nth_with_nth(given, taken)
+            sends, recvs = sends[met], recvs[by]
+        order = np.argsort(sends, kind="stable")
+        return sends[order], recvs[order]
+
+    def _by_channel(
+        self, rows: np.ndarray, src: str, dst: str, tags: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sort rows by group, tag, src and dst, and give each channel a number.
+
+        tags: all there are, sorted.
+        """
         c = self.columns
-        keys = ("group", "tag", "rank", "peer")
-        waiting: dict[tuple, deque] = {}
-        for i in np.flatnonzero(self._is("recv")):
-            group, tag, rank, peer = (c[k][i].item() for k in keys)
-            waiting.setdefault((group, tag, peer, rank), deque()).append(i)
-        sends, recvs = [], []
-        for i in np.flatnonzero(self._is("send")):
-            queue = waiting.get(tuple(c[k][i].item() for k in keys))
-            if queue:
-                sends.append(i)
-                recvs.append(queue.popleft())
-        return np.array(sends, dtype=np.int64), np.array(recvs, dtype=np.int64)
+        key = c["group"][rows].astype(np.int64) * max(len(tags), 1)
+        if len(tags) > 1:
+            key += np.searchsorted(tags, c["tag"][rows])
+        for end in (src, dst):
+            key = key * (self.world_size + 1) + c[end][rows] + 1
+        order = np.argsort(key, kind="stable")
+        return rows[order], key[order]
 
     @property
     def messages(self) -> list[Message]:
         """Every send with the recv that took it, by order of the sends."""
         pairs = zip(*self.pairs(), strict=True)
         return [Message(self.event(i), self.event(j)) for i, j in pairs]
+
+    def moves(self) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+        """By rank, what it sends and what it receives, in order: `(peer, nbytes)`.
+
+        A run of an algorithm and its plan have the same moves; their calls may stand in
+        another order where receives are posted ahead.
+        """
+        sides = []
+        for op in ("send", "recv"):
+            rows = self.is_op(op)
+            rank, peer, nbytes = (
+                self.columns[name][rows].tolist() for name in ("rank", "peer", "nbytes")
+            )
+            by_rank: list[list[tuple[int, int]]] = [[] for _ in range(self.world_size)]
+            for r, p, n in zip(rank, peer, nbytes, strict=True):
+                by_rank[r].append((p, n))
+            sides.append(by_rank)
+        return list(zip(*sides, strict=True))
 
     # -- counting bytes ------------------------------------------------------------
 
@@ -289,7 +333,7 @@ class Trace:
         unsaid = np.isnan(counted)
         side = 0 if which == "sent" else 1
         for number, op in enumerate(("send", "recv")):
-            message = unsaid & self._is(op)
+            message = unsaid & self.is_op(op)
             counted[message] = c["nbytes"][message] if number == side else 0
             unsaid &= ~message
         for i in np.flatnonzero(unsaid):
@@ -314,7 +358,7 @@ class Trace:
     def bytes_by_pair(self) -> list[list[int]]:
         """Bytes of the sends, `[src][dst]`; who sends to whom, no collective says."""
         matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
-        rows = self._is("send") & (self.columns["peer"] >= 0)
+        rows = self.is_op("send") & (self.columns["peer"] >= 0)
         c = {name: self.columns[name][rows] for name in ("rank", "peer", "nbytes")}
         np.add.at(matrix, (c["rank"], c["peer"]), c["nbytes"])
         return matrix.tolist()
@@ -414,6 +458,18 @@ class Trace:
     def __repr__(self) -> str:
         calls = ", ".join(f"{n} {op}" for op, n in self.ops().items()) or "no calls"
         return f"Trace(world_size={self.world_size}: {calls})"
+
+
+def _nth_with_nth(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in two sorted arrays at which the n-th of a value meets the n-th."""
+    _, value = np.unique(np.concatenate([a, b]), return_inverse=True)
+    number = np.concatenate(
+        [np.arange(len(part)) - np.searchsorted(part, part) for part in (a, b)]
+    )
+    key = value * len(value) + number
+    first, second = key[: len(a)], key[len(a) :]
+    _, i, j = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    return i, j
 
 
 def _whole(values: np.ndarray) -> list[int | float]:

@@ -57,6 +57,15 @@ def test_a_missed_target_is_said() -> None:
     assert "**no**" not in table.markdown([good], WHERE)
 
 
+def test_the_readme_quotes_what_was_kept() -> None:
+    """The figures in the README are those of the last whole run."""
+    kept = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+    rows = [Row(**one) for one in kept["rows"]]
+    readme = (ROOT / "README.md").read_text()
+    assert table.quoted(readme, rows, kept["machine"]) == readme
+    assert table.quoted(readme, rows[1:], kept["machine"]) != readme
+
+
 def test_what_is_kept_holds_every_sample(tmp_path: Path) -> None:
     """The table can be computed again from the file beside it."""
     table.keep([row(), row(peer_name="p", peer=[1e-3])], WHERE, tmp_path)
@@ -116,10 +125,12 @@ def test_all_figures_are_measured(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     kept = json.loads((tmp_path / "results.json").read_text())["rows"]
-    counts = dict.fromkeys(("fresh", "cells", "many", "recording"), 0)
+    expected = {"fresh": 2, "cells": 2, "many": 4, "recording": 3, "ring": 6}
+    expected |= {"replay": 5}
+    counts = dict.fromkeys(expected, 0)
     for one in kept:
         counts[one["figure"]] += 1
-    assert counts == {"fresh": 2, "cells": 2, "many": 4, "recording": 5}
+    assert counts == expected
     assert {"mp.spawn", "a plain fork", "ipyparallel"} <= {r["peer_name"] for r in kept}
     for one in kept:
         assert one["what"] in done.stdout and all(value > 0 for value in one["ours"])

@@ -38,6 +38,13 @@ EXERCISE = re.compile(r"\d+\. \*(Easy|Medium|Hard), \d+ minutes\.\* ")
 # What the text says of Gloo as pinned in constraints.txt. Another version may behave
 # otherwise: cells still run then, and here it shows that the text must change.
 CLAIMS = {
+    "02_the_substrate": """
+        assert arrived == 2 and inside > 0.1, "a send waits, and reads late"
+        assert stuck.ranks == [0, 1, 2, 3]
+        tree = four_ranks(lambda: dist.broadcast(torch.zeros(2**18), 0)).trace.wire
+        assert np.argwhere(tree > 2**19).tolist() == [[0, 1], [0, 2], [1, 3]]
+        assert times_longer < 2**20 / 100
+    """,
     "03_the_eight_verbs": """
         gloo = dict(broadcast=3, scatter=0.75, gather=0.75, reduce=3.754, all_gather=3,
                     all_reduce=6, reduce_scatter=6.01, all_to_all=3)
@@ -51,7 +58,24 @@ CLAIMS = {
         assert dict(rows) == {"broadcast": ["0", "1", "3"], "reduce": list("0123"),
             "all_reduce": list("0123"), "scatter": None, "gather": None,
             "all_gather": None, "reduce_scatter": None, "all_to_all": None}
-    """
+    """,
+    "05_the_ring_and_its_rivals": """
+        gloo_ring = traffic(dist.all_reduce).wire
+        assert (gloo_ring > S / 4).sum(axis=1).tolist() == [1] * 4, gloo_ring
+        assert abs(gloo_ring.sum() / S - 6) < 0.02 and abs(on_the_wire - 2) < 0.01
+        assert ratio(2**10)[0] > ratio(2**22)[0]
+        assert measures[2][0] > 1.5, "naive is as fast as Gloo"
+        network = fabrics.uniform(8, ALPHA, BETA)
+        single, double = plans.tree_all_reduce, plans.double_tree_all_reduce
+        double = double(8, MiB, segment=MiB // 8).replay(network).elapsed
+        assert double < single(8, MiB).replay(network).elapsed < 7e-4
+    """,
+    "11_placement": """
+        assert flat.results == two.results and crossed == [1.75, 1.0]
+        assert runs["dp"].results[0] == [0, 1] and tokens == 4096
+        assert all(slowdown(everyone, f) < 0.6 for f in list(four.values())[1:])
+        assert slowdown(two_level, four["one NIC a node"]) > 12
+    """,
 }
 
 

@@ -7,11 +7,13 @@ import math
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -410,12 +412,16 @@ def test_nccl_without_gpus_is_refused() -> None:
 
 
 def test_a_memory_limit_is_named(monkeypatch, ranks_started: list[int]) -> None:
-    """More ranks than the memory bears are refused with both figures."""
+    """More ranks than the memory bears are refused with all figures."""
     from collectives_lab.launch import limits
 
     monkeypatch.setattr(limits, "free_memory", lambda: 10**9)
-    with pytest.raises(lab.LaunchError, match=r"200.*about 3.* GB and 1 GB"):
-        lab.run(dist.get_rank, world_size=200)
+    with pytest.raises(lab.LaunchError, match=r"=1000 .*") as caught:
+        lab.run(dist.get_rank, world_size=1000)
+    assert str(caught.value).endswith(
+        "the ranks need about 14.9 GiB of memory, the connections between all pairs of "
+        "them 14.9 GiB, and 953.7 MiB are free"
+    )
     assert ranks_started == []
 
 
@@ -707,6 +713,26 @@ def test_a_killed_rank_is_told_with_the_line_of_its_last_call() -> None:
     error = fails(lab.RankDied, fn, world_size=2)
     line = fn.__code__.co_firstlineno + 1
     assert f"last communication call was in line {line}." in str(error)
+
+
+def test_the_children_of_a_spawned_rank_that_dies_end_too(tmp_path) -> None:
+    """What a rank has started ends with it, also when it dies by itself."""
+    path = tmp_path / "pid"
+
+    def leave_one():
+        import subprocess
+
+        path.write_text(str(subprocess.Popen(["sleep", "300"]).pid))
+        os._exit(5)
+
+    with pytest.raises(lab.RankDied, match="exit"):
+        lab.run(leave_one, world_size=1, start_method="spawn")
+    child = int(path.read_text())
+    try:
+        assert until(lambda: not alive(child), 5)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_all_ranks_dying_is_told_once() -> None:
@@ -1149,6 +1175,22 @@ def test_a_forked_child_of_the_kernel_can_run(script) -> None:
     out = script(source).output()
     assert out.count("results [3.0, 3.0, 3.0]") == 2
     assert out.endswith("\n0\n")
+
+
+def test_the_cheat_sheet_says_how_it_is_run() -> None:
+    """By plain python it names what is missing and the command, with status 2."""
+    folder = Path(__file__).parents[1] / "chapters" / "scripts"
+    environment = {k: v for k, v in os.environ.items() if k != "LOCAL_RANK"}
+    ended = subprocess.run(
+        [sys.executable, str(folder / "collective_cheatsheet.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    missing, command = ended.stderr.splitlines()
+    assert missing.startswith("LOCAL_RANK is not set")
+    assert command.startswith("    torchrun --nproc-per-node 4 ")
 
 
 TORCHRUN = """

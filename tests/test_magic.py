@@ -162,6 +162,23 @@ def test_annotations_are_the_readers(kernel):
     assert shown.texts == ["ranks 0 and 1  {'x': <class 'int'>}"]
 
 
+def test_another_number_means_other_ranks(kernel):
+    """Ranks of another number say once that they are others than those that stand."""
+    kernel.run("%ranks stop")
+    assert "variables" not in kernel.run("%%ranks 4\nmine = 4").stdout
+    words = "Other ranks than those of `%%ranks 4`: variables are their own"
+    assert words in kernel.run("%%ranks 3\n'mine' in globals()").stdout
+    assert kernel.run("%%ranks 3\n1").stdout == ""
+    assert kernel.run("%%ranks 4\nmine").stdout == ""
+
+
+@pytest.mark.parametrize("magic", ["%ranks", "%%ranks"])
+def test_help_shows_the_magic_as_it_is_written(kernel, magic):
+    """The usage begins with as many % as the reader types."""
+    (page,) = kernel.run(f"{magic}?").reply["payload"]
+    assert f"\n  {magic} [" in page["data"]["text/plain"]
+
+
 # -- what goes wrong -------------------------------------------------------------------
 
 
@@ -220,7 +237,7 @@ def test_not_python(kernel, code, line, words):
         ("4 --on a-b", "name ranks like 0,2 or 0-2"),
         ("5 --timeout -1", "seconds, more than 0"),
         ("5 --timeout soon", "seconds, more than 0"),
-        ("5 --backend mpi", "choose from"),
+        ("5 --backend mpi", "--backend mpi: need auto, gloo or nccl"),
         ("5 --push nobody", "--push nobody: there is no such variable"),
         ("5 --unheard", "unrecognized arguments: --unheard"),
         ("4 5", "unrecognized arguments: 5"),
@@ -234,6 +251,33 @@ def test_wrong_options(kernel, line, words):
     assert words in shown.stderr and shown.stderr.count("\n") == 1
     assert shown.stdout == "" and shown.error is None
     assert set(kernel.processes) <= before
+
+
+@pytest.mark.parametrize("line", ["3", "status"])
+def test_the_actions_are_named(kernel, line):
+    """%ranks with another word says which there are, and how a cell runs on ranks."""
+    said = kernel.run(f"%ranks {line}").stderr
+    assert f"%ranks {line}: need restart or stop; `%ranks` alone shows" in said
+    assert "`%%ranks 4` above a cell" in said and said.count("\n") == 1
+    assert "%ranks --backend x: need auto" in kernel.run("%ranks --backend x").stderr
+
+
+def test_a_variable_of_the_notebook_is_not_on_the_ranks(kernel):
+    """A NameError for what the notebook has says how to copy it; no other one does."""
+    kernel.run("%%ranks 4\n1")
+    kernel.run("learning_rate = 0.5")
+    shown = kernel.run("%%ranks\nlearning_rate * rank")
+    assert "NameError: name 'learning_rate' is not defined" in shown.traceback
+    assert "`%%ranks --push learning_rate` copies it" in shown.traceback
+    for name in ("nobody_has_it", "get_ipython"):
+        assert "--push" not in kernel.run(f"%%ranks\n{name}").traceback
+
+
+def test_a_cell_cannot_ask(kernel):
+    """input() in a cell on ranks says that there is no keyboard, in the cell's line."""
+    shown = kernel.run("%%ranks 4\ninput('name? ')")
+    assert "line 2" in shown.traceback and "a rank has no keyboard" in shown.traceback
+    assert "closed file" not in shown.traceback and "EOF" not in shown.traceback
 
 
 def test_too_many_ranks(kernel):

@@ -13,9 +13,14 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from PIL import Image
 
-from collectives_lab import plots
+from collectives_lab import plans, plots
+from collectives_lab.fabrics import uniform
+from collectives_lab.plans.steps import Steps
+from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import INK, PALETTE
 from collectives_lab.plots.lanes import blocked, scene
+from collectives_lab.plots.series import SERIES, fastest
+from collectives_lab.replay import replay
 from collectives_lab.trace import Event, Trace
 
 
@@ -119,9 +124,13 @@ def test_an_arrow_a_message():
 @SOME
 def test_no_words_on_words(trace):
     """No two texts of a figure cover each other, and none leaves the figure."""
-    figure = plots.space_time(trace)
+    assert_readable(plots.space_time(trace))
+
+
+def assert_readable(figure):
     figure.canvas.draw()
-    extents = [(t.get_text(), t.get_window_extent()) for t in texts(figure)]
+    # Of the words alone: an annotation has a line to what it names, too.
+    extents = [(t.get_text(), Text.get_window_extent(t)) for t in texts(figure)]
     for (one, a), (other, b) in combinations(extents, 2):
         covered = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
         assert min(covered) < 1, f"{one!r} is on {other!r}"
@@ -132,13 +141,16 @@ def test_no_words_on_words(trace):
 
 
 def test_the_overlap_test_can_fail():
-    """Two words put on one place would be noticed."""
+    """Two words put on one place, or one outside of the figure, are noticed."""
     figure = plots.space_time(ring(4))
     figure.axes[0].text(1, 1, "one here")
     figure.axes[0].text(1, 1, "and another")
-    figure.canvas.draw()
-    a, b = (t.get_window_extent() for t in figure.axes[0].texts[-2:])
-    assert min(a.x1, b.x1) - max(a.x0, b.x0) > 1
+    with pytest.raises(AssertionError, match=r"' is on '(one|and)"):
+        assert_readable(figure)
+    figure = plots.space_time(ring(4))
+    figure.axes[0].text(1e3, 1, "far away")
+    with pytest.raises(AssertionError, match="far away"):
+        assert_readable(figure)
 
 
 def test_blocked_time_is_hatched():
@@ -209,6 +221,16 @@ def test_blocked_time_counts_once():
     assert blocked(seen.bars) == {0: 6.0, 1: 1.0}
 
 
+def test_who_waits_longest_is_named_where_there_is_one():
+    """Where all are blocked alike, nobody is singled out."""
+    even = [call(rank, "all_reduce", 0.0, 1.0) for rank in range(3)]
+    assert "Every rank is blocked for 1 s." in scene(Trace.from_events(even, 3)).facts()
+    late = [*even[:2], call(2, "all_reduce", 0.5, 1.0)]
+    assert (
+        "Rank 0 is blocked longest, 1 s." in scene(Trace.from_events(late, 3)).facts()
+    )
+
+
 def test_a_part_can_be_looked_at():
     """start and stop cut out a part, where the collectives keep their partners."""
     figure = plots.space_time(collectives(4), start=4.5e-3, stop=9.5e-3)
@@ -224,6 +246,57 @@ def test_thousands_of_events():
     assert len(arrows(figure)) == 100
     assert figure.caption.endswith("100 of the messages are drawn.")
     assert len(figure._repr_html_()) < 250_000
+
+
+class Has:
+    """What has a trace, as a Run and a Timeline have."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+
+def test_what_has_a_trace_is_drawn_as_its_trace():
+    """A Run or a Timeline can be given in place of its trace, and nothing else can."""
+    for draw in plots.space_time, plots.traffic_matrix, plots.bytes_by_rank:
+        assert draw(Has(ring(4)))._svg() == draw(ring(4))._svg()
+        with pytest.raises(TypeError, match="a float has no trace"):
+            draw(1.0)
+
+
+def planned(p=4, steps=3):
+    """A ring with an empty step in it, which no rank takes part in."""
+    plan, ranks = Steps(p), np.arange(p)
+    for step in range(steps):
+        plan.step(ranks, (ranks + 1) % p, 0 if step == 1 else 64)
+    return plan.trace()
+
+
+@pytest.mark.parametrize("p", [4, 16])
+def test_a_plan_is_drawn_in_steps(p):
+    """Its axis counts steps from 1, empty ones left out, and names no seconds."""
+    figure = plots.space_time(planned(p))
+    ax = figure.axes[0]
+    assert ax.get_xlabel() == "step" and ax.get_xticks().tolist() == [1, 2]
+    assert len(arrows(figure)) == 2 * p
+    assert figure.caption == f"{p} ranks, 2 steps: {2 * p} messages."
+    assert "blocked" not in [t.get_text() for t in texts(figure)]
+    assert_readable(figure)
+
+
+def test_a_replayed_plan_is_drawn_in_seconds():
+    """The trace of a Timeline has seconds, whatever the plan's clock was."""
+    timeline = replay(planned(), uniform(4, 1e-6, 1e-9))
+    figure = plots.space_time(timeline)
+    assert figure.axes[0].get_xlabel() == "time (us)"
+    assert len(arrows(figure)) == 8
+
+
+def test_diagrams_beside_each_other_are_one_output():
+    """The page has all of them, each with its words."""
+    pair = [plots.traffic_matrix(ring(p), caption=f"of {p}") for p in (3, 4)]
+    page = plots.side_by_side(*pair)._repr_html_()
+    assert page.count("<img") == 2 and page.count("alt=") == 2
+    assert page.index("of 3") < page.index("of 4")
 
 
 def test_no_times_no_picture():
@@ -280,7 +353,7 @@ def test_it_shows_on_white_and_on_black():
     """Text has a contrast of 4 and colour of 2 against light and dark pages."""
     for page in ("white", "#111111"):
         assert contrast(INK, page) > 4
-        assert all(contrast(color, page) > 2 for color in PALETTE)
+        assert all(contrast(color, page) > 2 for color in (*PALETTE, *SERIES))
 
 
 def test_a_rank_keeps_its_colour():
@@ -408,3 +481,311 @@ def test_bars_can_be_read(p):
     ticks = figure.axes[0].get_xticklabels()
     extents = [t.get_window_extent() for t in ticks]
     assert all(a.x1 < b.x0 for a, b in pairwise(extents))
+
+
+# -- chunks and buffers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8])
+def test_a_ring_makes_every_chunk_whole(p):
+    """Rank r owns chunk r after the reduce-scatter; after all, everybody has all."""
+    states = plots.chunk_states(p)
+    assert len(states) == 2 * (p - 1) + 1
+    half, end = states[p - 1], states[-1]
+    owned = {(r, c) for r in range(p) for c in range(p) if half.is_whole(r, c)}
+    assert owned == {(r, r) for r in range(p)}
+    assert all(end.is_whole(r, c) for r in range(p) for c in range(p))
+
+
+def test_the_ring_of_the_table_is_the_ring_of_the_plan():
+    """What moves in a step goes from and to the same ranks, and is as long."""
+    p, sizes = 4, [2, 2, 1, 1]
+    sent = [
+        [
+            (e.rank, e.peer, e.nbytes)
+            for e in plans.ring_all_reduce(p, 6).of_rank(r)
+            if e.op == "send"
+        ]
+        for r in range(p)
+    ]
+    drawn = [
+        [
+            (m.src, m.dst, sizes[m.chunk])
+            for _, moves in plots.ring_steps(p)
+            for m in moves
+            if m.src == r
+        ]
+        for r in range(p)
+    ]
+    assert drawn == sent
+
+
+def wrong_ring(p):
+    """A ring whose second phase adds what it should put in place."""
+    return [
+        (phase, [plots.Move(m.src, m.dst, m.chunk, True) for m in moves])
+        for phase, moves in plots.ring_steps(p)
+    ]
+
+
+def test_a_wrong_ring_is_seen():
+    """A rank that was added twice is in the chunk twice, which then is not whole."""
+    end = plots.chunk_states(4, wrong_ring(4))[-1]
+    assert not all(end.is_whole(r, c) for r in range(4) for c in range(4))
+    assert any(len({*held}) < len(held) for chunks in end.holds for held in chunks)
+    assert "16 of 16" not in plots.chunk_table(end).caption
+
+
+def test_a_step_sends_what_was_held_before_it():
+    """Two ranks that exchange a chunk both get the other's old one."""
+    moves = [plots.Move(0, 1, 0, True), plots.Move(1, 0, 0, True)]
+    state = plots.chunk_states(2, [("exchange", moves)])[-1]
+    assert [chunks[0] for chunks in state.holds] == [(0, 1), (0, 1)]
+
+
+def test_a_step_says_what_it_brought():
+    """The sentence names sender, chunk, receiver, and what the receiver then holds."""
+    state = plots.chunk_states(4)[2]
+    assert state.title == "step 2 of 6: reduce-scatter"
+    assert state.sentences()[1] == (
+        "rank 1 sends chunk 3 to rank 2, which adds it to its own and now holds "
+        "ranks 0 to 2"
+    )
+
+
+def test_no_chunk_outside_of_the_world():
+    """A move to a rank that is not there is refused by its number."""
+    with pytest.raises(ValueError, match="4 of 4; need 0 <= rank"):
+        plots.chunk_states(4, [("x", [plots.Move(3, 4, 0, True)])])
+    with pytest.raises(ValueError, match="no state"):
+        plots.chunk_table([])
+
+
+def dots(ax):
+    """How many dots are in an axes."""
+    kinds = [c for c in ax.collections if type(c).__name__ == "EllipseCollection"]
+    return sum(len(c.get_offsets()) for c in kinds)
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 8, 16])
+def test_a_chunk_table_can_be_read(p):
+    """A dot for each contribution and no words on words, for one step and for all."""
+    states = plots.chunk_states(p)
+    one = plots.chunk_table(states[p // 2])
+    held = sum(len(h) for chunks in states[p // 2].holds for h in chunks)
+    assert dots(one.axes[0]) == held
+    assert_readable(one)
+    if p in (4, 16):
+        all_of_them = plots.chunk_table(states)
+        assert len(all_of_them.axes) == (7 if p == 4 else 6)
+        assert_readable(all_of_them)
+    assert f"{p * p} of {p * p}" in plots.chunk_table(states[-1]).caption
+
+
+def test_dots_without_numbers_are_explained():
+    """Where a dot is too small for its rank's number, the key says which is where."""
+    few, many = (plots.chunk_table(plots.chunk_states(p)[0]) for p in (4, 16))
+    words = [t.get_text() for t in texts(many)]
+    assert any("ranks 0–3, 4–7, 8–11, 12–15" in word for word in words)
+    assert not any("row by row" in t.get_text() for t in texts(few))
+
+
+@pytest.mark.parametrize(
+    "value, ranks",
+    [
+        (85, [0, 1, 2, 3]),
+        (850, [0, 1, 2, 3]),
+        (16000, [2]),
+        (69, [0, 1, 3]),
+        (22, [0, 0, 1, 2]),
+        (0, []),
+        (2.5, []),
+        (float("nan"), []),
+        (-4, []),
+    ],
+)
+def test_a_sum_names_its_ranks(value, ranks):
+    """The digits of base 4 say which ranks are in a number, with its slot's zeros."""
+    assert plots.ranks_in(value) == ranks
+
+
+def test_before_and_after():
+    """Every number is there, with a dot for each rank in it; an empty rank has none."""
+    before = [np.array([4.0**r, 10 * 4.0**r]) for r in range(4)]
+    figure = plots.before_after(before, [[85.0, 850.0], None, [4.0], None])
+    assert {"1", "160", "85", "850"} <= {t.get_text() for t in texts(figure)}
+    assert dots(figure.axes[0]) == 8 + 4 + 4 + 1
+    assert "rank 0 85, 850; rank 1 nothing" in figure.alt
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize("p, slots", [(4, 4), (8, 8), (16, 1)])
+def test_many_buffers_can_be_read(p, slots):
+    """Numbers stay in their cells and dots below them."""
+    before = [[4.0**r * 10**s for s in range(slots)] for r in range(p)]
+    after = [[sum(4.0**r for r in range(p)) * 10**s for s in range(slots)]] * p
+    assert_readable(plots.before_after(before, after))
+
+
+def test_buffers_must_match():
+    """As many ranks before as after, each with a list of numbers."""
+    with pytest.raises(ValueError, match="2 ranks before and 1 after"):
+        plots.before_after([[1.0], [4.0]], [[5.0]])
+    with pytest.raises(ValueError, match="rank 1: a buffer of more than one dim"):
+        plots.before_after([[1.0], np.ones((2, 2))], [[5.0], [5.0]])
+
+
+# -- times -----------------------------------------------------------------------------
+
+
+def latency_bound(p, n, alpha, beta):
+    return np.log2(p) * (alpha + n * beta)
+
+
+def bandwidth_bound(p, n, alpha, beta):
+    return 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
+
+
+RIVALS = {"doubling_all_reduce": latency_bound, "ring_all_reduce": bandwidth_bound}
+LINK = {"alpha": 1e-5, "beta": 1e-9}
+
+
+def test_a_crossing_is_where_the_formulas_are_equal():
+    """The mark is at the size where the second becomes the faster, to one percent."""
+    figure = plots.cost_curves(RIVALS, world_size=8, **LINK)
+    p, link = 8, LINK
+    equal = (2 * (p - 1) - 3) * link["alpha"] / ((3 - 2 * (p - 1) / p) * link["beta"])
+    sizes = 2.0 ** np.arange(0, 30, 0.25)
+    lines = {n: f(p, sizes, **link) for n, f in RIVALS.items()}
+    ((size, seconds, name),) = crossings(sizes, lines)
+    assert size == pytest.approx(equal, rel=0.01) and name == "ring_all_reduce"
+    assert seconds == pytest.approx(latency_bound(p, equal, **link), rel=0.01)
+    assert labels(figure)[-1] == "ring_all_reduce from 86 KiB"
+    assert "fastest is doubling_all_reduce, from 86 KiB ring" in figure.caption
+
+
+def test_equals_do_not_cross():
+    """Two names for one cost have no crossing, and the first one wins."""
+    sizes = np.array([1.0, 2.0, 4.0])
+    lines = {"one": sizes, "other": sizes * (1 + 1e-15)}
+    assert crossings(sizes, lines) == []
+    assert fastest([[2, 1, np.nan, np.nan], [2, 3, 4, np.nan]]).tolist() == [
+        0,
+        0,
+        1,
+        -1,
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+def test_curves_can_be_read(count):
+    """Eight names at the ends of eight lines stand clear of each other."""
+    costs = {
+        f"algorithm_number_{n}": lambda p, s, a, b, n=n: a * 3.0**n + s * b / 2**n
+        for n in range(count)
+    }
+    figure = plots.cost_curves(costs, world_size=4, **LINK)
+    assert {*costs} <= {t.get_text() for t in texts(figure)}
+    assert_readable(figure)
+
+
+def test_measured_times_are_points_with_a_spread():
+    """A point is the median of its runs, and its bar reaches to the quartiles."""
+    runs = {1024: [1e-3, 2e-3, 3e-3, 4e-3, 9e-3], 4096: 5e-3}
+    figure = plots.cost_curves({}, [1024, 4096], measured={"ring": runs})
+    (bars,) = figure.axes[0].containers
+    assert bars[0].get_ydata().tolist() == [3e-3, 5e-3]
+    first, second = bars[2][0].get_segments()
+    assert first[:, 1].tolist() == [2e-3, 4e-3] and np.ptp(second[:, 1]) == 0
+    assert_readable(figure)
+
+
+def test_curves_that_do_not_fit():
+    """What is missing or of another length is named."""
+    with pytest.raises(ValueError, match=r"ring .* say world_size=, alpha= and beta="):
+        plots.cost_curves({"ring": bandwidth_bound})
+    with pytest.raises(
+        ValueError, match=r"ring has times of shape \(3,\); need \(2,\)"
+    ):
+        plots.cost_curves({"ring": [1, 2, 3]}, [1, 2])
+    with pytest.raises(ValueError, match="ascending from above 0"):
+        plots.cost_curves({"ring": [1, 2]}, [0, 2])
+
+
+def test_the_map_shows_who_is_fastest():
+    """At a place the colour is that of the fastest algorithm there."""
+    sizes, worlds = np.array([1.0, 1e9]), np.array([8, 64])
+    figure = plots.winner_map(RIVALS, **LINK, nbytes=sizes, world_sizes=worlds)
+    (mesh,) = figure.axes[0].collections
+    colors = np.array(mesh.get_facecolor()).reshape(2, 2, 4)
+    for column, winner in enumerate([0, 1]):
+        expected = mpl.colors.to_rgba(SERIES[winner])
+        assert np.allclose(colors[:, column], expected, atol=1 / 255)
+    assert "doubling_all_reduce on 50 %" in figure.caption
+
+
+def test_the_map_names_its_regions_inside_of_them():
+    """Each name stands where its algorithm is the fastest."""
+    figure = plots.winner_map(RIVALS, **LINK)
+    ax = figure.axes[0]
+    for text in ax.texts:
+        name = text.get_text().split("\n")[0]
+        size, row = text.get_position()
+        times = {n: f(2.0 ** (round(row) + 1), size, **LINK) for n, f in RIVALS.items()}
+        assert name == min(times, key=times.get)
+    assert len(ax.texts) == 2
+    assert_readable(figure)
+
+
+def test_a_region_too_small_for_its_name_is_in_the_key():
+    """Every algorithm that wins somewhere is named, inside or above."""
+    spike = {"everywhere": np.ones((2, 99)), "in_one_place_only": np.ones((2, 99))}
+    spike["in_one_place_only"][1, 50] = 0.5
+    sizes = np.geomspace(1, 1e6, 99)
+    figure = plots.winner_map(spike, nbytes=sizes, world_sizes=[2, 4])
+    key = [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
+    assert key[0] == "in_one_place_only" and "everywhere" in labels(figure)
+
+
+def test_close_is_pale():
+    """Where the next is within 5 % the colour is half as strong, and it is named."""
+    near = {"first": np.ones((8, 99)), "second": np.full((8, 99), 1.04)}
+    near["second"][:, :9] = 2
+    sizes, worlds = np.geomspace(1, 1e6, 99), 2 ** np.arange(1, 9)
+    figure = plots.winner_map(near, nbytes=sizes, world_sizes=worlds)
+    alpha = np.array(figure.axes[0].collections[0].get_facecolor()).reshape(8, 99, 4)
+    assert (alpha[:, :9, 3] == 1).all() and np.allclose(alpha[:, 9:, 3], 0.5, atol=0.01)
+    assert "second\nis within 5 %" in labels(figure)
+
+
+def test_predicted_beside_measured():
+    """Sizes that are in both are drawn, with the ratio of their medians below."""
+    predicted = {1024: 1e-3, 4096: 2e-3, 2**20: 1.0}
+    figure = plots.predicted_measured(predicted, {1024: [1e-3] * 3, 4096: 3e-3, 8: 1})
+    above, below = figure.axes
+    assert above.lines[0].get_ydata().tolist() == [1e-3, 2e-3]
+    (bars,) = below.containers
+    assert bars[0].get_ydata().tolist() == [1, 1.5]
+    assert "1 to 1.5 times" in figure.caption and "off is 4 KiB" in figure.caption
+    assert_readable(figure)
+    with pytest.raises(ValueError, match="no size is both"):
+        plots.predicted_measured({1: 1}, {2: 1})
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.2, 1.01, 40.0])
+def test_any_gap_has_ticks_that_can_be_read(ratio):
+    """From one percent to a factor of forty, and above or below one."""
+    sizes = [2**n for n in range(10, 25, 2)]
+    measured = {n: ratio * 1e-9 * n for n in sizes}
+    figure = plots.predicted_measured({n: 1e-9 * n for n in sizes}, measured)
+    ticks = [t.get_text() for t in figure.axes[1].get_yticklabels()]
+    assert "1×" in ticks
+    assert_readable(figure)
+
+
+def test_a_curve_that_ends_is_crossed_where_the_next_begins() -> None:
+    """Where the fastest has no more times, the crossing is at the next one's time."""
+    lines = {"a": np.array([1.0, 1.0, np.nan]), "b": np.full(3, 3.0)}
+    assert crossings(np.array([1.0, 2.0, 4.0]), lines) == [
+        (pytest.approx(4), pytest.approx(3), "b")
+    ]

@@ -71,9 +71,10 @@ def test_classes_and_functions_of_a_cell_come_back(ranks) -> None:
 def test_a_name_that_is_not_there_is_told(ranks) -> None:
     """Pulling a name that a rank does not have names both."""
     ranks.execute("if rank == 0: mine = 1")
-    with pytest.raises(lab.RankError, match="'mine' is not defined") as caught:
+    with pytest.raises(lab.RankError, match="no variable 'mine'") as caught:
         ranks["mine"]
-    assert str(caught.value).startswith("rank 1 of 2 failed")
+    said = "rank 1 of 2: there is no variable 'mine'; set it by execute or push first."
+    assert str(caught.value).startswith(said)
     assert KEEP in str(caught.value)
 
 
@@ -222,8 +223,49 @@ def test_a_syntax_error_is_shown_with_its_line(ranks) -> None:
     with pytest.raises(lab.RankError, match="SyntaxError") as caught:
         ranks.execute("x = 1\nx = = 2", file="<cell>")
     assert "x = = 2" in str(caught.value) and caught.value.where == "<cell>:2"
-    with pytest.raises(lab.RankError, match="'x' is not defined"):
+    with pytest.raises(lab.RankError, match="no variable 'x'"):
         ranks["x"]
+
+
+def test_code_is_text(ranks) -> None:
+    """What is no text is refused before anything happens, and said to be none."""
+    for code in (5, None, b"1", spins):
+        with pytest.raises(TypeError, match="it is Python code as text"):
+            ranks.execute(code)
+    assert texts(ranks.execute("1")) == ["1", "1"]
+
+
+@pytest.mark.parametrize(
+    "code", ["input('name? ')", "sys.stdin.read()", "breakpoint()"]
+)
+def test_a_rank_has_no_keyboard(ranks, code) -> None:
+    """Whatever reads standard input says that nobody can type, and what to do."""
+    ranks.execute("import sys")
+    with pytest.raises(lab.RankError, match=r"a rank has no keyboard.*push") as caught:
+        ranks.execute(code)
+    assert "EOF" not in str(caught.value) and KEEP in str(caught.value)
+
+
+def test_a_collective_that_only_some_ranks_called_is_told_at_once(capfd) -> None:
+    """The job that made it says line and ranks; jobs before, after and in step do not.
+
+    Nothing is told of sends, nor of ranks that were not asked to run the job.
+    """
+    call = "work = dist.all_reduce(torch.ones(1), async_op=True)"
+    words = f"rank 1 called all_reduce in line 2: `{call}`, and ranks 0 and 2 did not"
+    with lab.Ranks(3) as ranks:
+        ranks.execute("dist.barrier()\nif rank == 0: s = dist.isend(torch.ones(1), 1)")
+        assert capfd.readouterr().err == ""
+        ranks.execute(f"if rank == 1:\n    {call}")
+        told = capfd.readouterr().err
+        assert words in told and told.count("\n") == 1
+        ranks.execute("1")
+        ranks.execute(f"if rank != 1: {call}")
+        ranks.execute("work.wait()\nif rank == 1: dist.recv(torch.ones(1), 0)")
+        ranks.execute(call, ranks=[0])
+        ranks.execute(call, ranks=[1, 2])
+        ranks.execute("work.wait()")
+        assert capfd.readouterr().err == ""
 
 
 def raises_alone():
@@ -487,3 +529,18 @@ def test_modules_edited_between_cells_are_the_readers_business(ranks, tmp_path) 
     ranks.push(folder=str(tmp_path))
     ranks.execute("import sys; sys.path.insert(0, folder)\nimport mine")
     assert texts(ranks.execute("mine.f()")) == ["'mine'"] * 2
+
+
+def _fake_all_reduce() -> int:
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.destroy_process_group()
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    dist.all_reduce(torch.ones(1))
+    return dist.get_world_size()
+
+
+def test_members_of_a_fake_group_need_not_be_there() -> None:
+    """A group of torch's fake backend is larger than the ranks that run."""
+    with lab.Ranks(1) as ranks:
+        assert ranks.run(_fake_all_reduce).results == [4]

@@ -849,3 +849,23 @@ def test_every_rank_computes_the_same_digest():
     command = [sys.executable, "-c", script]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert int(out) == digest("a", 1)
+
+
+def _seen_and_unseen() -> tuple[int, int, int]:
+    found = recorder.current()
+    assert found is not None
+    counts = []
+    for _ in range(2):
+        with recorder.absent():
+            dist.all_reduce(torch.ones(1))
+            dist.all_reduce(torch.ones(1), async_op=True).wait()
+        counts.append(len(found.peek()))
+        dist.all_reduce(torch.ones(1), async_op=True).wait()
+    return (*counts, len(found.peek()))
+
+
+def test_the_recorder_stands_aside_and_comes_back() -> None:
+    """While it is absent nothing is seen, and all is seen again afterwards."""
+    run = lab.run(_seen_and_unseen, 2)
+    assert run.results == [(0, 1, 2)] * 2
+    assert run.trace.ops() == {"all_reduce": 4}

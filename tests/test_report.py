@@ -221,8 +221,18 @@ def test_the_picture_is_there_if_there_are_calls():
 
 def test_text_is_aligned():
     """In a terminal the columns stand below each other."""
-    run = FakeRun(results=[1, 22, 333, 4444], output=["a\nb\n"] * 4)
+    run = FakeRun(results=[1, 22, 333, 4444])
     lines = run_text(run).splitlines()
     start = lines[1].index("calls")
-    assert all(line[start:].startswith("1 all_reduce") for line in lines[2:6])
-    assert lines[6:] == ["  output of ranks 0–3:", "    a", "    b"]
+    assert all(line[start:].startswith("1 all_reduce") for line in lines[2:])
+
+
+def test_output_is_not_shown_twice():
+    """What was shown as it came is folded in a page, and only named in a terminal."""
+    run = FakeRun(output=["good\n", "", "good\n", " \n"])
+    page = run_html(run)
+    folded = page[page.index("<details>") : page.index("</details>")]
+    assert "good" in folded and "ranks 0, 2" in folded and "open" not in folded
+    assert "good" not in page.replace(folded, "") + run_text(run)
+    assert run_text(run).splitlines()[-1] == "  ranks 0, 2 printed: run.output has it"
+    assert "printed" not in run_text(FakeRun())

@@ -14,13 +14,13 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
 
-GROUND = ["units", "trace"]
+GROUND = ["units", "trace", "trees", "nodes"]
 THEORY = ["fabrics", "costs", "plans", "replay"]
 PRACTICE = [
     *["deadlock", "board", "tcp_info", "_c10d", "recorder", "launch"],
     *["algorithms", "parallel", "bench", "wire", "check"],
 ]
-VIEWS = ["widgets", "plots", "report", "looks", "magic"]
+VIEWS = ["tables", "plots", "widgets", "report", "looks", "magic"]
 FLOORS = GROUND + THEORY + PRACTICE + VIEWS + ["__init__"]
 """Every module or sub-package, bottom first: it imports only what is before it."""
 

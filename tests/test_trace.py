@@ -610,3 +610,25 @@ def test_events_without_times_are_left_out_of_the_chrome_file():
     """A plan has no times, and its file has only the names of the ranks."""
     rows = built(ring(4)).chrome()["traceEvents"]
     assert {row["ph"] for row in rows} == {"M"}
+
+
+def test_moves_are_what_a_rank_sends_and_receives() -> None:
+    """In the order of the calls of each kind, whichever kind came first."""
+    ahead = [
+        Event(0, "recv", 4, peer=1),
+        Event(0, "send", 8, peer=1),
+        Event(0, "recv", 2, peer=1),
+        Event(1, "all_reduce", 16),
+    ]
+    trace = Trace.from_events(ahead, 2)
+    assert trace.moves() == [([(1, 8)], [(1, 4), (1, 2)]), ([], [])]
+    other = Trace.from_events([*ahead[1:3][::-1], *ahead[::3]], 2)
+    assert trace.moves() != other.moves()
+
+
+def test_what_no_trace_can_hold_is_refused() -> None:
+    """No ranks, and fewer bytes than none."""
+    with pytest.raises(ValueError, match="world_size is 0; need at least 1"):
+        Trace.from_events([], 0)
+    with pytest.raises(ValueError, match="nbytes is -10; need 0 or more"):
+        Trace.from_events([Event(0, "send", -10, peer=1)], 2)

@@ -8,6 +8,7 @@ its end count the slots. It runs on Gloo, or on NCCL if there is a GPU for each 
 """
 
 import os
+import sys
 from collections.abc import Callable
 
 import torch
@@ -113,4 +114,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if "LOCAL_RANK" not in os.environ:
+        print("LOCAL_RANK is not set: this runs on ranks. Start it by", file=sys.stderr)
+        print(f"    torchrun --nproc-per-node 4 {__file__}", file=sys.stderr)
+        sys.exit(2)
     main()

@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from collectives_lab.units import format_bytes
+
 RANK_MEMORY = {"fork": 16 * 10**6, "spawn": 250 * 10**6}
 """Bytes a rank may need before it has done anything (measured: 6 and 150 MB)."""
+
+PAIR_MEMORY = 16_000
+"""Bytes that the kernel keeps at each end of a connection between two ranks."""
 
 FILES_A_RANK = 3
 """Descriptors that the launcher holds for each rank."""
@@ -72,12 +77,12 @@ def _processes() -> tuple[int, str]:
 def why_too_many(world_size: int, start_method: str) -> str | None:
     """Say which limit of the machine `world_size` ranks would break; None if none."""
     each, free = RANK_MEMORY[start_method], free_memory()
-    # Every pair of ranks holds a connection, whose buffers the kernel keeps.
-    need = world_size * each + world_size**2 * 16_000
-    if need > free:
+    ranks, pairs = world_size * each, world_size**2 * PAIR_MEMORY
+    if ranks + pairs > free:
         return (
-            f"it needs about {need / 1e9:.3g} GB and {free / 1e9:.3g} GB of memory are "
-            "free"
+            f"the ranks need about {format_bytes(ranks)} of memory, the connections "
+            f"between all pairs of them {format_bytes(pairs)}, and "
+            f"{format_bytes(free)} are free"
         )
     files, what = _open_files()
     used = _files_used()

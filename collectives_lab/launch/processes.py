@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from collectives_lab.launch import ending
 from collectives_lab.launch.channel import Channel, ChannelClosed
 from collectives_lab.launch.errors import LaunchError
 
@@ -325,19 +326,17 @@ class SpawnedRanks:
 
     def look(self) -> None:
         for rank, process in enumerate(self._processes):
-            status = process.poll()
+            status = ending.reap(process)
             if status is not None:
                 self.ended[rank] = status
 
     def kill(self) -> None:
         for process in self._processes:
-            if process.poll() is None:  # so its group is still its own
+            if ending.reap(process) is None:  # so its group is still its own
                 for pid in _descendants(process.pid):
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.kill()
+                ending.kill(process.pid)
 
     def close(self, deadline: float = 10.0) -> None:
         try:

@@ -40,6 +40,7 @@ from collectives_lab.launch.channel import (
     pack,
     unpack,
 )
+from collectives_lab.launch.keyboard import NoKeyboard
 from collectives_lab.launch.limits import free_memory
 from collectives_lab.launch.store import QuickStore
 from collectives_lab.launch.telling import Unsendable, is_readers, tell, words
@@ -252,7 +253,9 @@ class Rank:
     def _pull(self, names: list[str]) -> list[Any]:
         for name in names:
             if name not in self.namespace:
-                raise NameError(f"name {name!r} is not defined")
+                raise Unsendable(
+                    f"there is no variable {name!r}; set it by execute or push first"
+                )
         return [self.namespace[name] for name in names]
 
     def display(self, *objects: Any) -> None:
@@ -293,10 +296,11 @@ class Rank:
         if self.recorder is not None:
             report["events"] = self.recorder.drain()
             report["groups"] = self.recorder.group_ranks()
+            report["collectives"] = dict(self.recorder.collectives)
             self.counted = report["wire_after"] = tcp_info.connections()
             self.recorder.finished = True
             if self.recorder.board is not None:
-                self.recorder._step()
+                self.recorder.step()
         _c10d.forget_coalescing()
 
     def _imported(self) -> list[str]:
@@ -500,6 +504,7 @@ def main(fd: int) -> None:
     current = Rank(Channel(socket.socket(fileno=fd)))
     for module in (dist, dist.distributed_c10d):
         vars(module).update(init_process_group=init_process_group, new_group=new_group)
+    sys.stdin = sys.__stdin__ = NoKeyboard()  # type: ignore[assignment,misc]
     sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[assignment,misc]
     sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[assignment,misc]
     faulthandler.enable(all_threads=False)

@@ -20,8 +20,9 @@ from collectives_lab.launch.channel import Parts, pack, unpack
 from collectives_lab.launch.errors import LabError, LaunchError
 from collectives_lab.launch.failures import error_of
 from collectives_lab.launch.group import Asked, Group, Outcome
-from collectives_lab.launch.output import Display
+from collectives_lab.launch.output import Display, write_here
 from collectives_lab.launch.plan import Plan, checked_timeout
+from collectives_lab.launch.unmatched import unmatched
 from collectives_lab.trace import Trace
 
 
@@ -250,8 +251,12 @@ class Ranks:
 
         file: the name of the code in tracebacks. quiet: no last expression. display:
         takes (ranks, MIME bundle) of everything shown meanwhile, figures too; what
-        several ranks show alike comes once.
+        several ranks show alike comes once. Raises TypeError if the code is no text.
         """
+        if not isinstance(code, str):
+            raise TypeError(
+                f"code={code!r}; it is Python code as text; run(fn) takes a function"
+            )
         lines = code.splitlines(keepends=True)
         linecache.cache[file] = (len(code), None, lines, file)  # for what errors quote
         options = {"source": code, "file": file, "quiet": quiet}
@@ -300,11 +305,15 @@ class Ranks:
             group.recover()
             raise
         try:
-            return _finish(outcome, replace(self._plan, timeout=asked.timeout))
+            result = _finish(outcome, replace(self._plan, timeout=asked.timeout))
         except LabError as error:
             if outcome.failed:
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
             raise
+        note = unmatched(outcome.reports) if asked.ranks is None else ""
+        if note:
+            write_here("stderr", f"{note}\n")
+        return result
 
     def _recovered(self, group: Group, outcome: Outcome) -> str:
         """Free the ranks after a failure, and say what became of them."""

@@ -25,6 +25,7 @@ import torch
 from collectives_lab import recorder
 from collectives_lab.launch import rank as rank_module
 from collectives_lab.launch.channel import Channel, ChannelClosed, pack, unpack
+from collectives_lab.launch.ending import has_ended, kill
 
 PARKED = 16
 """Ranks kept ready at most; each holds about 6 MB."""
@@ -90,7 +91,7 @@ class Zygote:
             if not ready and not enough:
                 self.parked.append(self._fork())
         for pid in [*(p.pid for p in self.parked), *self._pids()]:
-            _kill(pid)
+            kill(pid)
             os.waitpid(pid, 0)
         _end_strays(set())
 
@@ -155,7 +156,7 @@ class Zygote:
             group.channel.close()
             group.closed = True
         for pid in group.ranks:
-            _kill(pid)
+            kill(pid)
         self._forget_ended()
 
     def _reap(self) -> None:
@@ -164,8 +165,8 @@ class Zygote:
             while self.woken.recv(4096):
                 pass
         for group in self.groups:
-            for pid in [pid for pid in group.ranks if _has_ended(pid)]:
-                _kill(pid)  # its process group: the zombie keeps the number taken
+            for pid in [pid for pid in group.ranks if has_ended(pid)]:
+                kill(pid)  # its process group: the zombie keeps the number taken
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 rank = group.ranks.pop(pid)
                 if not group.closed:
@@ -176,7 +177,7 @@ class Zygote:
         _end_strays({p.pid for p in self.parked} | set(self._pids()))
 
     def _reap_parked(self) -> None:
-        for forked in [p for p in self.parked if _has_ended(p.pid)]:
+        for forked in [p for p in self.parked if has_ended(p.pid)]:
             os.waitpid(forked.pid, 0)
             for end in forked.fds:
                 os.close(end)
@@ -184,18 +185,6 @@ class Zygote:
 
     def _forget_ended(self) -> None:
         self.groups = [g for g in self.groups if g.ranks or not g.closed]
-
-
-def _has_ended(pid: int) -> bool:
-    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, pid, options) is not None
-
-
-def _kill(pid: int) -> None:
-    """Kill a rank not yet reaped, whose number is still its, and its children."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
 
 
 def _end_strays(keep: set[int]) -> None:

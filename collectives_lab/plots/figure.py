@@ -1,7 +1,8 @@
 """What all pictures share: the colours of the ranks, the `Diagram`, and its labels.
 
-Here you can ask for a rank's colour (`rank_color`), begin a figure (`diagram`) and
-write labels on it that never cover each other (`Labels`).
+Here you can ask for a rank's colour (`rank_color`), begin a figure (`diagram`), write
+labels on it that never cover each other (`Labels`), and show several figures beside
+each other (`side_by_side`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import html
 import io
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -20,6 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from PIL import Image
+
+from collectives_lab.trace import Trace
 
 # Eight colours that stay apart for the colour-blind and show on white and on black: six
 # of Okabe and Ito's, then a violet and a brown for their yellow and black.
@@ -55,6 +59,25 @@ STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
+
+
+class Traced(Protocol):
+    """What has a trace: a Run, a Timeline."""
+
+    @property
+    def trace(self) -> Trace:
+        """What moved."""
+
+
+def trace_of(thing: Trace | Traced) -> Trace:
+    """The trace of a Run or a Timeline; a trace is its own."""
+    trace = thing if isinstance(thing, Trace) else getattr(thing, "trace", None)
+    if not isinstance(trace, Trace):
+        raise TypeError(
+            f"a {type(thing).__name__} has no trace; draw a Trace, or what has one in "
+            "its .trace, as a Run or a Timeline does"
+        )
+    return trace
 
 
 def rank_color(rank: int) -> str:
@@ -109,11 +132,40 @@ class Diagram(Figure):
         return small.getvalue()
 
 
+@dataclass(frozen=True)
+class Row:
+    """Diagrams that a notebook shows beside each other, or below where it is narrow."""
+
+    diagrams: tuple[Diagram, ...]
+
+    def _repr_html_(self) -> str:
+        style = "display:flex;flex-wrap:wrap;gap:0 1.5em;align-items:flex-start"
+        return f'<div style="{style}">{"".join(map(_item, self.diagrams))}</div>'
+
+
+def _item(one: Diagram) -> str:
+    """A diagram that shrinks to three quarters, but no more, to stay in the row."""
+    width = round(one.get_figwidth() * DPI)
+    style = f"flex:{width} 1 {round(0.75 * width)}px;max-width:{width}px"
+    return f'<div style="{style}">{one._repr_html_()}</div>'
+
+
+def side_by_side(*diagrams: Diagram) -> Row:
+    """Show two or more diagrams beside each other, each with its caption."""
+    return Row(diagrams)
+
+
 def diagram(width: float, height: float) -> tuple[Diagram, Axes]:
-    """Begin a figure of so many inches; without pyplot, nothing shows it twice."""
+    """Begin a figure of so many inches, with one axes."""
+    figure = blank(width, height)
+    return figure, figure.add_subplot()
+
+
+def blank(width: float, height: float) -> Diagram:
+    """Begin a figure without axes; without pyplot, nothing shows it twice."""
     figure = Diagram(figsize=(width, height), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
+    return figure
 
 
 def key_above(ax: Axes, signs: Mapping[str, Any]) -> None:

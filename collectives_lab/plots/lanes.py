@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePath
 
-from ..trace import Event, Trace
-from ..units import format_seconds
+from collectives_lab.plots.clock import counts_steps, in_steps
+from collectives_lab.trace import Event, Trace
+from collectives_lab.units import format_seconds
 
 FILLED = 0.64  # the share of a lane that bars take; the rest keeps lanes apart
 
@@ -71,7 +72,8 @@ class Scene:
 
     bars: the calls. pairs: the messages, as a send and its recv. lost: the sends that
     nobody received. together: the calls of each collective, ordered by lane. missing:
-    how many calls of the trace have no time.
+    how many calls of the trace have no time. is_steps: whether times are not seconds
+    but the numbers of a plan's steps, from 1.
     """
 
     world_size: int
@@ -82,6 +84,7 @@ class Scene:
     lost: list[Bar]
     together: list[list[Bar]]
     missing: int
+    is_steps: bool = False
 
     @property
     def stuck(self) -> list[Bar]:
@@ -95,12 +98,18 @@ class Scene:
         if self.pairs or not things:
             things.insert(0, _count(len(self.pairs), "message"))
         ranks, span = _count(self.world_size, "rank"), self.last - self.first
-        facts = [f"{ranks}, {format_seconds(span)}: {', '.join(things)}."]
+        steps = _count(len({bar.begin for bar in self.bars}), "step")
+        length = steps if self.is_steps else format_seconds(span)
+        facts = [f"{ranks}, {length}: {', '.join(things)}."]
         waits = blocked(self.bars)
         if waits and not self.stuck:
             rank = max(waits, key=lambda rank: waits[rank])
             longest = format_seconds(waits[rank])
-            facts.append(f"Rank {rank} is blocked longest, {longest}.")
+            is_even = min(waits.values()) > 0.99 * waits[rank]
+            if is_even and len(waits) == self.world_size > 1:
+                facts.append(f"Every rank is blocked for {longest}.")
+            else:
+                facts.append(f"Rank {rank} is blocked longest, {longest}.")
         if self.lost:
             facts.append(f"Never received: {_list(self.lost)}.")
         if self.stuck:
@@ -114,7 +123,8 @@ def scene(trace: Trace, start: float | None = None, stop: float | None = None) -
     """Lay out a trace, or what of it is seen between start and stop.
 
     A call that never completed lasts a little longer than everything that is known.
-    Raises ValueError if no call has a time, and unless start < stop.
+    A plan whose times number its steps is laid out in steps. Raises ValueError if no
+    call has a time, and unless start < stop.
     """
     bars, first, last = _place(trace)
     first, last = first if start is None else start, last if stop is None else stop
@@ -136,6 +146,7 @@ def scene(trace: Trace, start: float | None = None, stop: float | None = None) -
         [bars[i] for i in seen if bars[i].event.op == "send" and i not in received],
         rounds((bars[i] for i in bars), first, last),
         len(trace) - len(bars),
+        counts_steps(trace),
     )
 
 
@@ -152,6 +163,9 @@ def _place(trace: Trace) -> tuple[dict[int, Bar], float, float]:
             "no call of this trace has a time, so there is nothing to draw; "
             "draw the trace of a run, or replay a plan on a fabric first"
         )
+    if counts_steps(trace):
+        planned = in_steps([event for _, event in timed])
+        timed = [(i, e) for (i, _), e in zip(timed, planned, strict=True)]
     known = [t for _, e in timed for t in (e.issued, e.waited, e.completed)]
     times = [t for t in known if t is not None]
     first, last = min(times), max(times)

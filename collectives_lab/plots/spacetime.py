@@ -1,13 +1,13 @@
 """The space-time diagram: ranks as lanes, time to the right, messages as arrows.
 
-Here you can draw a trace that has times (`space_time`). Solid is a call in flight while
-its rank does other work, hatched a rank that waits; a grey band joins the calls of one
-collective; a cross ends what never ended.
+Here you can draw a trace that has times, or the steps of a plan (`space_time`). Solid
+is a call in flight while its rank does other work, hatched a rank that waits; a grey
+band joins the calls of one collective; a cross ends what never ended.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -20,51 +20,63 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.ticker import MaxNLocator
 
-from ..trace import Trace
-from .figure import INK, STYLE, Diagram, Labels, diagram, key_above, rank_color, settle
-from .lanes import FILLED, Bar, Scene, scene, verb
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    Labels,
+    Traced,
+    diagram,
+    key_above,
+    rank_color,
+    settle,
+    trace_of,
+)
+from collectives_lab.plots.lanes import Bar, Scene, scene, verb
+from collectives_lab.plots.names import MOST_NAMES, name_calls, name_rounds, name_stuck
+from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
-MOST_NAMES = 24  # names of collectives above a lane; of more, only their counts
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 @mpl.rc_context(STYLE)
 def space_time(
-    trace: Trace,
+    trace: Trace | Traced,
     *,
     start: float | None = None,
     stop: float | None = None,
-    max_arrows: int = 300,
+    max_arrows: int = 500,
     caption: str | None = None,
 ) -> Diagram:
     """Draw who called what when, and who waited for whom.
 
-    start, stop: seconds since the trace began, to look at a part of it. max_arrows: of
-    more messages than that, so many spread evenly are drawn, and the caption says so.
-    Raises ValueError if no call of the trace has a time.
+    trace: a Trace, or a Run or Timeline that has one; a plan is drawn in its steps.
+    start, stop: seconds since the trace began (numbers of steps), to look at a part of
+    it. max_arrows: of more messages than that, so many spread evenly are drawn, and the
+    caption says so. Raises ValueError if no call of the trace has a time.
     """
-    seen = scene(trace, start, stop)
+    seen = scene(trace_of(trace), start, stop)
     pairs = seen.pairs
     if len(pairs) > max_arrows:
         chosen = np.linspace(0, len(pairs) - 1, max_arrows).astype(int)
         pairs = [seen.pairs[i] for i in chosen]
-    p = trace.world_size
+    p = seen.world_size
     lane, header = max(0.17, min(0.68, 1.36 / p**0.5)), _header(seen)
     figure, ax = diagram(8, min(14.0, p * lane + header + 0.75))
     scale = _set_axes(ax, seen, header / lane)
     _draw_bands(ax, seen.together, scale)
-    _draw_bars(ax, seen.bars, scale)
+    _draw_bars(ax, seen, scale)
     _draw_messages(ax, pairs, scale)
     _draw_lost(ax, seen.lost, scale)
     _draw_marks(ax, seen.bars, scale)
     key_above(ax, _signs(seen))
     settle(figure)
     labels = Labels(ax, 8 if p <= 8 else 7)
-    _name_stuck(labels, seen.stuck, scale)
-    _name_rounds(labels, seen.together, scale)
+    name_stuck(labels, seen.stuck, scale)
+    name_rounds(labels, seen.together, scale)
     if len(seen.bars) <= MANY:
-        _name_calls(labels, seen.bars, scale)
+        name_calls(labels, seen.bars, scale)
     facts = seen.facts()
     if len(pairs) < len(seen.pairs):
         facts.append(f"{len(pairs)} of the messages are drawn.")
@@ -89,14 +101,17 @@ def _set_axes(ax: Axes, seen: Scene, header: float) -> float:
     """Prepare lanes and time; return the seconds in a unit of the time axis."""
     p, span = seen.world_size, seen.last - seen.first
     scale, unit = next((u for u in UNITS if span >= u[0]), UNITS[-1])
+    scale = 1.0 if seen.is_steps else scale
     first, last = seen.first / scale, seen.last / scale
     room = 0.2 if seen.stuck else 0.01  # what is stuck is named right of its cross
     ax.set_xlim(first, last + room * span / scale)
     ax.set_ylim(p - 0.5, -0.5 - header)
-    ticks = MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]).tick_values(first, last)
+    most, nice = (16, [1, 2, 5, 10]) if seen.is_steps else (7, [1, 2, 2.5, 5, 10])
+    locator = MaxNLocator(most, steps=nice, integer=seen.is_steps)
+    ticks = locator.tick_values(first, last)
     ax.set_xticks([t for t in ticks if first <= t <= last])
     ax.spines["bottom"].set_bounds(first, last)
-    ax.set_xlabel(f"time ({unit})")
+    ax.set_xlabel("step" if seen.is_steps else f"time ({unit})")
     ranks = range(0, p, -(-p // 64))
     ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
     ax.tick_params(axis="y", length=0, labelsize=9 if p <= 16 else 7)
@@ -116,8 +131,12 @@ def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]], scale: float) -> None:
     ax.add_collection(PolyCollection(shapes, facecolor=color, zorder=1), autolim=False)
 
 
-def _draw_bars(ax: Axes, bars: Sequence[Bar], scale: float) -> None:
-    """Solid while a call runs and its rank does other work, hatched while it blocks."""
+def _draw_bars(ax: Axes, seen: Scene, scale: float) -> None:
+    """Solid while a call runs and its rank does other work, hatched while it blocks.
+
+    Pale in steps, where nobody knows which of the two it is.
+    """
+    bars, is_plain = seen.bars, len(seen.bars) > MANY or seen.is_steps
     shapes: dict[tuple[int, bool], list] = defaultdict(list)
 
     def add(bar: Bar, is_blocked: bool, begin: float, end: float) -> None:
@@ -132,7 +151,7 @@ def _draw_bars(ax: Axes, bars: Sequence[Bar], scale: float) -> None:
         if bar.event.waited is not None:
             add(bar, True, bar.wait, bar.end)
     for (rank, is_blocked), boxes in shapes.items():
-        for look in _looks(rank_color(rank), is_blocked, len(bars) > MANY):
+        for look in _looks(rank_color(rank), is_blocked or seen.is_steps, is_plain):
             ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
 
 
@@ -175,7 +194,7 @@ def _draw_lost(ax: Axes, lost: Sequence[Bar], scale: float) -> None:
         color = rank_color(bar.event.rank)
         stub = LineCollection([[(x, y), (x, tip)]], colors=color, zorder=3)
         ax.add_collection(stub, autolim=False)
-        ax.scatter(x, tip, 22, color, marker="x", zorder=4)
+        ax.scatter(x, tip, 22, color, marker="x", zorder=4, clip_on=False)
 
 
 def _draw_marks(ax: Axes, bars: Sequence[Bar], scale: float) -> None:
@@ -198,7 +217,9 @@ def _signs(seen: Scene) -> dict[str, Any]:
     bars, is_plain = seen.bars, len(seen.bars) > MANY
     waits = any(bar.event.waited is not None for bar in bars)
     signs = {
-        "in flight": any(bar.wait > bar.begin for bar in bars) and Patch(color=INK),
+        "in flight": not seen.is_steps
+        and any(bar.wait > bar.begin for bar in bars)
+        and Patch(color=INK),
         "blocked": waits
         and tuple(Patch(**look) for look in _looks(INK, True, is_plain)),
         "message": seen.pairs and sign(r"$\rightarrow$", 12),
@@ -207,55 +228,3 @@ def _signs(seen: Scene) -> dict[str, Any]:
         "end not seen": any(bar.is_open for bar in bars) and sign(">", 5),
     }
     return {name: handle for name, handle in signs.items() if handle}
-
-
-def _name_stuck(labels: Labels, stuck: Sequence[Bar], scale: float) -> None:
-    """Say beside its cross what a stuck call is."""
-    for bar in stuck:
-        x, y = labels.ax.transData.transform((bar.end / scale, bar.middle))
-        labels.put(bar.name, x + 8, y)
-
-
-def _name_rounds(labels: Labels, rounds: Sequence[list[Bar]], scale: float) -> None:
-    """Name each collective once, above the first of its lanes."""
-    by_lane: dict[int, list[list[Bar]]] = defaultdict(list)
-    for calls in rounds:
-        by_lane[calls[0].event.rank].append(calls)
-    for rank, in_lane in by_lane.items():
-        for name, begin in _names(labels, in_lane, scale):
-            place = begin / scale, rank - FILLED / 2
-            x, y = labels.ax.transData.transform(place)
-            step = labels.size(name)[1] + 2
-            rows = range(2 if rank == 0 else 1)
-            any(labels.put(name, x, y + (row + 0.5) * step) for row in rows)
-
-
-def _names(
-    labels: Labels, rounds: Sequence[list[Bar]], scale: float
-) -> list[tuple[str, float]]:
-    """What to write, and from what time on: a crowd of equals becomes `verb x n`."""
-    runs = [(name, list(run)) for name, run in groupby(rounds, verb)]
-    if len(runs) > MOST_NAMES:
-        counts = Counter(verb(calls) for calls in rounds)
-        text = ", ".join(f"{name} ×{n}" for name, n in counts.items())
-        return [(text, rounds[0][0].begin)]
-    names = []
-    for name, run in runs:
-        begins = [calls[0].begin for calls in run]
-        pixels = labels.ax.transData.transform([(t / scale, 0) for t in begins])[:, 0]
-        if (np.diff(pixels) < labels.size(name)[0]).any():
-            names.append((f"{name} ×{len(begins)}", begins[0]))
-        else:
-            names += [(name, begin) for begin in begins]
-    return names
-
-
-def _name_calls(labels: Labels, bars: Sequence[Bar], scale: float) -> None:
-    """Name a send or a recv whose bar has room for it."""
-    for bar in bars:
-        if bar.is_message and not bar.is_stuck:
-            corners = [(bar.begin / scale, bar.bottom), (bar.end / scale, bar.top)]
-            (x0, y0), (x1, y1) = labels.ax.transData.transform(corners)
-            width, height = labels.size(bar.name)
-            if width <= x1 - x0 and height <= y1 - y0 + 2:
-                labels.put(bar.name, (x0 + x1 - width) / 2, (y0 + y1) / 2)

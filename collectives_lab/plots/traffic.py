@@ -17,29 +17,40 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from ..trace import Trace
-from ..units import format_bytes
-from .figure import INK, PILL, STYLE, Diagram, diagram, key_above, rank_color
+from collectives_lab.plots.figure import (
+    INK,
+    PILL,
+    STYLE,
+    Diagram,
+    Traced,
+    diagram,
+    key_above,
+    rank_color,
+    trace_of,
+)
+from collectives_lab.trace import Trace
+from collectives_lab.units import format_bytes
 
 SOURCES = {
     "messages": "payloads of the sends",
     "wire": "bytes on the wire, measured",
-    "matrix": "bytes",
+    "matrix": "",
 }
 
 
 @mpl.rc_context(STYLE)
 def traffic_matrix(
-    traffic: Trace | np.ndarray | Sequence[Sequence[float]],
+    traffic: Trace | Traced | np.ndarray | Sequence[Sequence[float]],
     which: str = "auto",
     *,
     caption: str | None = None,
 ) -> Diagram:
     """Draw the bytes from every rank (row) to every rank (column).
 
-    traffic: a trace, or a square matrix of bytes `[src][dst]`. which: `"messages"` for
-    what the sends say, `"wire"` for what was measured; `"auto"` takes the messages if
-    there are any, else the wire, since a collective does not say who sends to whom.
+    traffic: a Trace, a Run or Timeline that has one, or a square matrix of bytes
+    `[src][dst]`. which: `"messages"` for what the sends say, `"wire"` for what was
+    measured; `"auto"` takes the messages if there are any, else the wire, since a
+    collective does not say who sends to whom.
     Raises ValueError for what the trace does not have.
     """
     matrix, source = _matrix(traffic, which)
@@ -65,11 +76,12 @@ def traffic_matrix(
         _write_cells(ax, matrix)
     else:
         bar = figure.colorbar(image, ax=ax, shrink=0.8)
-        bar.set_label(f"{unit}, {SOURCES[source]}")
+        bar.set_label(", ".join(filter(None, [unit, SOURCES[source]])))
         bar.outline.set_visible(False)
     src, dst = np.unravel_index(matrix.argmax(), matrix.shape)
     total = format_bytes(matrix.sum())
-    fact = f"Traffic between {p} ranks ({SOURCES[source]}), {total} in all"
+    source_text = f" ({SOURCES[source]})" if SOURCES[source] else ""
+    fact = f"Traffic between {p} ranks{source_text}, {total} in all"
     if matrix.any():
         fact += f"; most from rank {src} to rank {dst}, {format_bytes(matrix.max())}"
     figure.caption = f"{fact}." if caption is None else caption
@@ -80,24 +92,25 @@ def traffic_matrix(
 
 
 def _matrix(
-    traffic: Trace | np.ndarray | Sequence[Sequence[float]], which: str
+    traffic: Trace | Traced | np.ndarray | Sequence[Sequence[float]], which: str
 ) -> tuple[np.ndarray, str]:
     """The bytes [src, dst] to draw, and which key of SOURCES they are."""
-    if not isinstance(traffic, Trace):
+    if isinstance(traffic, (np.ndarray, Sequence)):
         matrix = np.asarray(traffic, dtype=float)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
             raise ValueError(f"matrix of shape {matrix.shape}; need P x P bytes")
         return matrix, "matrix"
     if which not in ("auto", "messages", "wire"):
         raise ValueError(f"which={which!r}; need 'auto', 'messages' or 'wire'")
-    sends = np.asarray(traffic.bytes_by_pair(), dtype=float)
-    if which == "messages" or (which == "auto" and "send" in traffic.ops()):
+    trace = trace_of(traffic)
+    sends = np.asarray(trace.bytes_by_pair(), dtype=float)
+    if which == "messages" or (which == "auto" and "send" in trace.ops()):
         return sends, "messages"
-    if traffic.wire is not None:
-        return traffic.wire.astype(float), "wire"
+    if trace.wire is not None:
+        return trace.wire.astype(float), "wire"
     if which == "wire":
         raise ValueError("the bytes on the wire were not measured in this run")
-    if len(traffic):
+    if len(trace):
         raise ValueError(
             "no sends, and the bytes on the wire were not measured: a collective does "
             "not say who sends to whom"
@@ -125,7 +138,7 @@ def _scale(nbytes: float) -> tuple[float, str]:
 
 @mpl.rc_context(STYLE)
 def bytes_by_rank(
-    trace: Trace,
+    trace: Trace | Traced,
     bound: float | Sequence[float] | None = None,
     *,
     caption: str | None = None,
@@ -135,6 +148,7 @@ def bytes_by_rank(
     bound: bytes, one number for all ranks or one for each, drawn as a line across the
     rank's bars.
     """
+    trace = trace_of(trace)
     p = trace.world_size
     sent, wire = np.array(trace.bytes_sent(), dtype=float), trace.wire_bytes()
     bounds = None if bound is None else np.broadcast_to(np.array(bound, float), (p,))

@@ -1,0 +1,7 @@
+"""`python -m collectives_lab.bench`: see `--help`."""
+
+import sys
+
+from collectives_lab.bench.cli import main
+
+sys.exit(main())

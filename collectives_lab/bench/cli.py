@@ -1,0 +1,239 @@
+"""The command: `python -m collectives_lab.bench all_reduce --world-size 4 ...`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from collectives_lab.bench import table
+from collectives_lab.bench.case import OPS
+from collectives_lab.bench.crew import Crew, crew, is_torchrun
+from collectives_lab.bench.link import fit, samples
+from collectives_lab.bench.prediction import predict
+from collectives_lab.bench.sweep import Row, Sweep, name_of
+from collectives_lab.bench.timing import measure
+from collectives_lab.bench.verbs import VERBS
+from collectives_lab.fabrics import Link
+from collectives_lab.launch import LabError, LaunchError
+from collectives_lab.units import format_bandwidth, format_seconds, parse_bytes
+
+INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line; the usage is what --help is for."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"bench: {message}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; return 0, 1 for what went wrong, 2 for bad arguments."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    bench = Bench(args)
+    try:
+        sweep = _sweep(args)
+        sweep.check(_world_size(args))
+        with crew(_world_size(args), args.backend, args.timeout) as ranks:
+            bench.run(sweep, ranks)
+    except (LaunchError, ValueError) as error:
+        parser.error(str(error))
+    except LabError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        kept = f"the {len(bench.rows)} rows so far are kept"
+        print(f"\nbench: interrupted; {kept}", file=sys.stderr)
+        return INTERRUPTED
+    return 1 if any(row.wrong for row in bench.rows) else 0
+
+
+class Bench:
+    """One run of the command: the rows so far, and where they go."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
+        self.rows: list[Row] = []
+        self.link: Link | None = None
+
+    def run(self, sweep: Sweep, ranks: Crew) -> None:
+        """Measure every size, and print and keep its rows at once."""
+        self.about = _about(sweep, ranks)
+        say = print if ranks.is_first else _silent
+        _warn_of_few_cores(ranks)
+        say(_title(sweep, ranks))
+        if self.args.predict:
+            self.link = _fitted(sweep, ranks)
+        if self.link is not None:
+            self.about["link"] = asdict(self.link)
+            say(_link_line(self.link))
+        say(table.heading(self.link is not None), flush=True)
+        counts = sweep.counts(ranks.world_size)
+        for done, count in enumerate(counts):
+            _progress(ranks, done, len(counts))
+            rows = [
+                self._predicted(row, ranks) for row in ranks.call(measure, sweep, count)
+            ]
+            _progress(ranks)
+            for row in rows:
+                say(table.line(row), flush=True)
+            self.rows += rows
+            if ranks.is_first:
+                self.keep()
+
+    def _predicted(self, row: Row, ranks: Crew) -> Row:
+        if self.link is None:
+            return row
+        what = (row.verb, row.algorithm, row.world_size, row.nbytes)
+        return replace(row, predicted=predict(*what, self.link, ranks.backend))
+
+    def keep(self) -> None:
+        """Write the files that were asked for, with what there is."""
+        if self.args.csv:
+            table.save_csv(self.rows, self.args.csv)
+        if self.args.json:
+            table.save_json(self.rows, self.args.json, self.about)
+
+
+def _silent(*_: Any, **__: Any) -> None:
+    """Say nothing, as all ranks but the first do."""
+
+
+def _sweep(args: argparse.Namespace) -> Sweep:
+    if args.csv is not None and args.csv == args.json:
+        raise ValueError(f"--csv and --json are both {args.csv}; need two files")
+    for path in filter(None, (args.csv, args.json)):
+        if not path.parent.is_dir():
+            raise ValueError(f"{path}: there is no folder {path.parent}")
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise ValueError(f"{path}: no file can be written there")
+    return Sweep(
+        args.verb,
+        sizes(args.sizes, args.factor),
+        tuple(filter(None, args.algorithms.split(","))),
+        *(args.dtype, args.op, args.root),
+        *(args.warmup, args.iterations, args.device),
+    )
+
+
+def sizes(text: str, factor: int = 2) -> list[int]:
+    """Read sizes: `"8:64M"`, every one `factor` times the last, or `"1K,3M"`."""
+    low, colon, high = text.partition(":")
+    if not colon:
+        return [parse_bytes(size) for size in text.split(",")]
+    size, last = parse_bytes(low), parse_bytes(high)
+    if factor < 2:
+        raise ValueError(f"--factor is {factor}; need at least 2")
+    if not 0 < size <= last:
+        raise ValueError(f"--sizes is {text!r}; need 0 < first <= last")
+    found = []
+    while size <= last:
+        found.append(size)
+        size *= factor
+    return found
+
+
+def _world_size(args: argparse.Namespace) -> int:
+    """How many ranks: torchrun's, or as many as are asked for."""
+    if not is_torchrun():
+        return 4 if args.world_size is None else args.world_size
+    there = int(os.environ["WORLD_SIZE"])
+    if args.world_size not in (None, there):
+        raise ValueError(f"--world-size is {args.world_size}; torchrun started {there}")
+    return there
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m collectives_lab.bench", description=__doc__)
+    parser.add_argument("verb", choices=VERBS)
+    add: Callable[..., Any] = parser.add_argument
+    add("--world-size", type=int, help="ranks to start; 4, and torchrun's under it")
+    add("--sizes", default="8:64M", help="8:64M (the default), or a list: 1K,3M")
+    add("--factor", type=int, default=2, help="from one size to the next")
+    add("--algorithms", default="library", help="library,ring,...: library is torch's")
+    add("--dtype", default="float32")
+    add("--op", default="sum", choices=OPS)
+    add("--root", type=int, default=0)
+    add("--warmup", type=int, default=5, help="calls before the timed ones")
+    add("--iterations", type=int, default=20, help="timed calls a row")
+    add("--backend", default="auto", help="auto, gloo or nccl")
+    add("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    add("--timeout", type=float, default=300.0, help="seconds that a size may take")
+    add(
+        "--predict", action="store_true", help="alpha and beta from ping-pong, then all"
+    )
+    add("--csv", type=Path, metavar="FILE")
+    add("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def _about(sweep: Sweep, ranks: Crew) -> dict[str, Any]:
+    """What a table is worth little without."""
+    return {
+        "world_size": ranks.world_size,
+        "backend": ranks.backend,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": _cores(),
+        "sweep": asdict(sweep) | {"algorithms": [*map(name_of, sweep.algorithms)]},
+    }
+
+
+def _title(sweep: Sweep, ranks: Crew) -> str:
+    return (
+        f"# {sweep.verb}, {ranks.world_size} ranks, {ranks.backend} ({ranks.reason}), "
+        f"torch {torch.__version__}; the median of {sweep.iterations} and its quartiles"
+    )
+
+
+def _fitted(sweep: Sweep, ranks: Crew) -> Link | None:
+    """The link of these ranks, or None, and why, where ping-pong does not tell it."""
+    try:
+        return fit(samples(ranks, iterations=sweep.iterations))
+    except ValueError as error:
+        if ranks.is_first:
+            print(f"bench: nothing is predicted: {error}", file=sys.stderr)
+        return None
+
+
+def _link_line(link: Link) -> str:
+    return (
+        f"# fitted to ping-pong alone: alpha {format_seconds(link.alpha)} a message, "
+        f"bandwidth {format_bandwidth(link.bandwidth)}"
+    )
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _warn_of_few_cores(ranks: Crew) -> None:
+    if ranks.is_first and ranks.local_size > _cores():
+        print(
+            f"bench: {ranks.local_size} ranks on {_cores()} cores: the times contain "
+            "waiting for a core",
+            file=sys.stderr,
+        )
+
+
+def _progress(ranks: Crew, done: int | None = None, total: int = 0) -> None:
+    """Show how many sizes are done, or take the bar away; on a terminal only."""
+    if not (ranks.is_first and sys.stderr.isatty()):
+        return
+    bar = ""
+    if done is not None:
+        filled = 30 * done // total
+        bar = f"[{'#' * filled}{'.' * (30 - filled)}] {done} of {total} sizes"
+    print(f"\r\033[K{bar}", end="", file=sys.stderr, flush=True)

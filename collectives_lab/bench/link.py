@@ -1,0 +1,101 @@
+"""From ping-pong to a Link: alpha and beta of this machine, with nothing else fitted.
+
+Here you can measure messages between two ranks (`ping_pong`) and `fit` a Link to them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from statistics import median
+
+import numpy as np
+
+from collectives_lab.bench.crew import Crew, crew
+from collectives_lab.bench.sweep import Sweep
+from collectives_lab.bench.timing import measure
+from collectives_lab.fabrics import Link
+
+SIZES = tuple(2**n for n in range(3, 25))
+"""8 B to 16 MiB."""
+
+Sample = tuple[int, float]
+"""The bytes of a message, and the seconds it took one way."""
+
+_ROUNDS = 30
+"""Of reweighting: more than what it takes to settle."""
+
+
+def ping_pong(
+    world_size: int = 2,
+    sizes: Iterable[int] = SIZES,
+    iterations: int = 20,
+    backend: str = "auto",
+    timeout: float = 300.0,
+) -> list[Sample]:
+    """Measure messages between ranks 0 and 1 of `world_size`; medians, one a size."""
+    with crew(world_size, backend, timeout) as ranks:
+        return samples(ranks, sizes, iterations)
+
+
+def samples(
+    ranks: Crew, sizes: Iterable[int] = SIZES, iterations: int = 20
+) -> list[Sample]:
+    """Measure messages between the first two of ranks that stand."""
+    sweep = Sweep("sendrecv", tuple(sizes), dtype="uint8", iterations=iterations)
+    sweep.check(ranks.world_size)
+    counts = sweep.counts(ranks.world_size)
+    rows = [row for count in counts for row in ranks.call(measure, sweep, count)]
+    return [(row.nbytes, row.seconds) for row in rows]
+
+
+def fit(samples: Iterable[Sample]) -> Link:
+    """Fit time = alpha + nbytes * beta to ping-pong samples, several a size or one.
+
+    It makes the sum of the *relative* errors of the medians small: so small messages,
+    which tell alpha, and large ones, which tell beta, weigh the same, and one disturbed
+    size moves little. Raises ValueError where fewer than two sizes were measured, or
+    where alpha or beta would be negative.
+    """
+    nbytes, seconds = _medians(samples)
+    design = np.stack([np.ones_like(nbytes), nbytes], axis=1) / seconds[:, None]
+    weights = np.ones_like(seconds)
+    for _ in range(_ROUNDS):  # least squares, reweighted to least absolute errors
+        a, b = design * weights[:, None], weights
+        alpha, beta = np.linalg.lstsq(a, b, rcond=None)[0]
+        errors = np.abs(design @ [alpha, beta] - 1)
+        weights = 1 / np.sqrt(np.maximum(errors, 1e-4))
+    return Link(*_checked(float(alpha), float(beta), nbytes))
+
+
+def _medians(samples: Iterable[Sample]) -> tuple[np.ndarray, np.ndarray]:
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for nbytes, seconds in samples:
+        if not (nbytes >= 0 and 0 < seconds < np.inf):
+            raise ValueError(
+                f"a sample of {nbytes} bytes in {seconds} s; need 0 bytes or more, and "
+                "more than 0 s"
+            )
+        by_size[nbytes].append(seconds)
+    if len(by_size) < 2:
+        raise ValueError(
+            f"samples of {len(by_size)} sizes; alpha and beta need at least 2"
+        )
+    sizes = sorted(by_size)
+    return np.array(sizes, float), np.array([median(by_size[n]) for n in sizes])
+
+
+def _checked(alpha: float, beta: float, nbytes: np.ndarray) -> tuple[float, float]:
+    """Alpha and beta, if these samples tell them."""
+    span = f"{nbytes[0]:.0f} to {nbytes[-1]:.0f} bytes"
+    if alpha < 0:
+        raise ValueError(
+            f"these times ({span}) would make alpha {alpha:.3g} s: they grow faster "
+            "than the size; measure smaller messages too, and again if that is not it"
+        )
+    if beta < 0:
+        raise ValueError(
+            f"these times ({span}) would make beta {beta:.3g} s/B: they do not grow "
+            "with the size; measure larger messages too, and again if that is not it"
+        )
+    return alpha, beta

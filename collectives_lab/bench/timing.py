@@ -1,0 +1,139 @@
+"""The clock: how long the algorithms of a sweep take at one size.
+
+Here you can `measure` one size of a sweep, on every rank of a group.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from collectives_lab import recorder
+from collectives_lab.bench.case import Case
+from collectives_lab.bench.sweep import Row, Sweep, function_of, name_of
+from collectives_lab.bench.verbs import VERBS, Function
+
+
+def measure(sweep: Sweep, count: int) -> list[Row]:
+    """Measure all algorithms at one size; every rank calls this and gets the rows.
+
+    An iteration times each algorithm once, so that what else the machine does meets
+    all of them. Between two timings all ranks meet. The time of a rank runs from there
+    to the end of its call, on a GPU to the end of its kernels.
+    """
+    case = _case(sweep, count)
+    calls = [function_of(sweep.verb, a) for a in sweep.algorithms]
+    case.fill()
+    for _ in range(sweep.warmup):
+        for call in calls:
+            case.call(call)
+    times = _times(case, calls, sweep.iterations)
+    rows = []
+    for algorithm, call, seconds in zip(sweep.algorithms, calls, times, strict=True):
+        wrong = _wrong(case, call)
+        rows.append(_row(sweep, case, name_of(algorithm), seconds, wrong))
+    return rows
+
+
+def _case(sweep: Sweep, count: int) -> Case:
+    rank, device = dist.get_rank(), sweep.device
+    if device == "auto":
+        device = "cuda" if "nccl" in dist.get_backend_config() else "cpu"
+    if device == "cuda":
+        local_rank = int(os.environ.get("LOCAL_RANK", rank))
+        device = f"cuda:{local_rank % max(1, torch.cuda.device_count())}"
+    return Case(
+        VERBS[sweep.verb],
+        count,
+        getattr(torch, sweep.dtype),
+        sweep.op,
+        sweep.root,
+        rank,
+        dist.get_world_size(),
+        torch.device(device),
+    )
+
+
+def _times(case: Case, calls: list[Function], iterations: int) -> torch.Tensor:
+    """Seconds by algorithm and iteration, of the slowest rank.
+
+    Nothing is recorded meanwhile, as that takes time too. The warm-up was: a deadlock
+    has been found there.
+    """
+    with recorder.absent():
+        rounds = [[_seconds(case, call) for call in calls] for _ in range(iterations)]
+    times = torch.tensor(rounds, dtype=torch.float64).T.contiguous()
+    return _over_ranks(times, case.device, dist.ReduceOp.MAX)
+
+
+def _seconds(case: Case, call: Function) -> float:
+    """Time one call on this rank: from when all ranks have met to its end here.
+
+    For a ping-pong it is half of there and back, by the clock of rank 0, which sees
+    both; the one before it makes sure that rank 1 is at it.
+    """
+    is_ping_pong = case.verb.name == "sendrecv"
+    if is_ping_pong:
+        case.call(call)
+    else:
+        _meet(case.device)
+    begun = time.perf_counter()
+    case.call(call)
+    _finish(case.device)
+    taken = time.perf_counter() - begun
+    if is_ping_pong:
+        return taken / 2 if case.rank == 0 else 0.0
+    return taken
+
+
+def _meet(device: torch.device) -> None:
+    """Wait for all ranks, and on a GPU for all work."""
+    if device.type == "cuda":
+        _over_ranks(torch.zeros(1), device, dist.ReduceOp.SUM)
+        _finish(device)
+    else:
+        dist.barrier()
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _over_ranks(x: torch.Tensor, device: torch.device, op: Any) -> torch.Tensor:
+    there = x.to(device)
+    dist.all_reduce(there, op)
+    return there.cpu()
+
+
+def _wrong(case: Case, call: Function) -> int:
+    case.fill()
+    case.call(call)
+    _finish(case.device)
+    mine = torch.tensor([case.wrong()])
+    return int(_over_ranks(mine, case.device, dist.ReduceOp.SUM))
+
+
+def _row(
+    sweep: Sweep, case: Case, algorithm: str, seconds: torch.Tensor, wrong: int
+) -> Row:
+    quartiles = seconds.quantile(seconds.new_tensor([0.25, 0.5, 0.75])).tolist()
+    whole = max(case.sent.numel(), case.got.numel())
+    return Row(
+        sweep.verb,
+        algorithm,
+        case.world_size,
+        whole * case.dtype.itemsize,
+        case.count,
+        sweep.dtype,
+        sweep.op if case.verb.reduces else "none",
+        sweep.root if case.verb.rooted else -1,
+        quartiles[1],
+        quartiles[0],
+        quartiles[2],
+        wrong,
+    )

@@ -1,0 +1,153 @@
+"""The verbs that can be measured: how each is called, and on what.
+
+A `Verb` knows the library's function for it, what that takes and what nccl-tests
+counts. VERBS holds them by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from collectives_lab.bench.case import Case
+
+Function = Callable[..., Any]
+"""The library's verb, or an algorithm with the same arguments."""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What is common to all calls of a verb.
+
+    library: torch's function. arguments: what a function for this verb is called with.
+    sends, gets: the `"whole"` tensor of S bytes or a rank's `"part"` of it; gets is
+    `"same"` in place. factor: busbw over algbw, as nccl-tests' PERFORMANCE.md has it.
+    rooted, reduces: whether it has a root, or a reduction. everywhere: whether the
+    result is defined on all ranks, not only on the root.
+    """
+
+    name: str
+    library: Function
+    arguments: Callable[[Case], tuple]
+    sends: str
+    gets: str
+    factor: Callable[[int], float]
+    rooted: bool = False
+    reduces: bool = False
+    everywhere: bool = True
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the whole is as many equal parts as there are ranks."""
+        return "part" in (self.sends, self.gets) or self.name == "all_to_all"
+
+    def count(self, nbytes: int, itemsize: int, world_size: int) -> int:
+        """Elements in nccl-tests' count column: of one part, where there are parts.
+
+        What is too small for an element a rank gets one each.
+        """
+        return max(1, nbytes // itemsize // (world_size if self.is_split else 1))
+
+
+def ping_pong(sent: torch.Tensor, got: torch.Tensor) -> None:
+    """Send to the other rank and back, between ranks 0 and 1; others do nothing."""
+    rank = dist.get_rank()
+    if rank == 0:
+        dist.send(sent, 1)
+        dist.recv(got, 1)
+    elif rank == 1:
+        dist.recv(got, 0)
+        dist.send(sent, 0)
+
+
+def _newest(*names: str) -> Function:
+    """The first of torch's names that this version of it has."""
+    return next(getattr(dist, name) for name in names if hasattr(dist, name))
+
+
+def _one(_: int) -> float:
+    return 1.0
+
+
+def _others(world_size: int) -> float:
+    return (world_size - 1) / world_size
+
+
+def _twice(world_size: int) -> float:
+    return 2 * (world_size - 1) / world_size
+
+
+def _two(case: Case) -> tuple:
+    return case.got, case.sent
+
+
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            "broadcast",
+            dist.broadcast,
+            lambda case: (case.sent, case.root),
+            *("whole", "same", _one),
+            rooted=True,
+        ),
+        Verb(
+            "scatter",
+            dist.scatter,
+            lambda case: (case.got, case.parts if case.is_root else None, case.root),
+            *("whole", "part", _others),
+            rooted=True,
+        ),
+        Verb(
+            "gather",
+            dist.gather,
+            lambda case: (case.sent, case.parts if case.is_root else None, case.root),
+            *("part", "whole", _others),
+            rooted=True,
+            everywhere=False,
+        ),
+        Verb(
+            "all_gather",
+            _newest("all_gather_single", "all_gather_into_tensor"),
+            _two,
+            "part",
+            "whole",
+            _others,
+        ),
+        Verb(
+            "reduce",
+            dist.reduce,
+            lambda case: (case.sent, case.root, case.reduce_op),
+            *("whole", "same", _one),
+            rooted=True,
+            reduces=True,
+            everywhere=False,
+        ),
+        Verb(
+            "reduce_scatter",
+            _newest("reduce_scatter_single", "reduce_scatter_tensor"),
+            lambda case: (case.got, case.sent, case.reduce_op),
+            *("whole", "part", _others),
+            reduces=True,
+        ),
+        Verb(
+            "all_reduce",
+            dist.all_reduce,
+            lambda case: (case.sent, case.reduce_op),
+            *("whole", "same", _twice),
+            reduces=True,
+        ),
+        Verb("all_to_all", dist.all_to_all_single, _two, "whole", "whole", _others),
+        Verb(
+            "sendrecv",
+            ping_pong,
+            lambda case: (case.sent, case.got),
+            *("whole", "whole", _one),
+        ),
+    )
+}

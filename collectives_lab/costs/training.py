@@ -1,0 +1,167 @@
+"""How communication and computation share the time of a data-parallel training step.
+
+Here you can estimate both halves of a step (`compute_seconds`, `all_reduce_seconds`),
+their ratio gamma (`ratio`) and where it is 1 (`break_even_world_size`,
+`break_even_local_batch`), and what they leave of the speed of many accelerators
+(`step_time`, `strong_efficiency`, `weak_efficiency`, `amdahl_speedup`). Everything
+takes numbers or numpy arrays that broadcast.
+
+A step costs 6 floating-point operations for each parameter and *token*: 2 forward, 4
+backward (Kaplan et al. 2020, section 2.1). A batch counts examples, and an example has
+`tokens_per_example` tokens; 1, the default, counts 6 an example.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+Value = float | np.ndarray
+"""A number, or an array of them."""
+
+FLOPS_PER_PARAMETER = 6.0
+"""Floating-point operations that one token costs for each parameter of the model."""
+
+
+def compute_seconds(
+    parameters: Value,
+    local_batch: Value,
+    flop_rate: Value,
+    tokens_per_example: Value = 1,
+) -> Value:
+    """Estimate how long a rank computes in a step, forward and backward.
+
+    local_batch: examples a rank. flop_rate: what the accelerator sustains, operations a
+    second.
+    """
+    tokens = local_batch * tokens_per_example
+    return FLOPS_PER_PARAMETER * parameters * tokens / flop_rate
+
+
+def all_reduce_seconds(
+    parameters: Value,
+    world_size: Value,
+    bandwidth: Value,
+    bytes_per_parameter: Value = 2,
+    alpha: Value = 0.0,
+) -> Value:
+    """Estimate how long a ring all-reduce of the gradient takes.
+
+    bandwidth: one way, bytes a second. alpha: seconds a message; 0 leaves the latency
+    out.
+    """
+    messages = 2 * (world_size - 1)
+    nbytes = parameters * bytes_per_parameter
+    return messages * (alpha + nbytes / world_size / bandwidth)
+
+
+def ratio(
+    world_size: Value,
+    local_batch: Value,
+    flop_rate: Value,
+    bandwidth: Value,
+    bytes_per_parameter: Value = 2,
+    tokens_per_example: Value = 1,
+) -> Value:
+    """Return gamma, the time of communication over that of computation.
+
+    Without latency both grow with the parameters, so their number cancels.
+    """
+    moved = all_reduce_seconds(1.0, world_size, bandwidth, bytes_per_parameter)
+    return moved / compute_seconds(1.0, local_batch, flop_rate, tokens_per_example)
+
+
+def break_even_world_size(
+    global_batch: Value,
+    flop_rate: Value,
+    bandwidth: Value,
+    bytes_per_parameter: Value = 2,
+    tokens_per_example: Value = 1,
+) -> Value:
+    """Return the world size at which gamma is 1, with the global batch held fixed.
+
+    With G examples, b = G / K a rank, gamma is (K - 1) times what it is at K = 2.
+    """
+    rates = (flop_rate, bandwidth, bytes_per_parameter, tokens_per_example)
+    at_two = ratio(2, global_batch / 2, *rates)
+    return 1 + 1 / at_two
+
+
+def break_even_local_batch(
+    world_size: Value,
+    flop_rate: Value,
+    bandwidth: Value,
+    bytes_per_parameter: Value = 2,
+    tokens_per_example: Value = 1,
+) -> Value:
+    """Return the examples a rank at which gamma is 1; with 1 token each, the tokens."""
+    rates = (flop_rate, bandwidth, bytes_per_parameter, tokens_per_example)
+    return ratio(world_size, 1, *rates)
+
+
+def step_time(
+    compute: Value, communication: Value, overlap: Value = 0.0, hideable: Value = 1.0
+) -> Value:
+    """Return the seconds of a step whose communication runs partly beside computation.
+
+    overlap: the share of the communication that may. hideable: the share of the
+    computation that it may run beside; 2/3 is the backward pass. No more is hidden than
+    there is computation to hide it. Raises ValueError for a share outside of 0 to 1.
+    """
+    for name, share in (("overlap", overlap), ("hideable", hideable)):
+        if np.any(np.less(share, 0)) or np.any(np.greater(share, 1)):
+            raise ValueError(f"{name} is {share}; it is a share, from 0 to 1")
+    hidden = np.minimum(overlap * communication, hideable * compute)
+    return compute + communication - hidden
+
+
+def communication_share(
+    compute: Value, communication: Value, overlap: Value = 0.0, hideable: Value = 1.0
+) -> Value:
+    """Return the share of a step in which a rank communicates and does not compute."""
+    return 1 - compute / step_time(compute, communication, overlap, hideable)
+
+
+def efficiency(gamma: Value, overlap: Value = 0.0) -> Value:
+    """Return the throughput of K ranks over K times that of one, at this gamma.
+
+    One rank does not communicate; so it is 1 / (1 + gamma) without overlap.
+    """
+    return 1 / step_time(1.0, gamma, overlap)
+
+
+def strong_efficiency(
+    world_size: Value,
+    global_batch: Value,
+    flop_rate: Value,
+    bandwidth: Value,
+    bytes_per_parameter: Value = 2,
+    tokens_per_example: Value = 1,
+    overlap: Value = 0.0,
+) -> Value:
+    """Return the efficiency with a fixed global batch, split over the ranks."""
+    local_batch = global_batch / world_size
+    rates = (flop_rate, bandwidth, bytes_per_parameter, tokens_per_example)
+    return efficiency(ratio(world_size, local_batch, *rates), overlap)
+
+
+def weak_efficiency(
+    world_size: Value,
+    local_batch: Value,
+    flop_rate: Value,
+    bandwidth: Value,
+    bytes_per_parameter: Value = 2,
+    tokens_per_example: Value = 1,
+    overlap: Value = 0.0,
+) -> Value:
+    """Return the efficiency with a fixed batch a rank, so the global one grows."""
+    rates = (flop_rate, bandwidth, bytes_per_parameter, tokens_per_example)
+    return efficiency(ratio(world_size, local_batch, *rates), overlap)
+
+
+def amdahl_speedup(world_size: Value, serial_fraction: Value) -> Value:
+    """Return the speed of many ranks over that of one if a fraction stays serial.
+
+    At most 1 / serial_fraction (Amdahl 1967). An all-reduce is such a part, with the
+    difference that one rank alone has none.
+    """
+    return 1 / (serial_fraction + (1 - serial_fraction) / world_size)

@@ -1,0 +1,46 @@
+"""Plans of gather: every rank's share to the root.
+
+Here: `direct_gather` and `binomial_gather`, the scatters of these names backwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collectives_lab.plans.arguments import check_root, equal_share
+from collectives_lab.plans.binomial import rounds
+from collectives_lab.plans.steps import Steps
+from collectives_lab.trace import Trace
+
+
+def direct_gather(
+    world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
+) -> Trace:
+    """Plan that every other rank sends its share to the root.
+
+    nbytes: of all shares. Each of them sends S/P, which is optimal; the root receives
+    (P-1)/P S.
+    """
+    each = equal_share(world_size, nbytes, itemsize)
+    check_root(world_size, root)
+    steps = Steps(world_size)
+    steps.step((root + np.arange(1, world_size)) % world_size, root, each)
+    return steps.trace()
+
+
+def binomial_gather(
+    world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
+) -> Trace:
+    """Plan that shares are collected up a tree: a rank sends its whole subtree's.
+
+    nbytes: of all shares. The root receives (P-1)/P S, which is optimal for it; all
+    ranks together send about S/2 log2 P, since a share travels once a level.
+    Source: Chan, Heimlich, Purkayastha and van de Geijn 2007 (MST gather).
+    """
+    each = equal_share(world_size, nbytes, itemsize)
+    check_root(world_size, root)
+    steps = Steps(world_size)
+    for above, below, end in reversed(list(rounds(world_size))):
+        size = (end - below) * each
+        steps.step((root + below) % world_size, (root + above) % world_size, size)
+    return steps.trace()

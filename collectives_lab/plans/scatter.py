@@ -1,0 +1,45 @@
+"""Plans of scatter: the root has a share for each rank.
+
+Here: `direct_scatter` and `binomial_scatter`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collectives_lab.plans.arguments import check_root, equal_share
+from collectives_lab.plans.binomial import rounds
+from collectives_lab.plans.steps import Steps
+from collectives_lab.trace import Trace
+
+
+def direct_scatter(
+    world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
+) -> Trace:
+    """Plan that the root sends every other rank its share, at distance 1 first.
+
+    nbytes: of all shares. The root sends (P-1)/P S, which is optimal.
+    """
+    each = equal_share(world_size, nbytes, itemsize)
+    check_root(world_size, root)
+    steps = Steps(world_size)
+    steps.step(root, (root + np.arange(1, world_size)) % world_size, each)
+    return steps.trace()
+
+
+def binomial_scatter(
+    world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
+) -> Trace:
+    """Plan that a rank sends each subtree below it that subtree's shares, at once.
+
+    nbytes: of all shares. The root sends (P-1)/P S, which is optimal for it; all ranks
+    together about S/2 log2 P, since a share travels once a level.
+    Source: Thakur, Rabenseifner and Gropp 2005, section 4; Chan et al. 2007.
+    """
+    each = equal_share(world_size, nbytes, itemsize)
+    check_root(world_size, root)
+    steps = Steps(world_size)
+    for src, dst, end in rounds(world_size):
+        size = (end - dst) * each
+        steps.step((root + src) % world_size, (root + dst) % world_size, size)
+    return steps.trace()

@@ -1,0 +1,151 @@
+"""Who is in which chunk: an algorithm played on sets of ranks, without any numbers.
+
+Here you can say what moves in each step (`ring_steps`), and play it (`chunk_states`):
+what every rank holds in every chunk, after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+Holds = tuple[tuple[tuple[int, ...], ...], ...]
+"""`holds[rank][chunk]`: the ranks whose contributions are in it, one of them doubled
+if it was added twice."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A chunk on its way from src to dst, which adds it to its own or puts it there."""
+
+    src: int
+    dst: int
+    chunk: int
+    adds: bool
+
+
+@dataclass(frozen=True)
+class ChunkState:
+    """What all ranks hold after a step.
+
+    step: its number, 0 before the first. of: how many there are. phase: what the
+    algorithm is doing. moves: what was sent in the step. holds: see `Holds`.
+    """
+
+    step: int
+    of: int
+    phase: str
+    moves: tuple[Move, ...]
+    holds: Holds
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+        return len(self.holds)
+
+    def received(self, rank: int) -> set[int]:
+        """The chunks that a rank received in this step."""
+        return {move.chunk for move in self.moves if move.dst == rank}
+
+    def is_whole(self, rank: int, chunk: int) -> bool:
+        """Whether a chunk has every rank's contribution in it, once."""
+        return self.holds[rank][chunk] == tuple(range(self.world_size))
+
+    @property
+    def title(self) -> str:
+        """`start`, or `step 2 of 6: reduce-scatter`."""
+        return f"step {self.step} of {self.of}: {self.phase}" if self.step else "start"
+
+    def sentences(self) -> list[str]:
+        """What each move brought, and what its receiver has now."""
+        return [self._sentence(*moved) for moved in _together(self.moves)]
+
+    def _sentence(self, src: int, dst: int, adds: bool, chunks: Sequence[int]) -> str:
+        holds = [self.holds[dst][chunk] for chunk in chunks]
+        now = _ranks(holds[0]) if len(set(holds)) == 1 else "those of the table"
+        verb = "adds it to its own" if adds else "puts it in place of its own"
+        what = f"chunk {_span(chunks)}"
+        if len(chunks) > 1:
+            what, verb = f"chunks {_span(chunks)}", verb.replace("it ", "them ")
+        return (
+            f"rank {src} sends {what} to rank {dst}, which {verb} and now holds {now}"
+        )
+
+
+def ring_steps(world_size: int) -> list[tuple[str, list[Move]]]:
+    """Say what moves in each step of a ring all-reduce, beside the name of its phase.
+
+    Every rank sends to the next. In step k of the reduce-scatter rank r sends chunk
+    r-1-k, so that it ends with the whole of chunk r; in step k of the all-gather it
+    sends chunk r-k. Patarasuk and Yuan 2009, section 3.
+    """
+    p = world_size
+    phases = [("reduce-scatter", 1, True), ("all-gather", 0, False)]
+    return [
+        (phase, [Move(r, (r + 1) % p, (r - back - k) % p, adds) for r in range(p)])
+        for phase, back, adds in phases
+        for k in range(p - 1)
+    ]
+
+
+def chunk_states(
+    world_size: int, steps: Sequence[tuple[str, Iterable[Move]]] | None = None
+) -> list[ChunkState]:
+    """Play an algorithm: the state before it and after each of its steps.
+
+    steps: the name of the phase and the moves of each step, those of `ring_steps` if
+    left out. At the start every rank holds its own contribution to all chunks, of
+    which there are as many as ranks. A step sends what was held when it began.
+    """
+    if world_size < 1:
+        raise ValueError(f"world_size is {world_size}; need at least 1 rank")
+    steps = ring_steps(world_size) if steps is None else steps
+    ranks = range(world_size)
+    start = tuple(tuple((rank,) for _ in ranks) for rank in ranks)
+    states = [ChunkState(0, len(steps), "start", (), start)]
+    for number, (phase, moves) in enumerate(steps, 1):
+        moves = tuple(moves)
+        after = _moved(states[-1].holds, moves)
+        states.append(ChunkState(number, len(steps), phase, moves, after))
+    return states
+
+
+def _moved(before: Holds, moves: Iterable[Move]) -> Holds:
+    after = [list(chunks) for chunks in before]
+    for move in moves:
+        for rank in (move.src, move.dst, move.chunk):
+            if not 0 <= rank < len(before):
+                raise ValueError(
+                    f"{move}: {rank} of {len(before)}; need 0 <= rank < world_size"
+                )
+        came = before[move.src][move.chunk]
+        own = after[move.dst][move.chunk] if move.adds else ()
+        after[move.dst][move.chunk] = tuple(sorted(own + came))
+    return tuple(map(tuple, after))
+
+
+def _together(moves: Iterable[Move]) -> list[tuple[int, int, bool, list[int]]]:
+    """The chunks that one rank sends to another, by src and dst."""
+    ends = attrgetter("src", "dst", "adds")
+    by_ends = groupby(sorted(moves, key=ends), ends)
+    return [(*end, sorted(move.chunk for move in moved)) for end, moved in by_ends]
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """`3`, `0 and 1`, `0, 2 and 4 to 7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts: list[str] = []
+    for run in runs:
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {_span(ranks)}"

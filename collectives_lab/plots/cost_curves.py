@@ -1,0 +1,232 @@
+"""Cost curves: seconds against size, and where another algorithm becomes the fastest.
+
+Here you can draw what formulas or numbers predict as lines, and what was measured as
+points with their spread (`cost_curves`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.text import Annotation
+from numpy.typing import ArrayLike
+
+from collectives_lab.plots.figure import (
+    DPI,
+    INK,
+    STYLE,
+    Diagram,
+    Labels,
+    diagram,
+    settle,
+)
+from collectives_lab.plots.series import (
+    Cost,
+    Samples,
+    bytes_axis,
+    fastest,
+    medians,
+    seconds_axis,
+    seconds_of,
+    series_look,
+    setting,
+)
+from collectives_lab.units import format_bytes
+
+SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
+
+
+@mpl.rc_context(STYLE)
+def cost_curves(
+    predicted: Mapping[str, Cost],
+    nbytes: ArrayLike = SIZES,
+    *,
+    world_size: int | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+    measured: Mapping[str, Samples] | None = None,
+    caption: str | None = None,
+) -> Diagram:
+    """Draw seconds against bytes, with a mark where the fastest algorithm changes.
+
+    predicted: by name, a function of (world_size, nbytes, alpha, beta) as in `costs`,
+    or the seconds at each of nbytes. measured: by name, seconds by bytes, of one run or
+    of several, drawn as the median and the quartiles. Raises ValueError for sizes that
+    are not positive and for times that do not fit them.
+    """
+    sizes, measured = np.asarray(nbytes, float), dict(measured or {})
+    if sizes.ndim != 1 or len(sizes) < 2 or not (np.diff(sizes, prepend=0) > 0).all():
+        raise ValueError("need two or more sizes, ascending from above 0")
+    names = list(dict.fromkeys([*predicted, *measured]))
+    if not names:
+        raise ValueError("there is nothing to draw; give predicted or measured times")
+    lines = {
+        name: seconds_of(name, cost, world_size, sizes, alpha, beta)
+        for name, cost in predicted.items()
+    }
+    figure, ax = diagram(8.4, 4.2)
+    ends = _draw(ax, names, sizes, lines, measured)
+    changes = crossings(sizes, lines)
+    _set_axes(ax, sizes, len(changes), bool(measured))
+    notes = _name_lines(ax, ends, names)
+    figure.get_layout_engine().set(w_pad=0.15)  # a backend may draw the names wider
+    settle(figure)
+    _spread(ax, notes)
+    _mark(ax, changes)
+    where = setting(world_size, alpha, beta)
+    fact = f"{where}: {ranking(sizes, lines)}" if where else ranking(sizes, lines)
+    points = " Points: medians and quartiles, measured." if measured else ""
+    figure.caption = f"{_upper(fact)}{points}" if caption is None else caption
+    figure.alt = (
+        f"Curves of time against size, both logarithmic: {', '.join(names)}. "
+        f"{_upper(fact)}{points}"
+    )
+    return figure
+
+
+def crossings(
+    sizes: np.ndarray, lines: Mapping[str, np.ndarray]
+) -> list[tuple[float, float, str]]:
+    """Where the fastest changes: the bytes, the seconds, and who is fastest from there.
+
+    Between two sizes the curves are taken as straight in the logarithms of both.
+    """
+    if len(lines) < 2:
+        return []
+    names, times = list(lines), np.array(list(lines.values()))
+    best = fastest(times)
+    found = []
+    for i in np.flatnonzero(np.diff(best)):
+        old, new = best[i], best[i + 1]
+        if min(old, new) < 0:
+            continue
+        with np.errstate(divide="ignore"):
+            behind, ahead = np.log(times[new, i : i + 2] / times[old, i : i + 2])
+        if np.isfinite(behind - ahead):
+            part, line = behind / (behind - ahead), times[old, i : i + 2]
+        else:  # one of them has no time at one of the sizes
+            part, line = 1.0, times[new, i + 1].repeat(2)
+        size, seconds = (
+            np.exp(np.interp(part, [0, 1], np.log(values)))
+            for values in (sizes[i : i + 2], line)
+        )
+        found.append((float(size), float(seconds), names[new]))
+    return found
+
+
+def ranking(sizes: np.ndarray, lines: Mapping[str, np.ndarray]) -> str:
+    """Who is fastest from which size on, in a sentence."""
+    if not lines:
+        return "measured times."
+    first = list(lines)[fastest(np.array(list(lines.values())))[0]]
+    changes = crossings(sizes, lines)
+    then = [f"from {_size(size)} {name}" for size, _, name in changes]
+    return f"fastest is {', '.join([first, *then])}."
+
+
+def _size(nbytes: float) -> str:
+    """Two digits are enough, and nobody sees more in a picture."""
+    number, unit = format_bytes(nbytes).split()
+    return f"{float(f'{float(number):.2g}'):g} {unit}"
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _draw(
+    ax: Axes,
+    names: Sequence[str],
+    sizes: np.ndarray,
+    lines: Mapping[str, np.ndarray],
+    measured: Mapping[str, Samples],
+) -> dict[str, float]:
+    """Lines and points; returns the last seconds of each, where its name goes."""
+    ends = {}
+    for number, name in enumerate(names):
+        look = series_look(number)
+        marker = look.pop("marker")
+        if name in measured:
+            at, middle, spread = medians(measured[name])
+            bars = {"capsize": 2, "elinewidth": 1, "markersize": 4.5, "zorder": 3}
+            ax.errorbar(at, middle, spread, fmt=marker, color=look["color"], **bars)
+            ends[name] = float(middle[-1])
+        if name in lines:
+            ax.plot(sizes, lines[name], linewidth=1.8, zorder=2, **look)
+            known = lines[name][~np.isnan(lines[name])]
+            ends[name] = float(known[-1]) if len(known) else np.nan
+    return ends
+
+
+def _set_axes(ax: Axes, sizes: np.ndarray, rows: int, has_points: bool) -> None:
+    """Logarithmic both ways, with room below the curves for the names of crossings."""
+    beyond = (sizes[-1] / sizes[0]) ** (0.015 * has_points)
+    ax.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
+    ax.set_xlim(sizes[0] / beyond, sizes[-1] * beyond)
+    low, high = ax.get_ylim()
+    room = (high / low) ** (0.04 + 0.06 * min(rows, 3))
+    ax.set_ylim(low / room, high)
+    bytes_axis(ax.xaxis, sizes[0], sizes[-1])
+    seconds_axis(ax)
+    ax.grid(color=INK, alpha=0.25, linewidth=0.5)
+
+
+def _name_lines(
+    ax: Axes, ends: Mapping[str, float], names: Sequence[str]
+) -> list[Annotation]:
+    """The name of each line right of its end, before they are spread."""
+    look: dict[str, Any] = {
+        "xycoords": ("axes fraction", "data"),
+        "textcoords": "offset points",
+        "va": "center",
+        "annotation_clip": False,
+    }
+    leader = {"arrowstyle": "-", "relpos": (0, 0.5), "shrinkA": 2, "shrinkB": 0}
+    notes = []
+    for number, name in enumerate(names):
+        if ends.get(name, 0) > 0:
+            look["arrowprops"] = leader | {"color": series_look(number)["color"]}
+            notes.append(ax.annotate(name, (1, ends[name]), (18, 0), **look))
+    return notes
+
+
+def _spread(ax: Axes, notes: Sequence[Annotation]) -> None:
+    """Move names that would cover each other apart, upwards and downwards."""
+    notes = sorted(notes, key=lambda note: note.xy[1])
+    homes = [float(ax.transData.transform((1, note.xy[1]))[1]) for note in notes]
+    top = ax.get_window_extent().y1 - 4
+    for note, home, y in zip(notes, homes, _apart(homes, top), strict=True):
+        note.set_position((18, (y - home) * 72 / DPI))
+
+
+def _apart(heights: Sequence[float], top: float) -> list[float]:
+    """Ascending heights in pixels, moved until a line fits between each two."""
+    step, moved = 13 * DPI / 72, list(heights)
+    for _ in range(50):
+        for i in range(len(moved) - 1):
+            lacking = max(0.0, step - (moved[i + 1] - moved[i]))
+            moved[i] -= lacking / 2
+            moved[i + 1] += lacking / 2
+    for i in reversed(range(len(moved))):  # what is lacking after that, from the top
+        moved[i] = min(moved[i], top)
+        top = moved[i] - step
+    return moved
+
+
+def _mark(ax: Axes, changes: Sequence[tuple[float, float, str]]) -> None:
+    """A ring at each crossing, and below it who is fastest from there on."""
+    labels = Labels(ax, 8)
+    bottom = ax.get_window_extent().y0
+    for size, seconds, name in changes:
+        ax.plot(size, seconds, "o", ms=7, mfc="none", mec=INK, mew=1.4, zorder=4)
+        ax.vlines(size, 0, seconds, INK, "dotted", linewidth=1, zorder=1)
+        x = ax.transData.transform((size, seconds))[0]
+        for text in (f"{name} from {_size(size)}", _size(size)):
+            width, height = labels.size(text)
+            rows = (bottom + height * (0.7 + 1.15 * row) for row in range(4))
+            if any(labels.put(text, x - width / 2, row) for row in rows):
+                break

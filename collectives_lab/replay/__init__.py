@@ -1,0 +1,96 @@
+"""Replay: a trace and a fabric give the time that the trace would take there.
+
+Here you can `replay` a recorded run or a plan on a cluster that you do not have. One
+model serves all of them: a rank sends one message and receives one at a time, a message
+sets out when both its ends are posted, and what it shares with others (ports, NICs, a
+spine) serves first come first served. It is exact and deterministic, and no algorithm
+is a special case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from collectives_lab.fabrics import Fabric
+from collectives_lab.replay import one_by_one, waves
+from collectives_lab.replay.calls import calls_of
+from collectives_lab.replay.expand import Plan, open_collectives
+from collectives_lab.replay.path import Step
+from collectives_lab.replay.program import Program, compile_program
+from collectives_lab.replay.state import Times
+from collectives_lab.replay.timeline import Timeline
+from collectives_lab.trace import Event, Trace
+
+__all__ = ["Step", "Timeline", "replay"]
+
+MANY = 3000
+"""Messages from which waves are faster than one by one."""
+
+
+def replay(
+    trace: Trace,
+    fabric: Fabric,
+    compute: float = 0.0,
+    algorithms: Mapping[str, str | Plan] | None = None,
+) -> Timeline:
+    """Play a trace, recorded or planned, on a fabric of at least its size.
+
+    compute: how many times the computing that was recorded between a rank's calls; 0
+    leaves the communication alone, 1 keeps the computing of the machine it ran on.
+    What the trace says to compute (op `compute`) always counts. algorithms: by verb,
+    the algorithm inside a library's collective, `{"all_reduce": "tree"}`; the others
+    are as in `expand.USUAL`. Raises ValueError for a fabric that is too small, a
+    message without its other end, an unknown algorithm, and ranks that wait for ever.
+    """
+    if not isinstance(fabric, Fabric):
+        raise TypeError(
+            f"fabric is {fabric!r}; need a Fabric, as of fabrics.dgx_h100(nodes=2)"
+        )
+    if not isinstance(algorithms or {}, Mapping):
+        raise TypeError(
+            f"algorithms is {algorithms!r}; need them by verb, {{'all_reduce': 'tree'}}"
+        )
+    if fabric.world_size < trace.world_size:
+        raise ValueError(
+            f"the trace has {trace.world_size} ranks and {fabric!r} has room for "
+            f"{fabric.world_size}; need a fabric at least as large"
+        )
+    if not (math.isfinite(compute) and compute >= 0):
+        raise ValueError(f"compute is {compute}; need a finite number, 0 or more")
+    calls = open_collectives(trace, calls_of(trace), algorithms or {})
+    program = compile_program(calls, fabric, compute)
+    many = len(calls.send) >= MANY and waves.can_run(program)
+    times = (waves if many else one_by_one).run(program)
+    _check_ended(trace, program, times)
+    return Timeline(trace, fabric, program, times)
+
+
+def _check_ended(trace: Trace, program: Program, times: Times) -> None:
+    """Every lane must come to its end."""
+    awaited = np.flatnonzero((program.message >= 0) & (program.closes >= 0))
+    never = awaited[times.end[program.message[awaited]] < 0]
+    stuck = never[times.begun[program.closes[never]] >= 0].tolist()
+    if not stuck:
+        return
+    waits: dict[int, str] = {}
+    for call in stuck:
+        row = int(program.calls.row[call])
+        if row >= 0:
+            event = trace.event(row)
+            waits.setdefault(event.rank, _in_words(event))
+    raise ValueError(
+        f"{'; '.join(list(waits.values())[:8])}: these wait for each other for ever; "
+        "need an order of calls in which some rank can go on"
+    )
+
+
+def _in_words(event: Event) -> str:
+    peer = "" if event.peer is None else f" {_SIDE.get(event.op, '')} {event.peer}"
+    place = f" at {event.where}" if event.where else ""
+    return f"rank {event.rank} waits in {event.op}{peer}{place}"
+
+
+_SIDE = {"send": "to", "recv": "from"}

@@ -1,0 +1,189 @@
+"""A program: what each lane posts, where it stops to wait, and what its messages take.
+
+A lane goes through *phases*: a phase begins, posts its calls, each after some time of
+computing, and ends when the calls that it waits for are done; then the next begins.
+Times are whole numbers of a quantum of 2**-k seconds, so that sums are exact, and which
+of two messages came first is never a matter of rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from collectives_lab import fabrics
+from collectives_lab.fabrics import Fabric
+from collectives_lab.replay.calls import Calls
+
+BLOCK = 2**18
+"""Calls that are looked at together, to need little memory at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """As `fabrics.Stage`, in quanta, for all messages. links: how many there are."""
+
+    names: str
+    links: int
+    link: np.ndarray
+    busy: np.ndarray
+    through: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Columns of phases, calls and messages; phases and calls are sorted by lane.
+
+    first[phase]: its first call, with one more entry at the end. lane[phase],
+    rank[phase]: whose it is. length[phase]: quanta
+    until it begins to wait. needs[phase]: calls that it waits for. goes_on[phase]:
+    whether another phase of its lane comes after it. phase[call]: in which it is made.
+    delay[call]: quanta after the beginning of it. closes[call]: the phase that ends
+    with it, -1 for none. message[call]: the message it is an end of, -1 for a compute.
+    stages: what the messages that are no signals pass, in order. quantum: its seconds.
+    """
+
+    calls: Calls
+    first: np.ndarray
+    lane: np.ndarray
+    rank: np.ndarray
+    length: np.ndarray
+    needs: np.ndarray
+    goes_on: np.ndarray
+    phase: np.ndarray
+    delay: np.ndarray
+    closes: np.ndarray
+    message: np.ndarray
+    stages: list[Stage]
+    quantum: float
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The first phase of each lane."""
+        begins = np.ones(len(self.length), dtype=bool)
+        begins[1:] = ~self.goes_on[:-1]
+        return np.flatnonzero(begins)
+
+
+def compile_program(calls: Calls, fabric: Fabric, compute: float) -> Program:
+    """Find the phases of every lane, and what each message takes on `fabric`.
+
+    compute: how many times the time that was recorded between a rank's calls.
+    """
+    src, dst = calls.rank[calls.send], calls.rank[calls.recv]
+    stages = list(fabric.stages(src, dst, calls.nbytes))
+    quantum = _quantum(calls, stages, fabric, compute)
+    n = len(calls)
+    phase, closes = np.empty(n, np.int32), np.full(n, -1, np.int32)
+    delay = np.zeros(n, np.int64)
+    nothing = np.empty(0, np.int32)
+    columns = [(nothing, nothing, nothing.astype(np.int64), nothing.astype(bool))]
+    known = 0
+    for begin, end in _blocks(calls.lane):
+        points = _Points(calls, begin, end, fabric.pace, compute, quantum)
+        phase[begin:end] = points.phase_of_calls + known
+        closes[points.waited_calls] = points.phase_of_waits + known
+        if points.has_gaps:
+            delay[begin:end] = points.delay
+        columns.append((points.lane, points.rank, points.length, points.goes_on))
+        known += len(points.length)
+    lane, rank, length, goes_on = map(np.concatenate, zip(*columns, strict=True))
+    return Program(
+        calls,
+        np.append(0, np.cumsum(np.bincount(phase, minlength=known))).astype(np.int32),
+        lane,
+        rank,
+        length,
+        np.bincount(closes[closes >= 0], minlength=known).astype(np.int32),
+        goes_on,
+        phase,
+        delay,
+        closes,
+        _message_of(calls),
+        [_in_quanta(stage, calls.is_signal, quantum) for stage in stages],
+        quantum,
+    )
+
+
+def _quantum(
+    calls: Calls, stages: list[fabrics.Stage], fabric: Fabric, compute: float
+) -> float:
+    """The finest power of two in which no time can pass 2**62, whatever happens."""
+    longest = sum(float(stage.through.sum()) for stage in stages)
+    longest += float(calls.seconds.sum() * fabric.pace.max(initial=1.0))
+    if compute and calls.timed and len(calls):
+        span = np.nanmax(calls.issued) - np.nanmin(calls.issued)
+        for times in (calls.waited, calls.ended):
+            if not np.isnan(times).all():
+                span = max(span, np.nanmax(times) - np.nanmin(calls.issued))
+        longest += float(span) * compute * fabric.pace.max() * calls.threads
+    return 2.0 ** (math.ceil(math.log2(max(longest, 1e-12))) - 61)
+
+
+def _in_quanta(stage: fabrics.Stage, is_signal: np.ndarray, quantum: float) -> Stage:
+    link = np.where(is_signal, -1, stage.link).astype(np.int32)
+    busy = np.rint(stage.busy / quantum).astype(np.int64)
+    same = stage.through is stage.busy
+    through = busy if same else np.rint(stage.through / quantum).astype(np.int64)
+    return Stage(stage.names, int(link.max(initial=-1)) + 1, link, busy, through)
+
+
+def _message_of(calls: Calls) -> np.ndarray:
+    message = np.full(len(calls), -1, dtype=np.int32)
+    for ends in (calls.send, calls.recv):
+        message[ends] = np.arange(len(ends), dtype=np.int32)
+    return message
+
+
+def _blocks(lane: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Ranges of calls with whole lanes, of about `BLOCK` calls each."""
+    begin = 0
+    while begin < len(lane):
+        last = lane[min(begin + BLOCK, len(lane)) - 1]
+        end = int(np.searchsorted(lane, last, side="right"))
+        yield begin, end
+        begin = end
+
+
+class _Points:
+    """The points at which the lanes of a block make a call or begin to wait."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        begin: int,
+        end: int,
+        pace: np.ndarray,
+        compute: float,
+        quantum: float,
+    ):
+        n = end - begin
+        waits = begin + np.flatnonzero(~np.isnan(calls.waited[begin:end]))
+        call = np.concatenate([np.arange(begin, end), waits])
+        time = np.concatenate([calls.issued[begin:end], calls.waited[waits]])
+        # Of equal times a call comes before a wait: calls stand first and sorts keep.
+        order = np.lexsort((time, calls.lane[call]))
+        call, is_wait = call[order], order >= n
+        lane = calls.lane[call]
+        gap = calls.gaps(call, is_wait, compute)
+        self.has_gaps = bool(gap.any())
+        if self.has_gaps:
+            gap = np.rint(gap * pace[calls.rank[call]] / quantum).astype(np.int64)
+        begins = np.ones(len(call), dtype=bool)
+        same = lane[1:] == lane[:-1]
+        begins[1:] = ~same | (is_wait[:-1] & (~is_wait[1:] | (gap[1:] > 0)))
+        phase = np.cumsum(begins) - 1
+        starts = np.flatnonzero(begins)
+        self.lane, self.rank = lane[starts], calls.rank[call[starts]]
+        self.goes_on = np.append(lane[starts[1:]] == lane[starts[:-1]], False)
+        self.phase_of_calls = phase[~is_wait]  # the sort has left them in their order
+        self.waited_calls, self.phase_of_waits = call[is_wait], phase[is_wait]
+        self.length = np.zeros(len(starts), dtype=np.int64)
+        if self.has_gaps:
+            elapsed = np.cumsum(gap)
+            since = elapsed - (elapsed - gap)[starts][phase]
+            self.delay = since[~is_wait]
+            self.length = since[np.append(starts[1:], len(call)) - 1]

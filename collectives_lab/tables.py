@@ -1,0 +1,65 @@
+"""Small tables for chapters: figures side by side, in a notebook and in a terminal.
+
+Here you can show rows under a head (`table`) and the answers to one question
+(`compare`): guessed, predicted, measured.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Rows of texts under a head."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __repr__(self) -> str:
+        lines = [self.head, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                text.ljust(w) for text, w in zip(line, widths, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        def line(cell: str, texts: Sequence[str]) -> str:
+            cells = (f"<{cell}>{html.escape(text)}</{cell}>" for text in texts)
+            return f"<tr>{''.join(cells)}</tr>"
+
+        head, rows = line("th", self.head), [line("td", row) for row in self.rows]
+        return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def table(head: Sequence[str], *rows: Sequence[Any]) -> Table:
+    """Show rows under a head.
+
+    A float has four digits, None is a dash, and a list is its items with commas.
+    Raises ValueError for a row that is shorter or longer than the head.
+    """
+    for row in rows:
+        if len(row) != len(head):
+            raise ValueError(f"a row of {len(row)} cells under a head of {len(head)}")
+    return Table(tuple(head), tuple(tuple(map(_text, row)) for row in rows))
+
+
+def compare(**answers: Any) -> Table:
+    """Show the answers to one question side by side: `compare(my_guess=..., ...)`."""
+    return table([name.replace("_", " ") for name in answers], [*answers.values()])
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,570 @@
+"""The reductions: one battery for every algorithm, and wrong ones that fail it.
+
+A new algorithm's test is one line, in ALL_REDUCES, REDUCES or REDUCE_SCATTERS.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import cloudpickle
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp
+
+import collectives_lab as lab
+from collectives_lab import algorithms, plans
+from collectives_lab.algorithms.arithmetic import combination
+from collectives_lab.algorithms.exchange import exchange, place
+from collectives_lab.algorithms.rings import turn
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+WORLD_SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 16)
+
+ALL_REDUCES = [
+    algorithms.naive_all_reduce,
+    algorithms.whole_ring_all_reduce,
+    algorithms.ring_all_reduce,
+    algorithms.tree_all_reduce,
+    algorithms.double_tree_all_reduce,
+    algorithms.recursive_doubling_all_reduce,
+    algorithms.halving_doubling_all_reduce,
+    algorithms.hierarchical_all_reduce,
+]
+REDUCES = [
+    algorithms.flat_reduce,
+    algorithms.binomial_reduce,
+    algorithms.reduce_scatter_gather_reduce,
+]
+REDUCE_SCATTERS = [
+    algorithms.ring_reduce_scatter,
+    algorithms.recursive_halving_reduce_scatter,
+    algorithms.pairwise_reduce_scatter,
+]
+ORDER_DIFFERS_BY_RANK = {"whole_ring_all_reduce"}
+"""Whose docstring says that floating sums may end with different bits."""
+
+
+# -- what is reduced -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: an op on a tensor of this shape (a share's, for reduce_scatter)."""
+
+    shape: tuple[int, ...]
+    op: str = "SUM"
+    dtype: torch.dtype = torch.float64
+    layout: str = "in a row"
+    group: str = "world"
+
+    @property
+    def reduce_op(self) -> ReduceOp.RedOpType:
+        return getattr(ReduceOp, self.op)
+
+    def term(self, rank: int, count: int) -> torch.Tensor:
+        """What a rank contributes: small integers, or a power of 4 that names it."""
+        at = torch.arange(count)
+        if self.op == "SUM" and self.dtype == torch.float64:
+            return torch.full((count,), 4.0**rank, dtype=self.dtype)
+        if self.op == "PRODUCT":
+            return (1 + ((at + rank) % 5 == 0).long()).to(self.dtype)
+        values = (at + 3 * rank) % 7
+        if self.dtype == torch.int64:
+            values += 2**54  # no float64 holds the sum
+        return values.to(self.dtype)
+
+    def truth(self, ranks: Sequence[int], count: int) -> torch.Tensor:
+        """The result by definition, in numbers that hold it exactly."""
+        wide = torch.float64 if self.dtype.is_floating_point else torch.int64
+        terms = torch.stack([self.term(r, count).to(wide) for r in ranks])
+        if self.op in ("SUM", "AVG"):
+            total = terms.sum(0).to(self.dtype)
+            return total / len(ranks) if self.op == "AVG" else total
+        fold = {
+            "PRODUCT": torch.mul,
+            "MIN": torch.minimum,
+            "MAX": torch.maximum,
+            "BAND": torch.bitwise_and,
+            "BOR": torch.bitwise_or,
+            "BXOR": torch.bitwise_xor,
+        }[self.op]
+        return reduce(fold, terms.unbind()).to(self.dtype)
+
+
+def cases(world_size: int) -> list[Case]:
+    """Every length, op, dtype and layout, and a group that is not the world.
+
+    Dtypes and layouts do not depend on how many ranks there are: up to 8 will do.
+    """
+    odd = (world_size + 1,)
+    lengths = sorted({0, 1, world_size - 1, world_size, 2 * world_size + 3})
+    found = [*(Case((n,)) for n in lengths), Case(odd, "PRODUCT", torch.float32)]
+    found.append(Case(odd, group="all but 0"))
+    if world_size > 8:
+        return found
+    ops = ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
+    found += [Case(odd, op, torch.int32) for op in ops]
+    found += [Case(odd, op, torch.float32) for op in ("SUM", "MIN", "MAX", "AVG")]
+    found += [Case(odd, op, torch.bfloat16) for op in ("SUM", "AVG")]
+    found += [Case(odd, "SUM", torch.float16), Case(odd, "MAX", torch.uint8)]
+    found += [Case(odd, "SUM", torch.int64), Case(())]
+    found += [Case((3, 2, 2), layout=name) for name in LAYOUTS]
+    return found + [
+        Case(odd, op, torch.float32, group="all but 0") for op in ("MIN", "AVG")
+    ]
+
+
+LAYOUTS = {
+    "in a row": lambda shape, dtype: torch.zeros(shape, dtype=dtype),
+    "backwards": lambda shape, dtype: torch.zeros(shape[::-1], dtype=dtype).permute(
+        *range(len(shape))[::-1]
+    ),
+    "every other": lambda shape, dtype: torch.zeros((*shape, 2), dtype=dtype)[..., 0],
+}
+
+
+def laid_out(case: Case, shape: tuple[int, ...], values: torch.Tensor) -> torch.Tensor:
+    """The values in a tensor of this shape and of the case's layout in memory."""
+    tensor = LAYOUTS[case.layout](shape, case.dtype)
+    return tensor.copy_(values.view(shape))
+
+
+# -- how a verb is called, on a rank ---------------------------------------------------
+
+Complaint = str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A case on this rank, among these ranks of the world."""
+
+    case: Case
+    ranks: tuple[int, ...]
+    group: dist.ProcessGroup | None
+
+    def compare(self, got: torch.Tensor, want: torch.Tensor) -> list[Complaint]:
+        """Say what is wrong with a result; where it can be read, who is missing."""
+        wrong = (got.reshape(-1) != want).nonzero().flatten().tolist()
+        if not wrong:
+            return []
+        at = wrong[0]
+        value = got.reshape(-1)[at].item()
+        named = ""
+        if self.case.op == "SUM" and self.case.dtype == torch.float64 and value >= 0:
+            digits = [int(value) // 4**r % 4 for r in self.ranks]
+            counted = zip(self.ranks, digits, strict=True)
+            named = ", ".join(
+                f" counts rank {r} {n} times" for r, n in counted if n != 1
+            )
+        return [
+            f"rank {dist.get_rank()}: {self.case}: element {at} is {value}, not "
+            f"{want[at].item()}{named}"
+        ]
+
+
+def run_all_reduce(algorithm: Callable, call: Call) -> list[Complaint]:
+    """All ranks have the result, in place."""
+    case, count = call.case, torch.Size(call.case.shape).numel()
+    x = laid_out(case, case.shape, case.term(dist.get_rank(), count))
+    algorithm(x, case.reduce_op, group=call.group)
+    return call.compare(x, case.truth(call.ranks, count))
+
+
+def run_reduce(algorithm: Callable, call: Call) -> list[Complaint]:
+    """The root has the result, in place; at all others nothing changes."""
+    case, count = call.case, torch.Size(call.case.shape).numel()
+    wrong = []
+    for dst in {call.ranks[0], call.ranks[-1]}:
+        mine = case.term(dist.get_rank(), count)
+        x = laid_out(case, case.shape, mine)
+        algorithm(x, dst, case.reduce_op, group=call.group)
+        is_root = dist.get_rank() == dst
+        wrong += call.compare(x, case.truth(call.ranks, count) if is_root else mine)
+    return wrong
+
+
+def run_reduce_scatter(algorithm: Callable, call: Call) -> list[Complaint]:
+    """Each rank has its share of the result in output; input does not change."""
+    case, p = call.case, len(call.ranks)
+    each = torch.Size(case.shape).numel()
+    shape = (p * case.shape[0], *case.shape[1:]) if case.shape else (p,)
+    mine = case.term(dist.get_rank(), p * each)
+    x, output = (
+        laid_out(case, shape, mine),
+        LAYOUTS[case.layout](case.shape, case.dtype),
+    )
+    algorithm(output, x, case.reduce_op, group=call.group)
+    share = case.truth(call.ranks, p * each).view(p, each)
+    own = share[call.ranks.index(dist.get_rank())]
+    return call.compare(output, own) + call.compare(x, mine)
+
+
+def battery(algorithm: Callable, run_verb: Callable) -> list[Complaint]:
+    """Run all cases of this world size on this rank."""
+    ranks = tuple(range(dist.get_world_size()))
+    groups = {"world": (ranks, None)}
+    if len(ranks) > 1:
+        groups["all but 0"] = (ranks[1:], dist.new_group(ranks[1:]))
+    wrong = []
+    for case in cases(len(ranks)):
+        members, group = groups.get(case.group, ((), None))
+        if dist.get_rank() in members:
+            wrong += run_verb(algorithm, Call(case, members, group))
+    return wrong + average_of_integers(algorithm, run_verb, ranks)
+
+
+def average_of_integers(
+    algorithm: Callable, run_verb: Callable, ranks: tuple[int, ...]
+) -> list[Complaint]:
+    """It is an error, of the type that torch raises."""
+    case = Case((5,), "AVG", torch.int32)
+    try:
+        run_verb(algorithm, Call(case, ranks, None))
+    except RuntimeError as error:
+        return [] if "torch.int32" in str(error) else [f"unclear: {error}"]
+    return [f"rank {dist.get_rank()}: averages integers"]
+
+
+def complaints(algorithm: Callable, run_verb: Callable, world_size: int) -> str:
+    """What all ranks say is wrong; "" where nothing is."""
+    run = lab.run(battery, world_size, (algorithm, run_verb), timeout=60)
+    return "\n".join(line for found in run.results for line in found)
+
+
+def named(algorithms_: list[Callable]) -> list:
+    return [pytest.param(a, id=a.__name__) for a in algorithms_]
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("algorithm", named(ALL_REDUCES))
+def test_an_all_reduce_is_right(algorithm: Callable, world_size: int) -> None:
+    """All ranks end with the reduction, for every length, op, dtype and layout."""
+    assert not complaints(algorithm, run_all_reduce, world_size)
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("algorithm", named(REDUCES))
+def test_a_reduce_is_right(algorithm: Callable, world_size: int) -> None:
+    """The root ends with the reduction, and nobody else's tensor changes."""
+    assert not complaints(algorithm, run_reduce, world_size)
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("algorithm", named(REDUCE_SCATTERS))
+def test_a_reduce_scatter_is_right(algorithm: Callable, world_size: int) -> None:
+    """Each rank ends with its share of the reduction, and inputs stay as they are."""
+    assert not complaints(algorithm, run_reduce_scatter, world_size)
+
+
+# -- floating sums ---------------------------------------------------------------------
+
+
+def floats(rank: int, count: int) -> torch.Tensor:
+    return torch.randn(count, generator=torch.Generator().manual_seed(rank))
+
+
+def sums_of_floats(algorithms_: list[Callable]) -> dict[str, torch.Tensor]:
+    found = {}
+    for algorithm in algorithms_:
+        x = floats(dist.get_rank(), 1001)
+        algorithm(x)
+        found[algorithm.__name__] = x
+    return found
+
+
+def differing(results: list[torch.Tensor]) -> list[int]:
+    """Ranks whose result has other bits than that of rank 0."""
+    bits = [x.view(torch.int32) for x in results]
+    return [rank for rank, b in enumerate(bits) if not torch.equal(b, bits[0])]
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_floating_sums(world_size: int) -> None:
+    """They are near the truth, and the same on all ranks where that is promised."""
+    sums = lab.run(sums_of_floats, world_size, (ALL_REDUCES,)).results
+    terms = [floats(rank, 1001) for rank in range(world_size)]
+    truth = torch.stack(terms).double().sum(0)
+    for name in (algorithm.__name__ for algorithm in ALL_REDUCES):
+        by_rank = [found[name] for found in sums]
+        for x in by_rank:
+            torch.testing.assert_close(x.double(), truth, rtol=0, atol=1e-4)
+        if name not in ORDER_DIFFERS_BY_RANK:
+            assert not differing(by_rank), f"{name}: ranks with other bits than rank 0"
+
+
+def test_bits_that_differ_are_found() -> None:
+    """The comparison above sees an algorithm in which every rank has its own order."""
+    (name,) = ORDER_DIFFERS_BY_RANK
+    sums = lab.run(sums_of_floats, 5, ([getattr(algorithms, name)],)).results
+    assert differing([found[name] for found in sums])
+
+
+# -- wrong algorithms ------------------------------------------------------------------
+
+
+def ring(tensor, op, group, chunks, owner=0):
+    """A ring all-reduce in place of these chunks, which are all there is."""
+    _, p = place(group)
+    combine = combination(op, tensor.dtype)
+    for k in range(p - 1):
+        turn(group, range(p), chunks, k, combine)
+    for k in range(p - 1, 2 * (p - 1)):
+        turn(group, range(p), chunks, k + owner, combine)
+    if op == ReduceOp.AVG:
+        tensor.div_(p)
+
+
+def drops_the_tail(tensor, op=ReduceOp.SUM, group=None):
+    _, p = place(group)
+    row = tensor.contiguous().view(-1)
+    chunks = row[: row.numel() // p * p].view(p, -1).unbind()
+    ring(row, op, group, chunks)
+    tensor.copy_(row.view(tensor.shape))
+
+
+def counts_on_torch_chunk(tensor, op=ReduceOp.SUM, group=None):
+    row = tensor.contiguous().view(-1)
+    ring(row, op, group, row.chunk(place(group)[1]))
+    tensor.copy_(row.view(tensor.shape))
+
+
+def pads_with_zeros_and_counts_them(tensor, op=ReduceOp.SUM, group=None):
+    """Chunks overlap in nothing but zeros, which is no matter to a sum."""
+    _, p = place(group)
+    row = torch.zeros(p, tensor.numel(), dtype=tensor.dtype)
+    row[place(group)[0]] = tensor.contiguous().view(-1)
+    algorithms.ring_all_reduce(row, ReduceOp.SUM, group)
+    combine = combination(op, tensor.dtype)
+    result = reduce(combine, [*row.unbind(), torch.zeros_like(row[0])])
+    tensor.copy_((result / p if op == ReduceOp.AVG else result).view(tensor.shape))
+
+
+def receives_into_the_live_slice(tensor, op=ReduceOp.SUM, group=None):
+    rank, p = place(group)
+    row = tensor.contiguous().view(-1)
+    combine = combination(op, tensor.dtype)
+    for k in range(1, p):
+        mine = row.clone()
+        exchange(group, [(row, (rank - k) % p)], [(mine, (rank + k) % p)])
+        combine(row, row, out=row)
+    if op == ReduceOp.AVG:
+        row.div_(p)
+    tensor.copy_(row.view(tensor.shape))
+
+
+def owner_off_by_one(tensor, op=ReduceOp.SUM, group=None):
+    row = tensor.contiguous().view(-1)
+    ring(row, op, group, row.tensor_split(place(group)[1]), owner=1)
+    tensor.copy_(row.view(tensor.shape))
+
+
+def divides_twice(tensor, op=ReduceOp.SUM, group=None):
+    algorithms.ring_all_reduce(tensor, op, group)
+    if op == ReduceOp.AVG:
+        tensor.div_(place(group)[1])
+
+
+def doubles_past_the_end(tensor, op=ReduceOp.SUM, group=None):
+    """Right for powers of two; elsewhere some ranks find no partner and go on alone."""
+    rank, p = place(group)
+    row = tensor.contiguous().view(-1)
+    combine = combination(op, tensor.dtype)
+    for k in range((p - 1).bit_length()):
+        peer = rank ^ 2**k
+        if peer < p:
+            incoming = torch.empty_like(row)
+            exchange(group, [(incoming, peer)], [(row, peer)])
+            combine(row, incoming, out=row)
+    if op == ReduceOp.AVG:
+        row.div_(p)
+    tensor.copy_(row.view(tensor.shape))
+
+
+def averages_integers(tensor, op=ReduceOp.SUM, group=None):
+    is_average = op == ReduceOp.AVG
+    algorithms.ring_all_reduce(tensor, ReduceOp.SUM if is_average else op, group)
+    if is_average:
+        tensor.copy_(tensor / place(group)[1])
+
+
+def forgets_the_layout(tensor, op=ReduceOp.SUM, group=None):
+    algorithms.ring_all_reduce(tensor.contiguous(), op, group)
+
+
+def sums_in_float32(tensor, op=ReduceOp.SUM, group=None):
+    if tensor.dtype.is_floating_point:
+        rounded = tensor.float()
+        algorithms.ring_all_reduce(rounded, op, group)
+        tensor.copy_(rounded)
+    else:
+        algorithms.ring_all_reduce(tensor, op, group)
+
+
+def calls_the_world(tensor, op=ReduceOp.SUM, group=None):
+    algorithms.ring_all_reduce(tensor, op, None)
+
+
+def leaves_partial_sums(tensor, dst=0, op=ReduceOp.SUM, group=None):
+    algorithms.tree_all_reduce(tensor, op, group)
+
+
+def takes_dst_for_a_rank_of_the_group(tensor, dst=0, op=ReduceOp.SUM, group=None):
+    p = place(group)[1]
+    dst = dist.get_process_group_ranks(group or dist.group.WORLD)[dst % p]
+    algorithms.flat_reduce(tensor, dst, op, group)
+
+
+def overwrites_its_input(output, input, op=ReduceOp.SUM, group=None):
+    rank, p = place(group)
+    algorithms.tree_all_reduce(input, op, group)
+    output.copy_(input.reshape(p, *output.shape)[rank])
+
+
+def keeps_the_share_of_the_next(output, input, op=ReduceOp.SUM, group=None):
+    p = place(group)[1]
+    moved = input.reshape(p, *output.shape).roll(-1, 0)
+    algorithms.ring_reduce_scatter(output, moved, op, group)
+
+
+@pytest.mark.parametrize(
+    "wrong, run_verb, world_size, said",
+    [
+        (drops_the_tail, run_all_reduce, 3, "element 0 is 4.0, not 21.0"),
+        (counts_on_torch_chunk, run_all_reduce, 4, "IndexError"),
+        (pads_with_zeros_and_counts_them, run_all_reduce, 2, "PRODUCT"),
+        (receives_into_the_live_slice, run_all_reduce, 3, "counts rank 0 "),
+        (owner_off_by_one, run_all_reduce, 3, "counts rank "),
+        (divides_twice, run_all_reduce, 2, "AVG"),
+        (doubles_past_the_end, run_all_reduce, 3, "counts rank 2 0 times"),
+        (averages_integers, run_all_reduce, 2, "averages integers"),
+        (forgets_the_layout, run_all_reduce, 2, "backwards"),
+        (sums_in_float32, run_all_reduce, 13, "SUM"),
+        (calls_the_world, run_all_reduce, 3, "rank 0"),
+        (leaves_partial_sums, run_reduce, 2, "element 0 is 5.0, not 1.0"),
+        (takes_dst_for_a_rank_of_the_group, run_reduce, 3, "all but 0"),
+        (overwrites_its_input, run_reduce_scatter, 2, "element 0 is 5.0, not 1.0"),
+        (keeps_the_share_of_the_next, run_reduce_scatter, 3, "MAX"),
+    ],
+)
+def test_a_wrong_algorithm_fails(
+    wrong: Callable, run_verb: Callable, world_size: int, said: str
+) -> None:
+    """The battery finds it, and says what is wrong."""
+    try:
+        found = complaints(wrong, run_verb, world_size)
+    except lab.LabError as error:
+        found = str(error)
+    assert said in found
+
+
+def test_powers_of_two_hide_a_missing_fold() -> None:
+    """The world sizes of the battery matter: on 4 ranks that wrong one is right."""
+    assert "counts" not in complaints(doubles_past_the_end, run_all_reduce, 2)
+
+
+# -- bad arguments ---------------------------------------------------------------------
+
+
+def refused(call: Callable[[], None]) -> tuple[str, str]:
+    """The type and the text of the error that a call raises."""
+    try:
+        call()
+    except (ValueError, RuntimeError) as error:
+        return type(error).__name__, str(error)
+    return "", ""
+
+
+def bad_calls() -> dict[str, tuple[str, str]]:
+    x, scaled = torch.ones(6), dist._make_nccl_premul_sum(2.0)
+    other = dist.new_group([1])
+    found = {}
+    for algorithm in (*ALL_REDUCES, *REDUCES):
+        found[algorithm.__name__] = refused(lambda a=algorithm: a(x, op=scaled))
+    for algorithm in REDUCE_SCATTERS:
+        found[algorithm.__name__] = refused(lambda a=algorithm: a(x[:3], x, scaled))
+        uneven = refused(lambda a=algorithm: a(x[:4], x))
+        found[f"{algorithm.__name__}, uneven"] = uneven
+        found[f"{algorithm.__name__}, dtypes"] = refused(
+            lambda a=algorithm: a(x[:3].double(), x)
+        )
+    nodes = refused(lambda: algorithms.hierarchical_all_reduce(x, ranks_per_node=3))
+    segment = refused(lambda: algorithms.ring_all_reduce(x, segment=3))
+    bits = refused(lambda: algorithms.ring_all_reduce(x, ReduceOp.BAND))
+    found |= {"nodes": nodes, "segment": segment, "bits": bits}
+    found["root"] = refused(lambda: algorithms.flat_reduce(x, dst=2))
+    if dist.get_rank() == 0:
+        found["group"] = refused(lambda: algorithms.ring_all_reduce(x, group=other))
+    return found
+
+
+def test_a_bad_call_is_refused_before_anything_is_sent() -> None:
+    """The error names the rank, what was found and the rule; nobody is left waiting."""
+    run = lab.run(bad_calls, 2)
+    texts = run.results[0]
+    for name, (kind, text) in texts.items():
+        assert kind == ("RuntimeError" if name == "bits" else "ValueError"), name
+        assert "rank 0" in text, name
+    assert "(6,) into torch.float32 (4,)" in texts["ring_reduce_scatter, uneven"][1]
+    assert "ranks_per_node is 3" in texts["nodes"][1]
+    assert "segment is 3 bytes; an element has 4" in texts["segment"][1]
+    assert len(run.trace) == 0
+
+
+def test_the_errors_of_torch_have_the_same_types() -> None:
+    """Gloo refuses averages of integers, and bits of floats, by a RuntimeError too."""
+
+    def by_torch() -> list[str]:
+        ints, floats = torch.ones(2, dtype=torch.int32), torch.ones(2)
+        return [
+            refused(lambda: dist.all_reduce(ints, ReduceOp.AVG))[0],
+            refused(lambda: dist.all_reduce(floats, ReduceOp.BAND))[0],
+        ]
+
+    assert lab.run(by_torch, 2).results == [["RuntimeError"] * 2] * 2
+
+
+# -- segments --------------------------------------------------------------------------
+
+
+def in_segments(segment: int | None) -> list[torch.Tensor]:
+    found = []
+    for algorithm in (algorithms.ring_all_reduce, algorithms.double_tree_all_reduce):
+        for count in (0, 1, 2, 37):
+            x = torch.full((count,), 4.0 ** dist.get_rank(), dtype=torch.float64)
+            algorithm(x, segment=segment)
+            found.append(x)
+    return found
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 6])
+def test_segments_of_any_size(world_size: int) -> None:
+    """A chunk in many messages, the last one shorter, ends as in one."""
+    truth = (4**world_size - 1) / 3
+    for segment in (20, 64, None):
+        for found in lab.run(in_segments, world_size, (segment,)).results:
+            assert all((x == truth).all() for x in found)
+
+
+def moved(run_or_plan: lab.Run | lab.Trace, op: str) -> list[list[tuple[int, int]]]:
+    """Peer and bytes of the sends, or of the recvs, in order and by rank."""
+    trace = run_or_plan.trace if isinstance(run_or_plan, lab.Run) else run_or_plan
+    events = (trace.of_rank(rank) for rank in range(trace.world_size))
+    return [[(e.peer or 0, e.nbytes) for e in found if e.op == op] for found in events]
+
+
+def test_a_large_chunk_goes_in_segments_of_a_mebibyte() -> None:
+    """Unless asked otherwise, so that adding one overlaps with receiving another."""
+    count = 2**19 * 3 + 1
+
+    def large() -> None:
+        algorithms.ring_all_reduce(torch.zeros(count))
+
+    run = lab.run(large, 2)
+    plan = plans.ring_all_reduce(2, count * 4, 4, segment=2**20)
+    assert moved(run, "send") == moved(plan, "send")
+    assert moved(run, "recv") == moved(plan, "recv")
+    assert moved(run, "send") != moved(plans.ring_all_reduce(2, count * 4, 4), "send")

@@ -1,0 +1,169 @@
+"""What the ratio of communication to computation promises, held against its text.
+
+Output 4.1.1, Table 4.1.1 and the claims are those of "Why Communication, Not Compute,
+Bounds Distributed Training". The closed forms of the algorithms are tested with them.
+"""
+
+import numpy as np
+import pytest
+
+from collectives_lab.costs import training
+
+FLOP_RATE, BANDWIDTH = 312e12, 600e9
+RATES = (FLOP_RATE, BANDWIDTH)
+BATCH = 2048
+
+OUTPUT_4_1_1 = """
+     K  local batch  compute (ms)  all-reduce (ms)     gamma
+     1         2048        275.69             0.00     0.000
+     4          512         68.92            35.00     0.508
+    16          128         17.23            43.75     2.539  <- comm-bound
+    64           32          4.31            45.94    10.664  <- comm-bound
+   256            8          1.08            46.48    43.164  <- comm-bound
+  1024            2          0.27            46.62   173.164  <- comm-bound
+"""
+
+TABLE_4_1_1 = """
+ P      compute  all-reduce  gamma
+ 1e+08     0.06        0.66  10.66
+ 7e+08     0.43        4.59  10.66
+ 7e+09     4.31       45.94  10.66
+ 7e+10    43.08      459.38  10.66
+"""
+
+
+def step(parameters: float, world_size: int, local_batch: int) -> tuple[float, float]:
+    """Computation and communication of a step, in milliseconds."""
+    compute = training.compute_seconds(parameters, local_batch, FLOP_RATE)
+    moved = training.all_reduce_seconds(parameters, world_size, BANDWIDTH)
+    return compute * 1e3, moved * 1e3
+
+
+def line_of_the_output(world_size: int, parameters: float = 7e9) -> str:
+    local_batch = BATCH // world_size
+    compute, moved = step(parameters, world_size, local_batch)
+    gamma = training.ratio(world_size, local_batch, *RATES)
+    flag = "  <- comm-bound" if gamma > 1 else ""
+    return (
+        f"{world_size:>6d} {local_batch:>12d} {compute:>13.2f} {moved:>16.2f} "
+        f"{gamma:>9.3f}{flag}"
+    )
+
+
+@pytest.mark.parametrize("line", OUTPUT_4_1_1.splitlines()[2:])
+def test_output_4_1_1_digit_by_digit(line: str) -> None:
+    """The strong-scaling sweep of the text comes out character by character."""
+    assert line_of_the_output(int(line.split()[0])) == line
+
+
+def test_a_wrong_formula_gives_another_output() -> None:
+    """The comparison above sees a naive all-reduce, which moves (K-1)/K K times."""
+    moved = training.all_reduce_seconds(7e9, 64, BANDWIDTH) * 64 / 2
+    assert f"{moved * 1e3:.2f}" not in OUTPUT_4_1_1
+
+
+@pytest.mark.parametrize("line", TABLE_4_1_1.splitlines()[2:])
+def test_table_4_1_1_digit_by_digit(line: str) -> None:
+    """Both times grow with the model, and gamma stays."""
+    compute, moved = step(float(line.split()[0]), 64, 32)
+    gamma = training.ratio(64, 32, *RATES)
+    assert line.split()[1:] == [f"{v:.2f}" for v in (compute, moved, gamma)]
+
+
+def test_the_ratio_is_that_of_the_two_times() -> None:
+    """The parameters cancel, whatever their number."""
+    for parameters in (1e3, 7e9):
+        compute, moved = step(parameters, 16, 8)
+        assert moved / compute == pytest.approx(training.ratio(16, 8, *RATES))
+
+
+def test_break_even_lies_where_the_closed_form_says() -> None:
+    """K = 1 + 6 G B / (2 g R) = 6.91, and there gamma is 1."""
+    found = training.break_even_world_size(BATCH, *RATES)
+    assert found == pytest.approx(1 + 6 * BATCH * BANDWIDTH / (2 * 2 * FLOP_RATE))
+    assert f"{found:.2f}" == "6.91"
+    assert training.ratio(found, BATCH / found, *RATES) == pytest.approx(1)
+
+
+def test_six_operations_a_token_turn_the_conclusion_round() -> None:
+    """With 2048 tokens an example, 10.66 becomes 0.005: the step is compute-bound."""
+    gamma = training.ratio(64, 32, *RATES, tokens_per_example=2048)
+    assert f"{gamma:.3f}" == "0.005"
+    assert training.break_even_world_size(BATCH, *RATES, tokens_per_example=2048) > 1e4
+
+
+@pytest.mark.parametrize(
+    "flop_rate, bandwidth, least, most",
+    [
+        (312e12, 600e9, 300, 400),  # the text's
+        (0.4 * 312e12, 300e9, 200, 300),  # A100, NVLink 3 one way, sustained rate
+        (0.4 * 312e12, 25e9, 3000, 4000),  # A100, a 200 Gb/s NIC a GPU
+        (989e12, 50e9, 12000, 14000),  # H100 at its peak, a 400 Gb/s NIC a GPU
+    ],
+)
+def test_break_even_in_tokens(flop_rate, bandwidth, least, most) -> None:
+    """Some hundreds of tokens a GPU on NVLink, three to thirteen thousand on a NIC."""
+    tokens = training.break_even_local_batch(64, flop_rate, bandwidth)
+    assert least < tokens < most
+    assert training.ratio(64, tokens, flop_rate, bandwidth) == pytest.approx(1)
+
+
+def test_the_practical_example_contradicts_its_model() -> None:
+    """16 GPUs have gamma 10.16, not near eleven; the batch alone restores 3.8 times."""
+    assert f"{training.ratio(16, 32, *RATES):.2f}" == "10.16"
+    before, after = (training.weak_efficiency(k, 32, *RATES) for k in (16, 64))
+    assert f"{4 * after / before:.1f}" == "3.8"
+
+
+def test_overlap_cannot_take_the_share_under_a_half() -> None:
+    """At gamma = 10.66 the network sets the pace even if all may overlap."""
+    gamma = training.ratio(64, 32, *RATES)
+    assert training.communication_share(1, gamma) == pytest.approx(gamma / (1 + gamma))
+    assert training.communication_share(1, gamma, overlap=1) > 0.9
+    assert training.communication_share(1, 0.5, overlap=1) == 0
+
+
+def test_a_step_hides_no_more_than_there_is_to_hide_it() -> None:
+    """Overlap is bound by the communication, and by the computation beside it."""
+    assert training.step_time(4, 2) == 6
+    assert training.step_time(4, 2, overlap=0.5) == 5
+    assert training.step_time(4, 2, overlap=1) == 4
+    assert training.step_time(3, 5, overlap=1, hideable=2 / 3) == pytest.approx(6)
+
+
+@pytest.mark.parametrize("name, value", [("overlap", 1.5), ("hideable", -0.1)])
+def test_a_share_is_from_0_to_1(name: str, value: float) -> None:
+    """Percent are no shares, and the error says which of them it was."""
+    with pytest.raises(ValueError, match=rf"{name} is {value}; it is a share"):
+        training.step_time(1, 1, **{name: value})
+
+
+def test_strong_scaling_wears_off_and_weak_scaling_stays() -> None:
+    """A fixed global batch loses to the network; a fixed local one nearly does not."""
+    sizes = np.array([1, 4, 16, 64])
+    strong = training.strong_efficiency(sizes, BATCH, *RATES)
+    weak = training.weak_efficiency(sizes, BATCH, *RATES)
+    assert strong[0] == weak[0] == 1
+    assert (np.diff(strong) < 0).all() and strong[-1] < 0.1
+    assert (weak > 0.85).all()
+    assert strong[2] == pytest.approx(1 / (1 + training.ratio(16, 128, *RATES)))
+
+
+def test_amdahl_caps_the_speedup() -> None:
+    """No number of ranks gets past the reciprocal of what stays serial."""
+    assert training.amdahl_speedup(1, 0.1) == 1
+    assert training.amdahl_speedup(4, 0.0) == 4
+    assert training.amdahl_speedup(2, 0.5) == pytest.approx(4 / 3)
+    assert training.amdahl_speedup(10**9, 0.1) == pytest.approx(10)
+
+
+def test_latency_matters_for_small_models_only() -> None:
+    """Exercise 4.1.2: 2 (K-1) alpha is 10.23 ms at K = 1024, a tenth up to 15 G."""
+    latency = 2 * 1023 * 5e-6
+    parameters = np.array([1e6, 1e9, 15e9, 16e9])
+    times = [
+        training.all_reduce_seconds(parameters, 1024, BANDWIDTH, alpha=a)
+        for a in (0.0, 5e-6)
+    ]
+    assert times[1] - times[0] == pytest.approx(latency)
+    assert (latency / times[0] >= 0.1).tolist() == [True, True, True, False]
