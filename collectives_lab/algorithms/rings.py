@@ -136,7 +136,10 @@ def hierarchical_all_reduce(
     Raises ValueError where ranks_per_node does not divide the world size.
     """
     rank, world_size = place(group)
-    size = node_size(world_size, ranks_per_node)
+    try:
+        size = node_size(world_size, ranks_per_node)
+    except ValueError as error:
+        raise ValueError(f"rank {rank}: {error}") from None
     first, own = rank // size * size, rank % size
     node, across = range(first, first + size), range(own, world_size, size)
     with reducing(tensor, op, world_size) as (row, combine):
