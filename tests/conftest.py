@@ -113,7 +113,8 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
 
     def start(source: str, command: list[str] | None = None, **options) -> Script:
         path = tmp_path / "script.py"
-        path.write_text(source)
+        if not path.exists() or path.read_text() != source:  # another may be reading it
+            path.write_text(source)
         command = command or [sys.executable, str(path)]
         started.append(Script(command, tmp_path, **options))
         return started[-1]
