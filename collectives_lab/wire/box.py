@@ -1,0 +1,255 @@
+"""The box from outside: one server in a sandbox, and sealed ranks from it.
+
+`with Box() as box, box.ranks(4, program) as ranks: ranks.call("f", args)`. The server
+has imported torch, so ranks cost milliseconds; it is started when the box is opened, or
+again where it was killed from inside. All that comes out is data: what a server says is
+read as JSON of known fields, what a rank says as frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from collectives_lab.launch.errors import LabError
+from collectives_lab.wire import server, tiers
+from collectives_lab.wire.operations import EVERY_VERB
+from collectives_lab.wire.outcome import Failure, Outcome
+from collectives_lab.wire.program import Program
+from collectives_lab.wire.switch import Broken, Schedule, Switch
+
+PACKAGE = Path(__file__).resolve().parents[1]
+STARTING = 120.0
+"""Seconds that the import of torch may take."""
+
+ENDING = 10.0
+CPU_SECONDS = 4.0
+"""CPU time of all ranks of one session together."""
+
+WALL_SECONDS = 20.0
+"""For a session that sleeps, or a machine that is busy with something else."""
+
+MEMORY = 512 << 20
+"""Bytes that a rank may take for itself."""
+
+
+class BoxError(LabError):
+    """The box does not work: nothing is known of what was to be checked."""
+
+
+class Box:
+    """A sandbox with a warm server; tier: `"A"` to `"D"`, None for the best that works.
+
+    Raises BoxError where it cannot be started.
+    """
+
+    def __init__(self, tier: str | None = None):
+        self.tier = tier or tiers.best()
+        self._started: Any = None
+        self._jobs = 0
+        self._heard: list[dict[str, Any]] = []
+
+    @property
+    def description(self) -> str:
+        """The tier and its layers, in words."""
+        return tiers.describe(self.tier)
+
+    def __enter__(self) -> Box:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start the server, if none runs."""
+        if self._started is not None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mode = "open" if self.tier == "D" else "sealed"
+        fd = theirs.fileno()
+        argv = [sys.executable, "-c", server.COMMAND, str(PACKAGE), str(fd), mode]
+        try:
+            self._started = tiers.start(self.tier, argv, [fd])
+        except OSError as error:
+            ours.close()
+            raise BoxError(f"tier {self.tier} cannot be started: {error}") from error
+        finally:
+            theirs.close()
+        self.control = ours
+        if self._hear(STARTING, "ready") is None:
+            self.close()
+            raise BoxError(
+                f"the server in the box (tier {self.description}) did not start; try "
+                "another tier"
+            )
+
+    def close(self) -> None:
+        """End the server and all that runs in the box."""
+        if self._started is not None:
+            self._started.kill()
+            self.control.close()
+            self._started = None
+        self._heard.clear()
+
+    @contextlib.contextmanager
+    def ranks(
+        self,
+        world_size: int,
+        program: Program,
+        cpu_seconds: float = CPU_SECONDS,
+        wall_seconds: float = WALL_SECONDS,
+        memory: int = MEMORY,
+    ) -> Iterator[SealedRanks]:
+        """Fresh ranks that have run the program; ended at the end of the block."""
+        self.open()
+        pairs = [socket.socketpair() for _ in range(world_size)]
+        out, out_end = os.pipe()
+        os.set_blocking(out, False)
+        self._jobs += 1
+        try:
+            order = {"do": "start", "job": self._jobs, "world_size": world_size}
+            order |= {"cpu": cpu_seconds, "memory": memory}
+            fds = [theirs.fileno() for _, theirs in pairs] + [out_end]
+            self._tell(order, fds)
+        finally:
+            for _, theirs in pairs:
+                theirs.close()
+            os.close(out_end)
+        ranks = SealedRanks(self, [ours for ours, _ in pairs], out, wall_seconds)
+        try:
+            ranks.load(program)
+            yield ranks
+        finally:
+            ranks.switch.close()
+            os.close(out)
+            self._end()
+
+    def _end(self) -> None:
+        """Have the ranks killed; a server that does not answer is replaced."""
+        with contextlib.suppress(BoxError):
+            self._tell({"do": "end"})
+            if self._hear(ENDING, "ended") is not None:
+                self._heard.clear()
+                return
+        self.close()
+
+    def _tell(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        try:
+            socket.send_fds(self.control, [json.dumps(message).encode()], list(fds))
+        except OSError as error:
+            self.close()
+            raise BoxError(f"the server in the box has ended: {error}") from None
+
+    def _hear(self, seconds: float, key: str) -> dict[str, Any] | None:
+        """Wait for a message with this key; None if the server ends or is silent."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self.control.settimeout(left)
+            try:
+                message = self._read()
+            except (OSError, ValueError):
+                return None
+            finally:
+                self.control.settimeout(None)
+            if key in message:
+                return message
+            self._heard.append(message)
+        return None
+
+    def _read(self) -> dict[str, Any]:
+        data = self.control.recv(server.LONGEST_MESSAGE)
+        message = json.loads(data) if data else None
+        if not isinstance(message, dict):
+            raise ValueError("the server has ended")
+        return message
+
+    def watch(self) -> None:
+        """Raise Broken where the server says that a limit was reached, or has died."""
+        try:
+            while True:
+                self.control.setblocking(False)
+                self._heard.append(self._read())
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError):
+            self.close()
+            text = "it ended the box that it runs in"
+            raise Broken(Failure("died", text)) from None
+        finally:
+            if self._started is not None:
+                self.control.setblocking(True)
+        for message in self._heard:
+            if message.get("job") == self._jobs and "over" in message:
+                text = f"the ranks used more than {message.get('limit')} s of CPU time"
+                raise Broken(Failure("cpu", text))
+
+    def status_of(self, rank: int) -> int | None:
+        """How a rank ended: its exit code, or minus the signal; None if unknown."""
+        for _ in range(2):
+            for message in self._heard:
+                if (message.get("job"), message.get("rank")) == (self._jobs, rank):
+                    return int(message["status"])
+            with contextlib.suppress(Broken):
+                self._hear(0.2, "never")
+        return None
+
+
+class SealedRanks:
+    """Ranks in a box that have run one program."""
+
+    def __init__(
+        self, box: Box, socks: Sequence[socket.socket], out: int, seconds: float
+    ):
+        self.box = box
+        self.switch = Switch(socks, out, box.watch, [box.control.fileno()])
+        self.deadline = time.monotonic() + seconds
+        self.failure: Failure | None = None
+
+    def load(self, program: Program) -> None:
+        """Run the program on every rank; what goes wrong stays in `failure`."""
+        found = self.switch.load(program.to_bytes(), self.deadline)
+        self.failure = self._explained(found)
+
+    def call(
+        self,
+        name: str,
+        args: Sequence[Sequence[Any] | None],
+        allowed: Collection[str] = EVERY_VERB,
+        schedule: Schedule | None = None,
+    ) -> Outcome:
+        """Call a function of the program on each rank with that rank's arguments.
+
+        After a failure the ranks are of no more use: every later call gives the same.
+        """
+        if self.failure is not None:
+            return self.switch.nothing(self.failure)
+        schedule = schedule or Schedule()
+        outcome = self.switch.call(name, args, allowed, schedule, self.deadline)
+        self.failure = self._explained(outcome.failure)
+        return replace(outcome, failure=self.failure)
+
+    def _explained(self, failure: Failure | None) -> Failure | None:
+        """The failure, a death with how it came."""
+        if failure is None or failure.kind != "died" or failure.rank is None:
+            return failure
+        status = self.box.status_of(failure.rank)
+        return replace(failure, text=_death(status))
+
+
+def _death(status: int | None) -> str:
+    if status is None:
+        return "it ended before it returned"
+    if status >= 0:
+        return f"it left with exit code {status} before it returned"
+    name = signal.Signals(-status).name if -status in list(signal.Signals) else ""
+    return f"it was ended by signal {-status} ({name or 'unknown'})"

@@ -1,0 +1,80 @@
+"""What a collective gives to each rank, computed by the switch from what they gave.
+
+The sums are made in the order of the ranks, so a run can be repeated bit by bit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+
+from collectives_lab.wire.traffic import Posted
+from collectives_lab.wire.values import DTYPES, raw_bytes, tensor_of
+
+_REDUCE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "SUM": torch.add,
+    "AVG": torch.add,
+    "PRODUCT": torch.mul,
+    "MIN": torch.minimum,
+    "MAX": torch.maximum,
+    "BAND": torch.bitwise_and,
+    "BOR": torch.bitwise_or,
+    "BXOR": torch.bitwise_xor,
+}
+
+
+def carry_out(ops: Sequence[Posted], data: Sequence[bytes]) -> list[bytes]:
+    """What each rank takes, in the order of `ops`; data: what each has given.
+
+    Raises ValueError for a reduce op that the dtype does not have.
+    """
+    verb, size = ops[0].verb, len(ops)
+    place = next((i for i, op in enumerate(ops) if op.rank == op.root), 0)
+    if verb == "barrier":
+        return [b""] * size
+    if verb == "broadcast":
+        return [b"" if i == place else data[place] for i in range(size)]
+    if verb == "all_reduce":
+        return [_reduced(ops, data)] * size
+    if verb == "reduce":
+        # Off the root a buffer holds partial sums, as after Gloo's.
+        partial = [_reduced(ops[: i + 1], data[: i + 1]) for i in range(size)]
+        partial[place] = partial[-1]
+        return partial
+    if verb == "all_gather":
+        return [b"".join(data)] * size
+    if verb == "gather":
+        return [b"".join(data) if i == place else b"" for i in range(size)]
+    if verb == "scatter":
+        return _cut(data[place], [_bytes(op.sides[1]) for op in ops])
+    if verb == "reduce_scatter":
+        whole = _reduced(ops, data)
+        return _cut(whole, [_bytes(op.sides[1]) for op in ops])
+    parts = [_cut(d, [n for _, n in op.sides[0]]) for op, d in zip(ops, data, strict=True)]
+    return [b"".join(row[i] for row in parts) for i in range(size)]
+
+
+def _bytes(side: Sequence[tuple[int, int]]) -> int:
+    return sum(n for _, n in side)
+
+
+def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return [data[end - n : end] for end, n in zip(ends, sizes, strict=True)]
+
+
+def _reduced(ops: Sequence[Posted], data: Sequence[bytes]) -> bytes:
+    code = ops[0].sides[0][0][0] if ops[0].sides[0] else 0
+    dtype, name = DTYPES[code], ops[0].reduce_op
+    if not data[0]:
+        return b""
+    rows = [tensor_of(d, dtype, (len(d) // dtype.itemsize,)) for d in data]
+    if name == "AVG" and not dtype.is_floating_point:
+        raise ValueError(f"AVG of {dtype}; need a floating dtype")
+    try:
+        whole = functools.reduce(_REDUCE[name], rows)
+    except RuntimeError as error:
+        raise ValueError(f"{name} of {dtype}: {error}") from None
+    return raw_bytes(whole / len(rows) if name == "AVG" else whole)

@@ -1,0 +1,62 @@
+"""What `collectives_lab` is inside the box: enough to import, nothing that solves.
+
+A student's cells begin with `import collectives_lab as lab`, and that never fails. What
+would run processes, or holds the answer to an exercise, says so when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+SOLVES = ("algorithms", "parallel", "plans")
+OFFERED = ("units",)
+"""Modules that are there; those who start us import them beforehand."""
+
+
+def _why_not(name: str) -> str:
+    if name in SOLVES:
+        return (
+            f"collectives_lab.{name} is not there while an exercise is checked: it "
+            "holds what is asked for. Use torch.distributed"
+        )
+    return (
+        f"collectives_lab.{name} is not there while an exercise is checked: leave it "
+        "out of what the exercise's functions need"
+    )
+
+
+class _Refusing(importlib.abc.MetaPathFinder):
+    """Says why a part of the package cannot be imported."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: Any = None
+    ) -> ModuleSpec | None:
+        package, _, name = fullname.partition(".")
+        if package == "collectives_lab":
+            raise ImportError(_why_not(name))
+        return None
+
+
+def put_on() -> None:
+    """Replace the package, in this process, by what a student may use of it."""
+    face = ModuleType("collectives_lab")
+    for name in [n for n in sys.modules if n.split(".")[0] == "collectives_lab"]:
+        module = sys.modules.pop(name)
+        if name.removeprefix("collectives_lab.") in OFFERED:
+            sys.modules[name] = module
+            setattr(face, name.rpartition(".")[2], module)
+    face.__path__ = []
+
+    def missing(name: str) -> Any:
+        if name in SOLVES:
+            raise ImportError(_why_not(name))
+        raise AttributeError(_why_not(name))
+
+    face.__getattr__ = missing  # type: ignore[method-assign]
+    sys.modules["collectives_lab"] = face
+    sys.meta_path.insert(0, _Refusing())

@@ -1,0 +1,47 @@
+"""What came of one call on sealed ranks: results, traffic, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collectives_lab.trace import Trace
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call did not end well.
+
+    kind: `raised`, `refused` (a verb that is not allowed), `deadlock`, `mismatch`,
+    `unmatched` (a send or recv that nobody answered), `died`, `cpu` or `wall` (a
+    deadline), `flood` (too much of something), `protocol` (bytes that are none of
+    ours). text: what happened, in sentences. rank: whose it is, where it is one
+    rank's. where: the student's line. type_name, places: of an exception, its type and the student's frames,
+    (file, line, function), outermost first.
+    """
+
+    kind: str
+    text: str
+    rank: int | None = None
+    where: str = ""
+    type_name: str = ""
+    places: Sequence[tuple[str, int, str]] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One call, seen from outside.
+
+    results: what each rank returned. after: by rank, what its tensor arguments held at
+    the end, whole storages for Strided ones; both None where a rank did not get there.
+    trace: every operation. printed: the beginning of what ranks wrote.
+    """
+
+    world_size: int
+    results: Sequence[Any]
+    after: Sequence[tuple | None]
+    trace: Trace
+    failure: Failure | None = None
+    printed: str = ""
+    groups: dict[str, Sequence[int]] = field(default_factory=dict)

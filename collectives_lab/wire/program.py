@@ -1,0 +1,58 @@
+"""What a student hands in, as something that each rank runs for itself.
+
+Either texts, run in order in one namespace (`Program.source`), or objects of a
+notebook's kernel, pickled by value (`Program.objects`). The checker never runs it: it
+passes the bytes on to the ranks in the box.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, by kind: `source` has (name of the text, text), `objects` a pickle."""
+
+    texts: tuple[tuple[str, str], ...] = ()
+    pickled: bytes = b""
+
+    @classmethod
+    def source(cls, texts: Sequence[tuple[str, str]]) -> Program:
+        """Texts of Python, each with a name that stands in messages, as `cell 3`."""
+        return cls(texts=tuple((str(name), str(text)) for name, text in texts))
+
+    @classmethod
+    def objects(cls, named: Mapping[str, Any]) -> Program:
+        """Functions and values of this process, with what they refer to.
+
+        Raises TypeError, or what pickle raises, for one that cannot be copied.
+        """
+        return cls(pickled=cloudpickle.dumps(dict(named)))
+
+    @property
+    def digest(self) -> str:
+        """A hash of the content."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """For the way into a rank."""
+        parts = [part for text in self.texts for part in text]
+        head = b"".join(len(p := part.encode()).to_bytes(8, "little") + p for part in parts)
+        return len(parts).to_bytes(8, "little") + head + self.pickled
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Program:
+        """The program that `to_bytes` has written."""
+        count, at, parts = int.from_bytes(data[:8], "little"), 8, []
+        for _ in range(count):
+            size = int.from_bytes(data[at : at + 8], "little")
+            parts.append(data[at + 8 : at + 8 + size].decode())
+            at += 8 + size
+        return cls(tuple(zip(parts[0::2], parts[1::2], strict=True)), bytes(data[at:]))

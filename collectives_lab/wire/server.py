@@ -1,0 +1,182 @@
+"""The server in the box: it has imported torch and forks ranks that are sealed.
+
+Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
+The checker asks by JSON over a socket, one message a datagram: `start` brings a socket
+for each rank and one descriptor for what they print, `end` kills them all. The server
+is the ranks' parent: it ends them by handle, counts the CPU time of all together, and
+tells how each one ended. Start it with `COMMAND`, so that the rest of the package, which
+holds the solutions, is not even imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import math
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle  # noqa: F401  (a rank must not read it from the disk later)
+import torch
+
+import collectives_lab.units  # noqa: F401  (what `face` offers)
+from collectives_lab.wire import rank as rank_module
+from collectives_lab.wire import seal
+
+COMMAND = (
+    "import sys, types; root, fd = sys.argv[1], int(sys.argv[2]); "
+    "package = types.ModuleType('collectives_lab'); package.__path__ = [root]; "
+    "sys.modules['collectives_lab'] = package; "
+    "from collectives_lab.wire import server; server.main(fd, sys.argv[3] == 'sealed')"
+)
+"""`python -c COMMAND FOLDER-OF-THE-PACKAGE FD sealed` (or `open`)."""
+
+LONGEST_MESSAGE = 1 << 16
+TICK = 0.02
+"""Seconds between two looks at the CPU time that the ranks have used."""
+
+
+@dataclass
+class Job:
+    """The ranks that run, by process, and what they may use together."""
+
+    number: int
+    cpu_seconds: float
+    ranks: dict[int, int] = field(default_factory=dict)
+    spent: dict[int, float] = field(default_factory=dict)
+
+    def cpu(self) -> float:
+        """CPU seconds of all ranks so far."""
+        for pid in self.ranks:
+            with contextlib.suppress(OSError):
+                self.spent[pid] = time.clock_gettime(_cpu_clock(pid))
+        return sum(self.spent.values())
+
+
+def _cpu_clock(pid: int) -> int:
+    """The clock of a process's CPU time, as clock_getcpuclockid(3) makes it."""
+    return (~pid << 3) | 2
+
+
+class Server:
+    """Answers the checker until it has gone."""
+
+    def __init__(self, control: socket.socket, sealed: bool):
+        self.control = control
+        self.sealed = sealed
+        self.readable = seal.read_paths()
+        self.job: Job | None = None
+        self.woken, wake = socket.socketpair()
+        for sock in (self.woken, wake):
+            sock.setblocking(False)
+        self.wake = wake
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> None:
+        """Take commands, reap ranks and watch their CPU time."""
+        self.tell(ready=True)
+        while True:
+            watched = [self.control, self.woken]
+            ready, _, _ = select.select(watched, [], [], TICK if self.job else None)
+            if self.woken in ready:
+                with contextlib.suppress(BlockingIOError):
+                    while self.woken.recv(4096):
+                        pass
+            self.reap()
+            if self.control in ready and not self.obey():
+                self.kill()
+                return
+            if self.job and self.job.cpu() > self.job.cpu_seconds:
+                self.tell(job=self.job.number, over="cpu", limit=self.job.cpu_seconds)
+                self.kill()
+
+    def tell(self, **message: Any) -> None:
+        with contextlib.suppress(OSError):
+            self.control.send(json.dumps(message).encode())
+
+    def obey(self) -> bool:
+        """Carry out one command; False once the checker has gone."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self.control, LONGEST_MESSAGE, 64)
+        except OSError:
+            return False
+        if not data:
+            return False
+        command = json.loads(data)
+        if command["do"] == "start":
+            self.start(command, list(fds))
+        else:
+            number, cpu = (self.job.number, self.job.cpu()) if self.job else (0, 0.0)
+            self.kill()
+            self.tell(job=number, ended=True, cpu=cpu)
+        return True
+
+    def start(self, command: dict[str, Any], fds: list[int]) -> None:
+        """Fork a rank for each socket; the last descriptor is their output."""
+        self.kill()
+        *sockets, output = fds
+        self.job = Job(command["job"], command["cpu"])
+        for rank, fd in enumerate(sockets):
+            pid = os.fork()
+            if not pid:
+                self.become(rank, fd, output, command)
+            self.job.ranks[pid] = rank
+        for fd in fds:
+            os.close(fd)
+
+    def become(self, rank: int, fd: int, output: int, command: dict[str, Any]) -> None:
+        """In the child: give up all rights, then serve the switch."""
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            if self.sealed:
+                seconds = math.ceil(command["cpu"]) + 1
+                seal.enter((1, 2, fd), command["memory"], seconds, self.readable)
+            rank_module.main(socket.socket(fileno=fd), rank, command["world_size"])
+        finally:
+            os._exit(0)
+
+    def reap(self) -> None:
+        """Tell how ranks have ended."""
+        job = self.job
+        if job is None:
+            return
+        for pid in list(job.ranks):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                rank = job.ranks.pop(pid)
+                code = os.waitstatus_to_exitcode(status)
+                self.tell(job=job.number, rank=rank, status=code)
+
+    def kill(self) -> None:
+        """End every rank, and whatever else runs in a PID namespace of our own."""
+        job, self.job = self.job, None
+        if job is None:
+            return
+        for pid in job.ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in job.ranks:
+            os.waitpid(pid, 0)
+
+
+def main(fd: int, sealed: bool) -> None:
+    """Serve the checker on the socket `fd`; sealed: ranks give up all rights."""
+    seal.harden_server()
+    torch.set_num_threads(1)
+    (torch.ones(4) + torch.ones(4)).sum().item()
+    rank_module.warm_up()
+    gc.collect()
+    gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
+    sys.stdin.close()
+    Server(socket.socket(fileno=fd), sealed).serve()

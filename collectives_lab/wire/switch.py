@@ -1,0 +1,491 @@
+"""The switch: the only way from rank to rank, in the checker's process.
+
+It hears every operation of every rank, lets those meet that belong together, and counts
+what nobody inside can forge. A `Schedule` decides when they meet: at once, or, with a
+seed, only when no rank can go on by itself and then in an order drawn by the seed, so
+that a race shows and shows again. When every rank waits and nothing can meet, that is a
+deadlock, known at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collectives_lab.trace import Trace
+from collectives_lab.wire import frames
+from collectives_lab.wire.collectives import carry_out
+from collectives_lab.wire.frames import Frame, Kind
+from collectives_lab.wire.operations import (
+    ANY,
+    EVERY_VERB,
+    REDUCE_OPS,
+    REDUCING,
+    ROOTED,
+    VERBS,
+)
+from collectives_lab.wire.outcome import Failure, Outcome
+from collectives_lab.wire.traffic import World, Meeting, Posted, Traffic, read_sides
+from collectives_lab.wire.values import DTYPES, Malformed, decode, encode
+
+MOST_OPERATIONS = 20_000
+"""Operations of all ranks in one call, after which it is a flood."""
+
+PATIENCE = 0.02
+"""Seconds of silence after which a seeded schedule goes on although a rank may run."""
+
+MOST_PRINTED = 8192
+LARGEST_READ = 1 << 18
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When operations meet: at once (seed None), or late and in the seed's order."""
+
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        return "at once" if self.seed is None else f"schedule {self.seed}"
+
+
+class Broken(Exception):
+    """The call cannot go on; `failure` says why."""
+
+    def __init__(self, failure: Failure):
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+@dataclass(eq=False)
+class Line:
+    """The switch's end of a rank's socket, and what is known of the rank."""
+
+    rank: int
+    sock: socket.socket
+    reader: frames.Reader = field(default_factory=frames.Reader)
+    unsent: bytearray = field(default_factory=bytearray)
+    waits_for: int | None = None
+    answered: bool = True
+    answer: Any = None
+    after: tuple | None = None
+    groups: dict[int, str] = field(default_factory=lambda: {0: World})
+    open: dict[int, Posted] = field(default_factory=dict)
+    last_id: int = 0
+
+    @property
+    def rests(self) -> bool:
+        """Whether it waits, or has returned: it does nothing by itself."""
+        return self.waits_for is not None or self.answered
+
+
+@dataclass(eq=False)
+class Transfer:
+    """A meeting whose data is on the way; data: by rank, what has come."""
+
+    meeting: Meeting
+    data: dict[int, bytes | None]
+
+
+class Switch:
+    """The wire of `socks`, one a rank, for one call after another.
+
+    watch: called while waiting; raises Broken where something else than a rank's frames
+    has ended the call. beside: descriptors that wake it.
+    """
+
+    def __init__(
+        self,
+        socks: Sequence[socket.socket],
+        output: int,
+        watch: Callable[[], None],
+        beside: Sequence[int] = (),
+    ):
+        self.lines = [Line(rank, sock) for rank, sock in enumerate(socks)]
+        self.watch = watch
+        self.output = output
+        self.printed = bytearray()
+        self.traffic = Traffic(len(socks))
+        self.transfers: dict[tuple[int, int], Transfer] = {}
+        self.allowed: Collection[str] = EVERY_VERB
+        self.schedule = Schedule()
+        self.selector = selectors.DefaultSelector()
+        for line in self.lines:
+            line.sock.setblocking(False)
+            self.selector.register(line.sock, selectors.EVENT_READ, line)
+        self.selector.register(output, selectors.EVENT_READ, self._hear_output)
+        for fd in beside:
+            self.selector.register(fd, selectors.EVENT_READ, self.watch)
+
+    def close(self) -> None:
+        """Close the wire; ranks that live end."""
+        self.selector.close()
+        for line in self.lines:
+            line.sock.close()
+
+    # -- calls ---------------------------------------------------------------------
+
+    def load(self, program: bytes, deadline: float) -> Failure | None:
+        """Let each rank run the program; deadline: on the clock of time.monotonic."""
+        bodies = [program] * len(self.lines)
+        return self._run(Kind.LOAD, bodies, (), Schedule(), deadline)
+
+    def call(
+        self,
+        name: str,
+        args: Sequence[Sequence[Any] | None],
+        allowed: Collection[str],
+        schedule: Schedule,
+        deadline: float,
+    ) -> Outcome:
+        """Call `name` on every rank with its arguments; None: read the value there.
+
+        allowed: the verbs that may be used.
+        """
+        bodies = [encode((name, None if a is None else tuple(a))) for a in args]
+        failure = self._run(Kind.CALL, bodies, allowed, schedule, deadline)
+        failed = failure is not None
+        return Outcome(
+            len(self.lines),
+            [line.answer for line in self.lines],
+            [None if failed and not line.answered else line.after for line in self.lines],
+            self._trace(),
+            failure,
+            self.printed.decode("utf-8", "replace"),
+        )
+
+    def nothing(self, failure: Failure) -> Outcome:
+        """The outcome of a call that could not be made."""
+        nobody = [None] * len(self.lines)
+        return Outcome(
+            len(nobody), nobody, nobody, Trace.from_events([], len(nobody)), failure
+        )
+
+    def _run(
+        self,
+        kind: Kind,
+        bodies: Sequence[bytes],
+        allowed: Collection[str],
+        schedule: Schedule,
+        deadline: float,
+    ) -> Failure | None:
+        groups = self.traffic.groups
+        self.traffic = Traffic(len(self.lines), dict(groups))
+        self.allowed, self.schedule = allowed, schedule
+        self.random = random.Random(schedule.seed)
+        self.failures: dict[int, Failure] = {}
+        self.printed.clear()
+        self.began = time.monotonic()
+        try:
+            for line, body in zip(self.lines, bodies, strict=True):
+                line.answered, line.answer, line.after = False, None, None
+                line.waits_for = None
+                line.open.clear()
+                self._send(line, Frame(kind, body=body))
+            self._go_on(deadline)
+            broken = None
+        except Broken as error:
+            broken = error.failure
+        # The lowest rank that failed by itself: what else went wrong follows from it.
+        return self.failures[min(self.failures)] if self.failures else broken
+
+    def _go_on(self, deadline: float) -> None:
+        """Serve the ranks until all have returned and nothing is on the way."""
+        while True:
+            if self._everyone_rests():
+                meetings = self.traffic.candidates()
+                if meetings:
+                    self._begin(self._drawn(meetings))
+                elif not self.transfers:
+                    self._end()
+                    return
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Broken(Failure("wall", "the ranks have not ended in time"))
+            if not self._hear(min(left, PATIENCE)) and self.schedule.seed is not None:
+                for meeting in self.traffic.candidates()[:1]:
+                    self._begin(meeting)
+
+    def _everyone_rests(self) -> bool:
+        return not self.transfers and all(line.rests for line in self.lines)
+
+    def _drawn(self, meetings: list[Meeting]) -> Meeting:
+        return meetings[0] if self.schedule.seed is None else self.random.choice(meetings)
+
+    def _end(self) -> None:
+        """All rest and nothing can meet: the end, or a deadlock."""
+        if self.failures:
+            return
+        waiting = {
+            line.rank: line.open[line.waits_for]
+            for line in self.lines
+            if line.waits_for is not None
+        }
+        done = {line.rank for line in self.lines if line.answered}
+        if waiting:
+            raise Broken(Failure("deadlock", self.traffic.explain(waiting, done)))
+        left = self.traffic.left()
+        if left:
+            texts = [_unanswered(op) for op in left[:3]]
+            raise Broken(Failure("unmatched", "; ".join(texts), left[0].rank))
+
+    def _trace(self) -> Trace:
+        """What was posted, on a clock that begins with the call."""
+        events = [
+            replace(
+                event,
+                **{
+                    name: None if (t := getattr(event, name)) is None else t - self.began
+                    for name in ("issued", "waited", "completed")
+                },
+            )
+            for event in self.traffic.events()
+        ]
+        return Trace.from_events(events, len(self.lines), self.traffic.groups)
+
+    # -- the sockets ---------------------------------------------------------------
+
+    def _hear(self, seconds: float) -> bool:
+        """Wait for frames and take them; whether there were any."""
+        ready = self.selector.select(seconds)
+        self.watch()
+        for key, events in ready:
+            if not isinstance(key.data, Line):
+                key.data()
+                continue
+            if events & selectors.EVENT_WRITE:
+                self._flush(key.data)
+            if events & selectors.EVENT_READ:
+                self._read(key.data)
+        return bool(ready)
+
+    def _hear_output(self) -> None:
+        with contextlib.suppress(OSError):
+            data = os.read(self.output, LARGEST_READ)
+            self.printed += data[: MOST_PRINTED - len(self.printed)]
+
+    def _read(self, line: Line) -> None:
+        try:
+            data = line.sock.recv(LARGEST_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.selector.unregister(line.sock)
+            self._fail(line, Failure("died", "it has ended", line.rank))
+            return
+        try:
+            for frame in line.reader.feed(data):
+                self._take(line, frame)
+        except (Malformed, KeyError, IndexError, struct.error) as error:
+            text = f"what it sent is none of ours: {error}"
+            raise Broken(Failure("protocol", text, line.rank)) from None
+
+    def _send(self, line: Line, frame: Frame) -> None:
+        line.unsent += frames.pack(frame)
+        self._flush(line)
+
+    def _flush(self, line: Line) -> None:
+        try:
+            while line.unsent:
+                del line.unsent[: line.sock.send(line.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            line.unsent.clear()  # it has ended, which reading will tell
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
+        with contextlib.suppress(KeyError):
+            self.selector.modify(line.sock, wanted, line)
+
+    # -- frames --------------------------------------------------------------------
+
+    def _take(self, line: Line, frame: Frame) -> None:
+        if line.answered and frame.kind != Kind.DATA:
+            raise Malformed(f"{frame.kind.name} after its end")
+        if frame.kind in (Kind.SEND, Kind.RECV, Kind.COLLECTIVE):
+            self._post(line, frame)
+        elif frame.kind == Kind.WAIT:
+            self._wait(line, frame)
+        elif frame.kind == Kind.DATA:
+            self._data(line, frame)
+        elif frame.kind == Kind.GROUP:
+            self._group(line, frame)
+        elif frame.kind == Kind.RAISED:
+            self._fail(line, _raised(line.rank, decode(frame.body)))
+        else:
+            line.answered = True
+            if frame.kind == Kind.RETURNED:
+                line.answer, line.after = _pair(decode(frame.body))
+
+    def _fail(self, line: Line, failure: Failure) -> None:
+        """Note what ended this rank's part; the others go on as far as they can."""
+        self.failures.setdefault(line.rank, failure)
+        line.answered, line.waits_for = True, None
+
+    def _post(self, line: Line, frame: Frame) -> None:
+        if len(self.traffic.posted) >= MOST_OPERATIONS:
+            text = f"more than {MOST_OPERATIONS} operations in one call"
+            raise Broken(Failure("flood", text, line.rank))
+        if frame.id <= line.last_id:
+            raise Malformed(f"operation {frame.id} again")
+        line.last_id = frame.id
+        op = self._read_operation(line, frame)
+        if op.verb not in self.allowed:
+            text = f"{op.verb} is not allowed in this exercise"
+            self.failures.setdefault(
+                op.rank, Failure("refused", text, op.rank, where=op.where)
+            )
+            self._send(line, Frame(Kind.REFUSED, op.id, body=text.encode()))
+            return
+        line.open[op.id] = op
+        self.traffic.post(op)
+        while self.schedule.seed is None and (found := self.traffic.candidates()):
+            self._begin(found[0])
+
+    def _read_operation(self, line: Line, frame: Frame) -> Posted:
+        name = line.groups[frame.d >> 16]
+        op = Posted(
+            line.rank, frame.id, "", name, time.monotonic(), frame.where
+        )
+        if frame.kind == Kind.COLLECTIVE:
+            op.verb = VERBS[_within(frame.a, len(VERBS))]
+            op.sides = read_sides(frame.body)
+            if op.verb in ROOTED:
+                op.root = self._member(name, frame.b)
+            if op.verb in REDUCING:
+                op.reduce_op = REDUCE_OPS[_within(frame.c, len(REDUCE_OPS))]
+            op.nbytes = sum(n for side in op.sides for _, n in side)
+            op.dtype = next((_dtype(c) for side in op.sides for c, _ in side), "")
+            return op
+        op.verb = "send" if frame.kind == Kind.SEND else "recv"
+        if frame.a != ANY or op.verb == "send":
+            op.peer = self._member(name, frame.a)
+        op.tag, op.nbytes = frame.b, _within(frame.c, 1 << 40)
+        op.dtype = _dtype(frame.d & 0xFF)
+        op.blocks = bool(frame.d & 0x100)
+        return op
+
+    def _member(self, group: str, rank: int) -> int:
+        if rank not in self.traffic.groups[group]:
+            raise Malformed(f"rank {rank} is not in the group")
+        return rank
+
+    def _group(self, line: Line, frame: Frame) -> None:
+        members = struct.unpack(f"<{len(frame.body) // 8}q", frame.body)
+        world = range(len(self.lines))
+        if line.rank not in members or not set(members) <= set(world):
+            raise Malformed(f"a group of {members}")
+        if len(line.groups) > 1000:
+            raise Malformed("too many groups")
+        number, nth = frame.a, frame.b
+        name = World if number == 0 else f"{','.join(map(str, members))}#{nth}"
+        if number == 0 and members != tuple(world):
+            raise Malformed("another world")
+        line.groups[number] = name
+        self.traffic.groups[name] = members
+
+    def _wait(self, line: Line, frame: Frame) -> None:
+        op = line.open.get(frame.id)
+        if op is None:
+            return  # it has ended meanwhile, and the rank is about to hear of it
+        op.waited = time.monotonic()
+        op.where = frame.where or op.where
+        line.waits_for = op.id
+
+    # -- meetings ------------------------------------------------------------------
+
+    def _begin(self, meeting: Meeting) -> None:
+        """Ask for the data of what meets now."""
+        quarrel = self.traffic.quarrel(meeting)
+        if quarrel:
+            raise Broken(Failure("mismatch", quarrel, meeting.operations[0].rank))
+        self.traffic.take(meeting)
+        givers = meeting.operations[:1] if meeting.is_message else meeting.operations
+        transfer = Transfer(meeting, {op.rank: None for op in givers})
+        for op in givers:
+            self.transfers[op.rank, op.id] = transfer
+            self._send(self.lines[op.rank], Frame(Kind.READ, op.id))
+
+    def _data(self, line: Line, frame: Frame) -> None:
+        transfer = self.transfers.pop((line.rank, frame.id))
+        op = line.open[frame.id]
+        if len(frame.body) != _given(op):
+            raise Malformed(f"{len(frame.body)} bytes for {_given(op)}")
+        transfer.data[line.rank] = frame.body
+        if None not in transfer.data.values():
+            self._deliver(transfer)
+
+    def _deliver(self, transfer: Transfer) -> None:
+        ops = transfer.meeting.operations
+        if transfer.meeting.is_message:
+            send, _ = ops
+            bodies: Sequence[bytes] = (b"", transfer.data[send.rank] or b"")
+        else:
+            try:
+                data = [transfer.data[op.rank] or b"" for op in ops]
+                bodies = carry_out(ops, data)
+            except ValueError as error:
+                raise Broken(Failure("mismatch", str(error), ops[0].rank)) from None
+        now = time.monotonic()
+        for op, body in zip(ops, bodies, strict=True):
+            line = self.lines[op.rank]
+            op.completed = now
+            if line.waits_for == op.id:
+                line.waits_for = None
+            del line.open[op.id]
+            source = ops[0].rank if transfer.meeting.is_message else ANY
+            self._send(line, Frame(Kind.DONE, op.id, source, body=body))
+
+
+def _given(op: Posted) -> int:
+    """Bytes that an operation gives to the switch."""
+    if op.verb == "send":
+        return op.nbytes
+    if op.verb == "broadcast" and op.rank != op.root:
+        return 0
+    return sum(n for _, n in op.sides[0])
+
+
+def _within(number: int, end: int) -> int:
+    if not 0 <= number < end:
+        raise Malformed(f"{number} is not within 0 to {end - 1}")
+    return number
+
+
+def _dtype(code: int) -> str:
+    return str(DTYPES[_within(code, len(DTYPES))]).removeprefix("torch.")
+
+
+def _pair(value: Any) -> tuple[Any, tuple]:
+    if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)):
+        raise Malformed("a return that is no pair")
+    return value[0], value[1]
+
+
+def _raised(rank: int, told: Any) -> Failure:
+    match told:
+        case (str(name), str(message), tuple(places)):
+            kept = [
+                (p[0], p[1], p[2])
+                for p in places
+                if isinstance(p, tuple) and tuple(map(type, p)) == (str, int, str)
+            ]
+            return Failure("raised", message, rank, "", name[:200], kept)
+    raise Malformed("an error that is none of ours")
+
+
+def _unanswered(op: Posted) -> str:
+    if op.verb == "send":
+        return f"rank {op.rank}'s send to rank {op.peer} is never received ({op.where})"
+    if op.verb == "recv":
+        whom = "any rank" if op.peer is None else f"rank {op.peer}"
+        return f"rank {op.rank}'s recv from {whom} is never answered ({op.where})"
+    return f"rank {op.rank} alone called {op.verb} ({op.where})"

@@ -1,0 +1,207 @@
+"""The tiers of the sandbox: how well this machine can lock student code away.
+
+A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, D: a plain
+process, which promises nothing. In A to C each rank puts on the seal's layers as far as
+the machine has them; C needs Landlock and seccomp both. `best` says which is possible
+here, `probe` why one is not, by really starting it; `start` starts a server in one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import select
+import site
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from collectives_lab.wire import bubblewrap, cgroup, seal
+from collectives_lab.wire.started import MEMORY, PATIENCE, THREADS, Started, TierError
+
+TIERS = {
+    "A": "bubblewrap, cgroup",
+    "B": "bubblewrap",
+    "C": "no bubblewrap",
+    "D": "no sandbox",
+}
+
+
+def start(
+    tier: str,
+    argv: Sequence[str],
+    pass_fds: Sequence[int] = (),
+    read: Sequence[Path] = (seal.PACKAGE,),
+    memory: int = MEMORY,
+    threads: int = THREADS,
+) -> Started:
+    """Start a server in a box of this tier, with these descriptors and no variables.
+
+    Its standard input is empty, its standard output goes nowhere. In A and B it sees
+    of the files only Python's and `read`; in A the box may take `memory` bytes and
+    `threads`. It ends with the *thread* that starts it. Raises TierError where the tier
+    is not to be had.
+    """
+    group = None
+    log = tempfile.TemporaryFile()  # noqa: SIM115 (the box keeps it open)
+    try:
+        if tier == "A":
+            group = cgroup.make(memory, threads)
+        process, first = _launch(tier, list(argv), pass_fds, read, log, group)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        log.close()
+        if group is not None:
+            group.remove()
+        raise TierError(f"tier {tier} is not to be had here: {error}") from error
+    return Started(tier, process, log, group, first)
+
+
+def _launch(
+    tier: str,
+    command: list[str],
+    pass_fds: Sequence[int],
+    read: Sequence[Path],
+    log: IO[bytes],
+    group: cgroup.Cgroup | None,
+) -> tuple[subprocess.Popen[bytes], int | None]:
+    """The process, and in a namespace the handle of the first process in there."""
+    told, tell = os.pipe()
+    with os.fdopen(told) as told_file:
+        try:
+            if tier in "AB":
+                command = bubblewrap.wrapped(command, tell, read)
+            process = subprocess.Popen(
+                group.joining(command) if group else command,
+                cwd="/",
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[*pass_fds, tell],
+                start_new_session=True,
+            )
+        finally:
+            os.close(tell)
+        if tier not in "AB":
+            return process, None
+        try:
+            return process, os.pidfd_open(json.loads(_line(told_file))["child-pid"])
+        except (OSError, ValueError) as error:
+            process.kill()
+            process.wait(PATIENCE)
+            log.seek(0)
+            said = log.read(400).decode("utf-8", "replace").strip()
+            raise ChildProcessError(said or f"bubblewrap ended: {error}") from error
+
+
+def _line(told: IO[str]) -> str:
+    """What bubblewrap tells about its first process, once it has started it."""
+    if not select.select([told], [], [], PATIENCE)[0]:
+        raise TimeoutError(f"bubblewrap told nothing for {PATIENCE} s")
+    text = ""
+    while "}" not in text and (line := told.readline()):
+        text += line
+    return text
+
+
+def environment() -> dict[str, str]:
+    """The variables of a server: none of the reader's, one thread for each library."""
+    kept = {
+        name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ
+    }
+    threads = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
+    return kept | {
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(seal.PACKAGE.parent),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUSERBASE": site.getuserbase(),
+        **{f"{name}_NUM_THREADS": "1" for name in threads},
+    }
+
+
+def _bare_python(code: str, *arguments: object) -> list[str]:
+    """The command that runs `code` where this package's own start is left out.
+
+    `import collectives_lab.wire.seal` works there and loads that module alone, not
+    the algorithms, which no rank may find in the memory that it is forked with.
+    """
+    packages = {
+        "collectives_lab": seal.PACKAGE,
+        "collectives_lab.wire": seal.PACKAGE / "wire",
+    }
+    start = "import sys, types\n" + "".join(
+        f"m = sys.modules[{name!r}] = types.ModuleType({name!r})\n"
+        f"m.__path__ = [{str(path)!r}]\n"
+        for name, path in packages.items()
+    )
+    return [sys.executable, "-c", f"{start}del m\n{code}", *map(str, arguments)]
+
+
+_PROBE = """
+import os
+from collectives_lab.wire import seal
+fd = int(sys.argv[1])
+seal.harden_server()
+if not (pid := os.fork()):
+    try:
+        os.write(fd, ",".join(["sealed", *seal.enter([fd, 2])]).encode())
+    finally:
+        sys.excepthook(*sys.exc_info()) if sys.exc_info()[0] else None
+        os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+@functools.cache
+def probe(tier: str) -> str | None:
+    """Say why a tier is not to be had on this machine; None where it is.
+
+    It starts a box and seals a rank in it, once a process and tier: some 0.1 s.
+    """
+    if tier not in TIERS:
+        raise TierError(f"tier {tier!r} is none of {', '.join(TIERS)}")
+    if tier == "D":
+        return None
+    if tier == "C" and (missing := seal.why_missing()):
+        return "; ".join(f"no {layer}: {reason}" for layer, reason in missing.items())
+    try:
+        return _try(tier)
+    except TierError as error:
+        return str(error)
+
+
+def _try(tier: str) -> str | None:
+    ours, theirs = os.pipe()
+    started = None
+    try:
+        started = start(tier, _bare_python(_PROBE, theirs), [theirs])
+        os.close(theirs)
+        theirs = -1
+        ready = select.select([ours], [], [], PATIENCE)[0]
+        if ready and os.read(ours, 4096).startswith(b"sealed"):
+            return None
+        return f"a rank could not be sealed: {started.errors() or 'it said nothing'}"
+    finally:
+        for fd in {ours, theirs} - {-1}:
+            os.close(fd)
+        if started is not None:
+            started.kill()
+
+
+def best() -> str:
+    """The letter of the best tier that this machine has."""
+    return next(tier for tier in TIERS if probe(tier) is None)
+
+
+def describe(tier: str) -> str:
+    """The tier and what holds a rank in it: "B: bubblewrap, limits, seccomp"."""
+    missing = seal.why_missing()
+    layers = [name for name in seal.LAYERS if name not in missing]
+    return f"{tier}: {', '.join([TIERS[tier], *(layers if tier != 'D' else [])])}"

@@ -1,0 +1,298 @@
+"""Who has posted what: sends, recvs and collectives until they meet.
+
+Pure bookkeeping, without sockets: a `Traffic` takes operations in the order in which
+the switch hears of them, says which could be carried out now (`candidates`), and knows
+enough for the wait-for graph (`snapshots`). Messages of one source, destination, group
+and tag never overtake each other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from collectives_lab import deadlock
+from collectives_lab.deadlock import Key, Snapshot, Waiting
+from collectives_lab.trace import Event
+from collectives_lab.wire.operations import ANY, ROOTED
+from collectives_lab.wire.values import DTYPES, Malformed
+
+World = "0"
+
+Sides = tuple[tuple[tuple[int, int], ...], ...]
+"""For what goes in and what comes out: (dtype code, bytes) of each tensor."""
+
+
+@dataclass(eq=False)
+class Posted:
+    """An operation of one rank. Ranks are numbers in the world; times in seconds."""
+
+    rank: int
+    id: int
+    verb: str
+    group: str
+    issued: float
+    where: str = ""
+    peer: int | None = None
+    tag: int = 0
+    nbytes: int = 0
+    dtype: str = ""
+    blocks: bool = False
+    root: int | None = None
+    reduce_op: str = ""
+    sides: Sides = ((), ())
+    number: int = 0
+    waited: float | None = None
+    completed: float | None = None
+    matched: bool = False
+
+    def event(self, size: int) -> Event:
+        """The operation as a trace holds it; size: ranks in its group."""
+        message = self.verb in ("send", "recv")
+        variant = self.verb if self.blocks or not message else f"i{self.verb}"
+        nbytes = self.nbytes if message else full_bytes(self.verb, self.sides, size)
+        return Event(
+            self.rank,
+            self.verb,
+            nbytes,
+            self.peer if message else None,
+            self.root,
+            self.tag,
+            self.group,
+            variant,
+            self.dtype,
+            self.reduce_op,
+            self.issued,
+            self.waited,
+            self.completed,
+            self.where,
+            splits=self._splits(),
+        )
+
+    def _splits(self) -> str:
+        parts = [n for _, n in self.sides[0]]
+        uneven = self.verb == "all_to_all" and len(set(parts)) > 1
+        return ",".join(map(str, parts)) if uneven else ""
+
+
+def full_bytes(verb: str, sides: Sides, size: int) -> int:
+    """S of a collective: the bytes of the full logical tensor."""
+    given, taken = (sum(n for _, n in side) for side in sides)
+    if verb == "all_gather":
+        return taken
+    if verb in ("scatter", "gather"):
+        return size * (taken if verb == "scatter" else given)
+    return given
+
+
+def read_sides(body: bytes) -> Sides:
+    """What `group.shape_of` has written; raises Malformed."""
+    if len(body) % 8:
+        raise Malformed("a collective of no whole numbers")
+    words = list(struct.unpack(f"<{len(body) // 8}q", body))
+    sides = []
+    for _ in range(2):
+        count = words.pop(0) if words else -1
+        if not 0 <= 2 * count <= len(words):
+            raise Malformed("a collective without its tensors")
+        pairs, words = words[: 2 * count], words[2 * count :]
+        side = tuple(zip(pairs[0::2], pairs[1::2], strict=True))
+        if any(not 0 <= code < len(DTYPES) or n < 0 for code, n in side):
+            raise Malformed("a collective with impossible tensors")
+        sides.append(side)
+    return tuple(sides)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Operations that belong together: a send and its recv, or one collective."""
+
+    operations: tuple[Posted, ...]
+
+    @property
+    def is_message(self) -> bool:
+        return self.operations[0].verb in ("send", "recv")
+
+
+@dataclass
+class Traffic:
+    """All that `world_size` ranks have posted in one call."""
+
+    world_size: int
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    posted: list[Posted] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.groups[World] = tuple(range(self.world_size))
+        self._sends: dict[tuple, deque[Posted]] = defaultdict(deque)
+        self._recvs: dict[tuple, list[Posted]] = defaultdict(list)
+        self._rounds: dict[tuple, list[Posted]] = defaultdict(list)
+        self._counts: list[Counter[Key]] = [Counter() for _ in range(self.world_size)]
+        self._collectives: list[Counter[str]] = [
+            Counter() for _ in range(self.world_size)
+        ]
+        self._taken: list[Counter] = [Counter() for _ in range(self.world_size)]
+
+    def post(self, op: Posted) -> None:
+        """Take an operation; which of its kind it is becomes known."""
+        self.posted.append(op)
+        if op.verb in ("send", "recv"):
+            key = (op.verb, op.group, op.peer, op.tag)
+            self._counts[op.rank][key] += 1
+            op.number = self._counts[op.rank][key]
+        if op.verb == "send":
+            self._sends[op.group, op.rank, op.peer, op.tag].append(op)
+        elif op.verb == "recv":
+            self._recvs[op.group, op.rank, op.tag].append(op)
+        else:
+            self._collectives[op.rank][op.group] += 1
+            op.number = self._collectives[op.rank][op.group]
+            self._rounds[op.group, op.number].append(op)
+
+    def candidates(self) -> list[Meeting]:
+        """All that could be carried out next, in a fixed order."""
+        return [*self._messages(), *self._whole_rounds()]
+
+    def _messages(self) -> Iterator[Meeting]:
+        for (group, dst, tag), recvs in self._recvs.items():
+            free = set(self.groups[group])
+            for recv in recvs:
+                for src in sorted(free) if recv.peer is None else [recv.peer]:
+                    sends = self._sends.get((group, src, dst, tag))
+                    if src in free and sends:
+                        yield Meeting((sends[0], recv))
+                if recv.peer is None:
+                    break  # what comes first is its, whoever sends
+                free.discard(recv.peer)
+
+    def _whole_rounds(self) -> Iterator[Meeting]:
+        for (group, _), ops in self._rounds.items():
+            if len(ops) == len(self.groups[group]):
+                yield Meeting(tuple(sorted(ops, key=lambda op: op.rank)))
+
+    def take(self, meeting: Meeting) -> None:
+        """Remove what is carried out now."""
+        first, *_ = meeting.operations
+        for op in meeting.operations:
+            op.matched = True
+        if meeting.is_message:
+            send, recv = meeting.operations
+            queue = (send.group, send.rank, recv.rank, send.tag)
+            self._sends[queue].popleft()
+            self._recvs[recv.group, recv.rank, recv.tag].remove(recv)
+            self._taken[recv.rank][recv.group, recv.tag] += 1
+            if recv.peer is None:
+                recv.peer = send.rank
+        else:
+            del self._rounds[first.group, first.number]
+
+    def quarrel(self, meeting: Meeting) -> str:
+        """Why these do not fit together, in words; empty if they do."""
+        ops = meeting.operations
+        if meeting.is_message:
+            send, recv = ops
+            if (send.nbytes, send.dtype) != (recv.nbytes, recv.dtype):
+                return (
+                    f"rank {send.rank} sends {_amount(send)} to rank {recv.rank}, which "
+                    f"receives {_amount(recv)}; they must be alike"
+                )
+            return ""
+        first = ops[0]
+        for op in ops[1:]:
+            for what in ("verb", "root", "reduce_op"):
+                mine, theirs = getattr(op, what), getattr(first, what)
+                if mine != theirs:
+                    named = "" if what == "verb" else f" with {what} {theirs}"
+                    other = mine if what == "verb" else f"it with {what} {mine}"
+                    return (
+                        f"rank {first.rank} calls {first.verb}{named} ({first.where}), "
+                        f"rank {op.rank} calls {other} ({op.where}); all ranks of a "
+                        "group must make the same call"
+                    )
+        return _unequal_sides(ops, len(self.groups[first.group]))
+
+    def snapshots(self, waiting: Mapping[int, Posted], done: set[int]) -> list[Snapshot]:
+        """For the wait-for graph; waiting: by rank, what it is blocked in."""
+        return [
+            Snapshot(
+                rank,
+                dict(self._counts[rank]),
+                dict(self._collectives[rank]),
+                dict(self._taken[rank]),
+                {n: g for n, g in self.groups.items() if rank in g},
+                (_waiting(waiting[rank]),) if rank in waiting else (),
+                rank in done,
+            )
+            for rank in range(self.world_size)
+        ]
+
+    def explain(self, waiting: Mapping[int, Posted], done: set[int]) -> str:
+        """Who waits for whom, where every rank waits or is done."""
+        return deadlock.explain(self.snapshots(waiting, done), sorted(waiting))
+
+    def left(self) -> list[Posted]:
+        """What nobody has answered."""
+        return [op for op in self.posted if not op.matched]
+
+    def events(self) -> Iterator[Event]:
+        for op in self.posted:
+            yield op.event(len(self.groups[op.group]))
+
+
+def _waiting(op: Posted) -> Waiting:
+    return Waiting(
+        op.verb, op.group, op.number, op.peer, op.root, op.tag, op.where, "", not op.nbytes
+    )
+
+
+def _amount(op: Posted) -> str:
+    return f"{op.nbytes // _itemsize(op.dtype)} of {op.dtype} ({op.where})"
+
+
+def _itemsize(dtype: str) -> int:
+    return next((d.itemsize for d in DTYPES if str(d) == f"torch.{dtype}"), 1)
+
+
+def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
+    """Whether the tensors of a collective fit those of the other ranks."""
+    verb, root = ops[0].verb, ops[0].root
+    for op in ops:
+        given, taken = op.sides
+        expected = _expected(verb, op, ops, size)
+        for what, found, need in (("gives", given, expected[0]), ("takes", taken, expected[1])):
+            if need is not None and sum(n for _, n in found) != need:
+                return (
+                    f"rank {op.rank} {what} {sum(n for _, n in found)} bytes in {verb}, "
+                    f"where the other ranks' calls need {need}; sizes must fit"
+                )
+        dtypes = {code for side in op.sides for code, _ in side}
+        theirs = {code for side in ops[0].sides for code, _ in side}
+        if dtypes and theirs and dtypes != theirs:
+            return f"rank {op.rank} has another dtype in {verb} than rank {ops[0].rank}"
+    if verb in ROOTED and root is None:
+        return f"{verb} without a root"
+    return ""
+
+
+def _expected(
+    verb: str, op: Posted, ops: Sequence[Posted], size: int
+) -> tuple[int | None, int | None]:
+    """Bytes that a rank must give and take, from what the first or the root has."""
+    by_rank = {o.rank: [sum(n for _, n in side) for side in o.sides] for o in ops}
+    first = by_rank[ops[0].rank]
+    root = by_rank.get(op.root if op.root is not None else ANY, first)
+    if verb in ("all_reduce", "reduce"):
+        return first[0], None
+    if verb == "broadcast":
+        return root[0], None
+    if verb == "all_gather":
+        return None, sum(given for given, _ in by_rank.values())
+    if verb == "reduce_scatter":
+        return sum(taken for _, taken in by_rank.values()), None
+    if verb == "gather":
+        return None, sum(g for g, _ in by_rank.values()) if op.rank == op.root else 0
+    if verb == "scatter":
+        return sum(t for _, t in by_rank.values()) if op.rank == op.root else 0, None
+    return None, None
