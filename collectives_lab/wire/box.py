@@ -32,11 +32,15 @@ STARTING = 120.0
 """Seconds that the import of torch may take."""
 
 ENDING = 10.0
-CPU_SECONDS = 4.0
+CPU_SECONDS = 3.0
 """CPU time of all ranks of one session together."""
 
 WALL_SECONDS = 20.0
 """For a session that sleeps, or a machine that is busy with something else."""
+
+IDLE, IDLE_TICKS, BUSY = 2.0, 5, 0.02
+"""Silence of so many seconds, over so many messages of the CPU time used (one each half
+second), with less than so much of it: a rank sleeps."""
 
 MEMORY = 512 << 20
 """Bytes that a rank may take for itself."""
@@ -117,6 +121,7 @@ class Box:
         os.set_blocking(out, False)
         self._jobs += 1
         try:
+            self._limit = cpu_seconds
             order = {"do": "start", "job": self._jobs, "world_size": world_size}
             order |= {"cpu": cpu_seconds, "memory": memory}
             fds = [theirs.fileno() for _, theirs in pairs] + [out_end]
@@ -173,8 +178,12 @@ class Box:
             raise ValueError("the server has ended")
         return message
 
-    def watch(self) -> None:
-        """Raise Broken where the server says that a limit was reached, or has died."""
+    def watch(self, silent: float = 0.0) -> None:
+        """Raise Broken where the server says that a limit was reached, or has died.
+
+        silent: seconds for which no rank has said anything; ranks that use no processor
+        either are asleep.
+        """
         try:
             while True:
                 self.control.setblocking(False)
@@ -188,10 +197,13 @@ class Box:
         finally:
             if self._started is not None:
                 self.control.setblocking(True)
-        for message in self._heard:
-            if message.get("job") == self._jobs and "over" in message:
-                text = f"the ranks used more than {message.get('limit')} s of CPU time"
-                raise Broken(Failure("cpu", text))
+        mine = [m for m in self._heard if m.get("job") == self._jobs]
+        if any("over" in m for m in mine):
+            raise Broken(Failure("cpu", f"more than {self._limit} s of CPU time"))
+        used = [m["used"] for m in mine if "used" in m][-IDLE_TICKS:]
+        if silent > IDLE and len(used) == IDLE_TICKS and used[-1] - used[0] < BUSY:
+            text = f"the ranks neither compute nor communicate for {IDLE:g} s"
+            raise Broken(Failure("idle", text))
 
     def status_of(self, rank: int) -> int | None:
         """How a rank ended: its exit code, or minus the signal; None if unknown."""

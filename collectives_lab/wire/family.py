@@ -34,14 +34,15 @@ def taken(pid: int) -> tuple[int, int]:
     Of a fork's memory counts what it has more than its parent, with which it shares
     the rest until one of them changes it.
     """
-    memory = {0: 0}
-    threads = 0
+    memory = threads = 0
+    own: dict[int, int] = {}
     for one in [pid, *below(pid)]:
         with suppress(OSError):
-            memory[one] = linux.status("RssAnon", one) * 1024
-            memory[0] += max(0, memory[one] - memory.get(linux.status("PPid", one), 0))
-            threads += linux.status("Threads", one)
-    return memory[0], threads
+            told = linux.status(one)
+            own[one] = told.get("RssAnon", 0) * 1024  # a zombie has none
+            memory += max(0, own[one] - own.get(told["PPid"], 0))
+            threads += told["Threads"]
+    return memory, threads
 
 
 def end(pids: Iterable[int], seconds: float) -> bool:

@@ -44,7 +44,7 @@ def apply(memory: int, cpu_seconds: int, files: int = 64) -> None:
 def _memory(more: int) -> Iterator[tuple[int, int, int]]:
     """What is mapped now, so torch's libraries too, and so much more."""
     if IS_LINUX:
-        most = status("VmSize") * 1024 + more
+        most = status()["VmSize"] * 1024 + more
         yield resource.RLIMIT_AS, most, most
 
 
@@ -55,6 +55,6 @@ def threads_now() -> int:
     for name in os.listdir("/proc") if IS_LINUX else []:
         if name.isdigit():
             with suppress(OSError):
-                if status("Uid", name) == os.getuid():
-                    count += status("Threads", name)
+                told = status(name)
+                count += told["Threads"] if told["Uid"] == os.getuid() else 0
     return count

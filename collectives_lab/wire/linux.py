@@ -51,9 +51,8 @@ def drop_capabilities() -> None:
     _call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 
 
-def status(key: str, process: int | str = "self") -> int:
-    """A number of /proc/PID/status, in its unit: kB where it has one."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1])
-    raise OSError(errno.ENODATA, f"/proc/{process}/status has no {key}")
+def status(process: int | str = "self") -> dict[str, int]:
+    """The numbers of /proc/PID/status by name, in kB where they have a unit."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    words = (line.split() for line in lines)
+    return {w[0][:-1]: int(w[1]) for w in words if len(w) > 1 and w[1].isdigit()}

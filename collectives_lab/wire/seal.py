@@ -113,7 +113,7 @@ def _of_this_process() -> None:
     """
     if not linux.IS_LINUX:
         return
-    if (threads := linux.status("Threads")) != 1:
+    if (threads := linux.status()["Threads"]) != 1:
         raise OSError(f"it has {threads} threads; seal it before any is started")
     with open("/proc/self/maps") as maps:
         if shared := [line for line in maps if line.split(None, 2)[1][1::2] == "ws"]:

@@ -42,6 +42,9 @@ LONGEST_MESSAGE = 1 << 16
 TICK = 0.02
 """Seconds between two looks at the CPU time that the ranks have used."""
 
+TELLING = 0.5
+"""Seconds between two messages of it."""
+
 
 @dataclass
 class Job:
@@ -51,6 +54,7 @@ class Job:
     cpu_seconds: float
     ranks: dict[int, int] = field(default_factory=dict)
     spent: dict[int, float] = field(default_factory=dict)
+    told: float = field(default_factory=time.monotonic)
 
     def cpu(self) -> float:
         """CPU seconds of all ranks so far."""
@@ -94,9 +98,18 @@ class Server:
             if self.control in ready and not self.obey():
                 self.kill()
                 return
-            if self.job and self.job.cpu() > self.job.cpu_seconds:
-                self.tell(job=self.job.number, over="cpu", limit=self.job.cpu_seconds)
-                self.kill()
+            if self.job:
+                self.look_at(self.job)
+
+    def look_at(self, job: Job) -> None:
+        """Tell now and then what the ranks have used, and end them at their limit."""
+        used = job.cpu()
+        if used > job.cpu_seconds:
+            self.tell(job=job.number, over="cpu", limit=job.cpu_seconds)
+            self.kill()
+        elif time.monotonic() - job.told > TELLING:
+            job.told = time.monotonic()
+            self.tell(job=job.number, used=used)
 
     def tell(self, **message: Any) -> None:
         with contextlib.suppress(OSError):

@@ -85,6 +85,8 @@ class Started:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
             gone = family.ended([handle], PATIENCE)
             os.close(handle)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1.0)  # bubblewrap reaps it and ends by itself
             return gone
         # The ranks before their server, which adopts what they leave behind.
         deadline = time.monotonic() + PATIENCE

@@ -97,15 +97,16 @@ class Transfer:
 class Switch:
     """The wire of `socks`, one a rank, for one call after another.
 
-    watch: called while waiting; raises Broken where something else than a rank's frames
-    has ended the call. beside: descriptors that wake it.
+    watch: called while waiting, with the seconds for which no rank has said anything;
+    raises Broken where something else than a rank's frames has ended the call. beside:
+    descriptors that wake it.
     """
 
     def __init__(
         self,
         socks: Sequence[socket.socket],
         output: int,
-        watch: Callable[[], None],
+        watch: Callable[[float], None],
         beside: Sequence[int] = (),
     ):
         self.lines = [Line(rank, sock) for rank, sock in enumerate(socks)]
@@ -122,7 +123,7 @@ class Switch:
             self.selector.register(line.sock, selectors.EVENT_READ, line)
         self.selector.register(output, selectors.EVENT_READ, self._hear_output)
         for fd in beside:
-            self.selector.register(fd, selectors.EVENT_READ, self.watch)
+            self.selector.register(fd, selectors.EVENT_READ, lambda: None)
 
     def close(self) -> None:
         """Close the wire; ranks that live end."""
@@ -182,7 +183,7 @@ class Switch:
         self.random = random.Random(schedule.seed)
         self.failures: dict[int, Failure] = {}
         self.printed.clear()
-        self.began = time.monotonic()
+        self.began = self.heard_at = time.monotonic()
         try:
             for line, body in zip(self.lines, bodies, strict=True):
                 line.answered, line.answer, line.after = False, None, None
@@ -255,7 +256,7 @@ class Switch:
     def _hear(self, seconds: float) -> bool:
         """Wait for frames and take them; whether there were any."""
         ready = self.selector.select(seconds)
-        self.watch()
+        self.watch(time.monotonic() - self.heard_at)
         for key, events in ready:
             if not isinstance(key.data, Line):
                 key.data()
@@ -282,6 +283,7 @@ class Switch:
             self.selector.unregister(line.sock)
             self._fail(line, Failure("died", "it has ended", line.rank))
             return
+        self.heard_at = time.monotonic()
         try:
             for frame in line.reader.feed(data):
                 self._take(line, frame)

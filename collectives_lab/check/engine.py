@@ -1,0 +1,177 @@
+"""How a program is checked: its cases on sealed ranks, then each property's judgement.
+
+Cases of one world size share their ranks until one breaks them; the rest gets fresh
+ones. A case is left out once each property that it is for has failed, so a deadlock
+costs little, and a loop ends the whole check: every other case would cost its deadline
+again.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+
+from collectives_lab.check.report import Finding, Report
+from collectives_lab.check.spec import (
+    GOOD,
+    Case,
+    Exercise,
+    Inputs,
+    Judge,
+    Judgement,
+    bad,
+)
+from collectives_lab.check.words import told
+from collectives_lab.launch.errors import LabError
+from collectives_lab.wire import Box, BoxError, Outcome, Program
+
+VERSION = "1"
+"""Of what is asked for and how it is judged: another one may give other marks."""
+
+FINAL = {"cpu", "wall", "idle", "flood", "protocol"}
+"""Failures after which nothing more is tried."""
+
+
+class NotGradable(LabError):
+    """The checker came to no verdict, which is not the same as no points."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A case, its outcome, and what its result was worth."""
+
+    case: Case
+    outcome: Outcome
+    result: Judgement
+
+
+def examine(
+    exercise: Exercise, program: Program, box: Box, seed: str, student: str = ""
+) -> Report:
+    """Run all cases of an exercise in the box and judge them.
+
+    Raises NotGradable where the box itself does not work.
+    """
+    cases = sorted(exercise.cases(Inputs(seed, student)), key=lambda c: c.world_size)
+    try:
+        tried = list(_try_all(exercise, cases, program, box))
+    except BoxError as error:
+        raise NotGradable(str(error)) from error
+    findings = [_finding(exercise, p.name, tried, program) for p in exercise.properties]
+    shown = _shown(tried)
+    return Report(
+        exercise.name,
+        findings,
+        box.description,
+        seed,
+        str(shown.case) if shown else "",
+        next((t.outcome.printed for t in tried if t.outcome.printed), ""),
+        [_run(t) for t in tried],
+        versions(),
+        shown.outcome.trace if shown else None,
+    )
+
+
+def versions() -> dict[str, str]:
+    """What a verdict depends on beside the program and the seed."""
+    return {
+        "check": VERSION,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _try_all(
+    exercise: Exercise, cases: Sequence[Case], program: Program, box: Box
+) -> Iterator[Tried]:
+    failed: set[str] = set()
+    for _, group in groupby(cases, key=lambda case: case.world_size):
+        left = list(group)
+        while left := [c for c in left if not failed.issuperset(c.tests)]:
+            count = 0
+            for one in _on_fresh_ranks(exercise, left, program, box):
+                count += 1
+                yield one
+                failed |= _failed_by(exercise, one)
+                failure = one.outcome.failure
+                if failure is not None and failure.kind in FINAL:
+                    return
+            left = left[count:]
+
+
+def _on_fresh_ranks(
+    exercise: Exercise, cases: Sequence[Case], program: Program, box: Box
+) -> Iterator[Tried]:
+    """Try cases of one world size up to the first that breaks the ranks."""
+    with box.ranks(cases[0].world_size, program) as ranks:
+        for case in cases:
+            entry = case.entry or exercise.name
+            outcome = ranks.call(entry, case.args, exercise.allowed, case.schedule)
+            yield Tried(case, outcome, _judged(exercise.result, case, outcome))
+            if outcome.failure is not None:
+                return
+
+
+def _failed_by(exercise: Exercise, one: Tried) -> set[str]:
+    """The properties that a case has decided: it failed them."""
+    return {name for name in one.case.tests if not _holds(exercise, name, one).holds}
+
+
+def _judged(judge: Judge, case: Case, outcome: Outcome) -> Judgement:
+    return GOOD if outcome.failure else judge(case, outcome)
+
+
+def _holds(exercise: Exercise, name: str, one: Tried) -> Judgement:
+    """Whether a property holds in one case; a failure of the run is told elsewhere."""
+    if one.outcome.failure is not None:
+        return bad("")
+    if not one.result.holds:
+        return one.result
+    judge = exercise.judges.get(name)
+    return judge(one.case, one.outcome) if judge else GOOD
+
+
+def _finding(
+    exercise: Exercise, name: str, tried: Sequence[Tried], program: Program
+) -> Finding:
+    """Judge one property by all its cases; the smallest that fails speaks."""
+    (prop,) = (p for p in exercise.properties if p.name == name)
+    mine = [one for one in tried if name in one.case.tests]
+    last = tried[-1].outcome.failure if tried else None
+    said = ""
+    for one in mine:
+        judgement = _holds(exercise, name, one)
+        said = judgement.message or said
+        if not judgement.holds:
+            failure, case = one.outcome.failure, str(one.case)
+            message = told(failure, program) if failure else judgement.message
+            return Finding(name, False, 0, prop.points, message, prop.title, case)
+    if last is not None and last.kind in FINAL:
+        message = f"not tried to the end: {told(last, program)}"
+        return Finding(name, False, 0, prop.points, message, prop.title)
+    return Finding(name, True, prop.points, prop.points, said, prop.title)
+
+
+def _shown(tried: Sequence[Tried]) -> Tried | None:
+    """The run to draw: the smallest that failed, else the first on 4 ranks."""
+    sent = [t for t in tried if len(t.outcome.trace)]
+    wrong = [t for t in sent if t.outcome.failure or not t.result.holds]
+    on_four = [t for t in sent if t.case.world_size == 4]
+    return next(iter([*wrong, *on_four, *sent]), None)
+
+
+def _run(one: Tried) -> dict[str, object]:
+    """A line of the receipt."""
+    sent = one.outcome.trace.bytes_sent() if len(one.outcome.trace) else []
+    return {
+        "case": str(one.case),
+        "tests": list(one.case.tests),
+        "failure": one.outcome.failure.kind if one.outcome.failure else "",
+        "right": one.outcome.failure is None and one.result.holds,
+        "bytes_sent": [round(n) for n in sent],
+        "operations": len(one.outcome.trace),
+    }

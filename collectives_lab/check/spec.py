@@ -1,0 +1,119 @@
+"""What an exercise is: data. Properties with points, cases, and judges of outcomes.
+
+An `Exercise` names its properties and makes `Case`s from random `Inputs`; each case
+says which properties it tests, so that one run serves several. A judge looks at a case
+and at its outcome from outside and says what holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from collectives_lab.wire import EVERY_VERB, Outcome, Schedule
+
+
+@dataclass(frozen=True)
+class Property:
+    """One thing that is graded: its name, its points, and what it promises."""
+
+    name: str
+    points: int
+    title: str
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One call on `len(args)` ranks.
+
+    args: each rank's arguments; None reads the value `entry` instead of calling it.
+    tests: the properties that this case is for. label: what is special about it. data:
+    what the judges need to know of it. entry: the name that is called, where it is not
+    the exercise's.
+    """
+
+    args: Sequence[Sequence[Any] | None]
+    tests: Sequence[str]
+    label: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Schedule = field(default_factory=Schedule)
+    entry: str = ""
+
+    @property
+    def world_size(self) -> int:
+        return len(self.args)
+
+    def __str__(self) -> str:
+        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+        late = "" if self.schedule.seed is None else ", messages delayed and reordered"
+        return f"{ranks}{', ' * bool(self.label)}{self.label}{late}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether something holds, and what there is to say of it."""
+
+    holds: bool
+    message: str = ""
+
+
+GOOD = Judgement(True)
+
+
+def bad(message: str) -> Judgement:
+    """It does not hold, for this reason."""
+    return Judgement(False, message)
+
+
+Judge = Callable[[Case, Outcome], Judgement]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A graded exercise.
+
+    name: also of the function that is asked for. difficulty: easy, medium or hard.
+    result: the judge that every case must pass before others look at it. judges: by
+    property, what it asks beyond the right result; a property without one asks for
+    right results in its cases. cases: made from a seed and the student's id, smallest
+    first. allowed: verbs that may be called. entries: names that a solution defines,
+    where it is more than the one function.
+    """
+
+    name: str
+    title: str
+    difficulty: str
+    minutes: int
+    properties: Sequence[Property]
+    cases: Callable[[Inputs], Iterable[Case]]
+    result: Judge
+    judges: Mapping[str, Judge] = field(default_factory=dict)
+    allowed: Collection[str] = EVERY_VERB
+    entries: Sequence[str] = ()
+
+    @property
+    def points(self) -> int:
+        return sum(p.points for p in self.properties)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names that a solution defines."""
+        return self.entries or (self.name,)
+
+
+@dataclass
+class Inputs:
+    """Random inputs that nobody can foresee and the same seed makes again."""
+
+    seed: str
+    student: str = ""
+    random: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+
+    def schedules(self, count: int) -> list[Schedule]:
+        """As many late schedules."""
+        return [Schedule(self.random.randrange(1, 1 << 31)) for _ in range(count)]
