@@ -2,7 +2,8 @@
 
 `run(fn, world_size=4)` calls a function on real processes and records what moved,
 `Ranks(4)` keeps the processes, and `%load_ext collectives_lab` gives a notebook
-`%%ranks`. `trace.replay(fabric)` says what a run would take on another cluster; each
+`%%ranks`. `check(name, solution)` says what a graded exercise is worth.
+`trace.replay(fabric)` says what a run would take on another cluster; each
 algorithm is there three times, in `algorithms`, `plans` and `costs`. Plots are in
 `collectives_lab.plots`, steppers in `collectives_lab.widgets`; both are imported when
 they are first used.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from collectives_lab import algorithms, costs, fabrics, plans, replay
+from collectives_lab import algorithms, check, costs, fabrics, plans, replay, wire
 from collectives_lab.launch import (
     DeadlineExceeded,
     Deadlock,
@@ -47,6 +48,7 @@ __all__ = [
     "Trace",
     "algorithms",
     "bench",
+    "check",
     "compare",
     "costs",
     "fabrics",
@@ -56,9 +58,10 @@ __all__ = [
     "run",
     "table",
     "widgets",
+    "wire",
 ]
 
-_LAZY = {"bench", "magic", "plots", "report", "widgets"}
+_LAZY = {"bench", "card", "magic", "plots", "report", "widgets"}
 """Modules that not everybody needs, and some need a notebook's packages."""
 
 
@@ -77,12 +80,17 @@ def _run_html(self: Run) -> str:
     return __getattr__("report").run_html(self)
 
 
+def _report_html(self: check.Report) -> str:
+    return __getattr__("card").card_html(self)
+
+
 def _run_text(self: Run) -> str:
     return __getattr__("report").run_text(self)
 
 
 Trace.replay = replay.replay  # type: ignore[attr-defined]
 Run._repr_html_ = _run_html  # type: ignore[attr-defined]
+check.Report._repr_html_ = _report_html  # type: ignore[attr-defined]
 Run.__repr__ = _run_text  # type: ignore[assignment]
 
 

@@ -70,7 +70,7 @@ def run_html(run: RunLike) -> str:
         _output_html(run),
     ]
     if len(run.trace):
-        parts.append(_picture_html(run.trace))
+        parts.append(picture_html(run.trace))
     return f'<div class="clab-run">{"".join(parts)}</div>'
 
 
@@ -290,7 +290,8 @@ def _output_html(run: RunLike) -> str:
     return f'<details>{head}<div class="clab-output">{"".join(rows)}</div></details>'
 
 
-def _picture_html(trace: Trace) -> str:
+def picture_html(trace: Trace) -> str:
+    """The space-time diagram of a trace with times; nothing without matplotlib."""
     try:
         from .plots import space_time
     except ImportError:  # a node without matplotlib still shows the tables

@@ -20,7 +20,7 @@ PRACTICE = [
     *["deadlock", "board", "tcp_info", "_c10d", "recorder", "launch"],
     *["algorithms", "parallel", "bench", "wire", "check"],
 ]
-VIEWS = ["tables", "plots", "widgets", "report", "looks", "magic"]
+VIEWS = ["tables", "plots", "widgets", "report", "card", "looks", "magic"]
 FLOORS = GROUND + THEORY + PRACTICE + VIEWS + ["__init__"]
 """Every module or sub-package, bottom first: it imports only what is before it."""
 

@@ -142,18 +142,23 @@ def _finding(
     (prop,) = (p for p in exercise.properties if p.name == name)
     mine = [one for one in tried if name in one.case.tests]
     last = tried[-1].outcome.failure if tried else None
-    said = ""
+    said = GOOD
     for one in mine:
         judgement = _holds(exercise, name, one)
-        said = judgement.message or said
+        said = judgement if judgement.message else said
         if not judgement.holds:
             failure, case = one.outcome.failure, str(one.case)
             message = told(failure, program) if failure else judgement.message
-            return Finding(name, False, 0, prop.points, message, prop.title, case)
+            measured = (list(judgement.sent), judgement.bound)
+            return Finding(
+                name, False, 0, prop.points, message, prop.title, case, *measured
+            )
     if last is not None and last.kind in FINAL:
         message = f"not tried to the end: {told(last, program)}"
         return Finding(name, False, 0, prop.points, message, prop.title)
-    return Finding(name, True, prop.points, prop.points, said, prop.title)
+    measured = (list(said.sent), said.bound)
+    points = (prop.points, prop.points)
+    return Finding(name, True, *points, said.message, prop.title, "", *measured)
 
 
 def _shown(tried: Sequence[Tried]) -> Tried | None:

@@ -17,6 +17,7 @@ class Finding:
     """One property: whether it holds, the points earned of max_points, and why.
 
     title: what it promises. case: the smallest case that it failed in, empty if none.
+    sent, bound: of a property about traffic, the bytes by rank and those that would do.
     """
 
     name: str
@@ -26,6 +27,8 @@ class Finding:
     message: str
     title: str = ""
     case: str = ""
+    sent: Sequence[float] = ()
+    bound: float = 0.0
 
 
 @dataclass(frozen=True)

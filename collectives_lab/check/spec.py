@@ -53,10 +53,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether something holds, and what there is to say of it."""
+    """Whether something holds, and what there is to say of it.
+
+    sent, bound: bytes that each rank sent, and that would have done, where it is about
+    traffic.
+    """
 
     holds: bool
     message: str = ""
+    sent: Sequence[float] = ()
+    bound: float = 0.0
 
 
 GOOD = Judgement(True)

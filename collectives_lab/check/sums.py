@@ -99,19 +99,20 @@ def within_budget(
             f"{in_sizes(most, full)} on {case.world_size} ranks"
         )
         if sent[busiest] > most + spare(case):
-            return bad(f"right, but rank {busiest} sends {said}")
+            text = f"right, but rank {busiest} sends {said}"
+            return Judgement(False, text, sent, most)
         messages, planned = len(outcome.trace), len(plan)
         if messages > MOST_TIMES * planned:
             return bad(
                 f"right, but in {messages} sends and recvs where {planned} would do: "
                 "each costs its latency"
             )
-        return Judgement(True, f"sent {said}")
+        return Judgement(True, f"sent {said}", sent, most)
 
     return judge
 
 
-MOST_TIMES = 16
+MOST_TIMES = 64
 """How many times the messages of the plan are let pass: segments are a good idea."""
 
 

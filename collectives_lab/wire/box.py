@@ -207,13 +207,17 @@ class Box:
 
     def status_of(self, rank: int) -> int | None:
         """How a rank ended: its exit code, or minus the signal; None if unknown."""
-        for _ in range(2):
+        deadline = time.monotonic() + 0.5
+        while True:
             for message in self._heard:
                 if (message.get("job"), message.get("rank")) == (self._jobs, rank):
                     return int(message["status"])
-            with contextlib.suppress(Broken):
-                self._hear(0.2, "never")
-        return None
+            left = deadline - time.monotonic()
+            if self._started is None or left <= 0:
+                return None
+            if (message := self._hear(left, "status")) is None:
+                return None
+            self._heard.append(message)
 
 
 class SealedRanks:

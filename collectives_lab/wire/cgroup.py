@@ -71,10 +71,7 @@ def make(memory: int, threads: int) -> Cgroup:
 
 def _places() -> Iterator[tuple[Path, ...]]:
     """Where a group could be made, best first: one folder, or one in each tree."""
-    own = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        own.update(dict.fromkeys(controllers.split(","), path.lstrip("/")))
+    own = _own()
     if "memory" in own and "pids" in own:
         yield ROOT / "memory" / own["memory"], ROOT / "pids" / own["pids"]
     elif "" in own:
@@ -82,6 +79,15 @@ def _places() -> Iterator[tuple[Path, ...]]:
         for parent in [here, *here.parents]:
             if parent.is_relative_to(ROOT) and _hands_on(parent):
                 yield (parent,)
+
+
+def _own() -> dict[str, str]:
+    """The group that this process is in, by controller; that of version 2 is ""."""
+    own: dict[str, str] = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own.update(dict.fromkeys(controllers.split(","), path.lstrip("/")))
+    return own
 
 
 def _hands_on(parent: Path) -> bool:

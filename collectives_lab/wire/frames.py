@@ -25,7 +25,7 @@ class Kind(enum.IntEnum):
 
     From a rank: SEND and RECV (a: peer in the world, -1 for any, b: tag, c: bytes,
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),
-    WAIT (for an operation), DATA (what was asked for), GROUP (a: its number, body: its
+    WAIT (for an operation; a: how many threads it has), DATA (what was asked for), GROUP (a: its number, body: its
     ranks), LOADED, RETURNED (body: values) and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (body: name and arguments), READ (give the
     data of an operation), DONE (a: source, body: what came) and REFUSED (body: why).

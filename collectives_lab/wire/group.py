@@ -3,8 +3,8 @@
 A `Wire` is a rank's end of the socket, and `connect` makes it torch's default group, so
 that student code is plain torch.distributed. Nothing is sent before the switch asks for
 it: the buffer of a send is read when its recv is matched, as late as any library may,
-so that one reused early shows. There is no thread; frames are answered while the rank
-waits. Uses torch's Python `ProcessGroup`, which is semi-private: all of it is here.
+so that one reused early shows. We have no thread: frames are answered while one of the
+student's threads waits. Uses torch's Python `ProcessGroup`, which is semi-private: all of it is here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ class Operation(_Work):  # type: ignore[misc, valid-type]
     ):
         super().__init__()
         self.wire, self.given, self.taken = wire, given, taken
-        self.id = wire.number(self)
+        self.id = 0
         self.source = ANY
         self.done = False
         self.refused = ""
@@ -100,42 +101,78 @@ class Operation(_Work):  # type: ignore[misc, valid-type]
 
 
 class Wire:
-    """A rank's end of the socket."""
+    """A rank's end of the socket; any thread may use it, and one of them reads."""
 
     def __init__(self, sock: socket.socket, rank: int, world_size: int):
         self.sock, self.rank, self.world_size = sock, rank, world_size
         self.pending: dict[int, Operation] = {}
         self._numbers = 0
-
-    def number(self, operation: Operation) -> int:
-        """The number of a new operation."""
-        self._numbers += 1
-        self.pending[self._numbers] = operation
-        return self._numbers
+        self._writing = threading.RLock()
+        self._changed = threading.Condition()
+        self._is_reading = False
 
     def tell(self, kind: Kind, *numbers: int, where: str = "", body: bytes = b"") -> None:
-        """Send a frame: the operation's number, then up to four integers."""
-        self.sock.sendall(frames.pack(Frame(kind, *numbers, where=where, body=body)))
+        """Send a frame: an operation's number, then up to four integers."""
+        with self._writing:
+            frame = Frame(kind, *numbers, where=where, body=body)
+            self.sock.sendall(frames.pack(frame))
+
+    def post(
+        self, operation: Operation, kind: Kind, *numbers: int, body: bytes = b""
+    ) -> Operation:
+        """Number an operation and tell the switch of it."""
+        with self._writing:
+            self._numbers += 1
+            operation.id = self._numbers
+            self.pending[operation.id] = operation
+            self.tell(kind, operation.id, *numbers, where=student_line(), body=body)
+        return operation
 
     def wait(self, operation: Operation) -> None:
         """Answer the switch until this operation has ended."""
         self.look()
         if not operation.done:
-            self.tell(Kind.WAIT, operation.id, where=student_line())
+            threads = threading.active_count()
+            self.tell(Kind.WAIT, operation.id, threads, where=student_line())
         while not operation.done:
-            self.answer(frames.read(self.sock))
+            self._turn(operation)
         if operation.refused:
             raise Refused(operation.refused)
 
-    def look(self) -> None:
-        """Answer what has come already."""
-        while True:
-            try:
-                if not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
-                    raise EOFError("the switch has closed the wire")
-            except BlockingIOError:
+    def _turn(self, operation: Operation) -> None:
+        """Answer one frame, or let the thread that reads do so."""
+        with self._changed:
+            if self._is_reading:
+                self._changed.wait_for(lambda: operation.done or not self._is_reading)
                 return
+            self._is_reading = True
+        try:
             self.answer(frames.read(self.sock))
+        finally:
+            self._read_no_more()
+
+    def _read_no_more(self) -> None:
+        with self._changed:
+            self._is_reading = False
+            self._changed.notify_all()
+
+    def look(self) -> None:
+        """Answer what has come already, unless another thread does."""
+        with self._changed:
+            if self._is_reading:
+                return
+            self._is_reading = True
+        try:
+            while self._has_come():
+                self.answer(frames.read(self.sock))
+        finally:
+            self._read_no_more()
+
+    def _has_come(self) -> bool:
+        try:
+            return bool(self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return False
 
     def answer(self, frame: Frame) -> None:
         """Give the data of an operation, or end it."""
@@ -221,9 +258,7 @@ class SealedGroup(dist.ProcessGroup):
         operation = Operation(self.wire, given, taken)
         blocks = sys._getframe(2).f_code.co_name in _BLOCKING
         group = self._number << 16 | blocks << 8 | code
-        numbers = (operation.id, peer, tag, tensor.nbytes, group)
-        self.wire.tell(kind, *numbers, where=student_line())
-        return operation
+        return self.wire.post(operation, kind, peer, tag, tensor.nbytes, group)
 
     # -- collectives ---------------------------------------------------------------
 
@@ -244,9 +279,8 @@ class SealedGroup(dist.ProcessGroup):
             self.wire, given if given_here else (), taken if taken_here else ()
         )
         at = ANY if root is None else self.members[root]
-        numbers = (operation.id, VERBS.index(verb), at, reduce_op, self._number << 16)
-        self.wire.tell(Kind.COLLECTIVE, *numbers, where=student_line(), body=shape)
-        return operation
+        numbers = (VERBS.index(verb), at, reduce_op, self._number << 16)
+        return self.wire.post(operation, Kind.COLLECTIVE, *numbers, body=shape)
 
     def allreduce(self, tensors: Tensors, options: Any) -> Operation:
         return self._collective("all_reduce", tensors, tensors, options)

@@ -8,12 +8,28 @@ passes the bytes on to the ranks in the box.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
 
+
+_INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1]))
+
+
+def _own_modules() -> Iterator[ModuleType]:
+    """Modules that come from files of the reader's, so that the box has them not."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name == "__main__" or not isinstance(file, str):
+            continue
+        if not os.path.abspath(file).startswith(_INSTALLED):
+            yield module
 
 
 @dataclass(frozen=True)
@@ -32,9 +48,17 @@ class Program:
     def objects(cls, named: Mapping[str, Any]) -> Program:
         """Functions and values of this process, with what they refer to.
 
-        Raises TypeError, or what pickle raises, for one that cannot be copied.
+        What modules of the reader's own define goes along; installed ones are in the
+        box. Raises TypeError, or what pickle raises, for one that cannot be copied.
         """
-        return cls(pickled=cloudpickle.dumps(dict(named)))
+        own = list(_own_modules())
+        for module in own:
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            return cls(pickled=cloudpickle.dumps(dict(named)))
+        finally:
+            for module in own:
+                cloudpickle.unregister_pickle_by_value(module)
 
     @property
     def digest(self) -> str:

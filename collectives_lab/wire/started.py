@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from collectives_lab.launch.errors import LabError
+from collectives_lab.units import format_bytes
 from collectives_lab.wire import cgroup, family
 
 MEMORY = 4 << 30
@@ -56,9 +57,8 @@ class Started:
         """
         has, runs = family.taken(self.pid)
         if has > memory:
-            return (
-                f"the ranks took {has >> 20} MiB of memory; {memory >> 20} are allowed"
-            )
+            took, most = format_bytes(has), format_bytes(memory)
+            return f"the ranks took {took} of memory together; {most} are allowed"
         if runs > threads:
             return f"the ranks started {runs} threads; {threads} are allowed"
         return None

@@ -72,7 +72,8 @@ class Line:
     sock: socket.socket
     reader: frames.Reader = field(default_factory=frames.Reader)
     unsent: bytearray = field(default_factory=bytearray)
-    waits_for: int | None = None
+    waits_for: set[int] = field(default_factory=set)
+    threads: int = 1
     answered: bool = True
     answer: Any = None
     after: tuple | None = None
@@ -82,8 +83,8 @@ class Line:
 
     @property
     def rests(self) -> bool:
-        """Whether it waits, or has returned: it does nothing by itself."""
-        return self.waits_for is not None or self.answered
+        """Whether all its threads wait, or it has returned: it does nothing now."""
+        return self.answered or len(self.waits_for) >= self.threads
 
 
 @dataclass(eq=False)
@@ -187,7 +188,7 @@ class Switch:
         try:
             for line, body in zip(self.lines, bodies, strict=True):
                 line.answered, line.answer, line.after = False, None, None
-                line.waits_for = None
+                line.waits_for.clear()
                 line.open.clear()
                 self._send(line, Frame(kind, body=body))
             self._go_on(deadline)
@@ -225,9 +226,9 @@ class Switch:
         if self.failures:
             return
         waiting = {
-            line.rank: line.open[line.waits_for]
+            line.rank: [line.open[i] for i in sorted(line.waits_for)]
             for line in self.lines
-            if line.waits_for is not None
+            if line.waits_for and not line.answered
         }
         done = {line.rank for line in self.lines if line.answered}
         if waiting:
@@ -330,7 +331,7 @@ class Switch:
     def _fail(self, line: Line, failure: Failure) -> None:
         """Note what ended this rank's part; the others go on as far as they can."""
         self.failures.setdefault(line.rank, failure)
-        line.answered, line.waits_for = True, None
+        line.answered = True
 
     def _post(self, line: Line, frame: Frame) -> None:
         if len(self.traffic.posted) >= MOST_OPERATIONS:
@@ -400,7 +401,8 @@ class Switch:
             return  # it has ended meanwhile, and the rank is about to hear of it
         op.waited = time.monotonic()
         op.where = frame.where or op.where
-        line.waits_for = op.id
+        line.waits_for.add(op.id)
+        line.threads = max(1, frame.a)
 
     # -- meetings ------------------------------------------------------------------
 
@@ -440,8 +442,7 @@ class Switch:
         for op, body in zip(ops, bodies, strict=True):
             line = self.lines[op.rank]
             op.completed = now
-            if line.waits_for == op.id:
-                line.waits_for = None
+            line.waits_for.discard(op.id)
             del line.open[op.id]
             source = ops[0].rank if transfer.meeting.is_message else ANY
             self._send(line, Frame(Kind.DONE, op.id, source, body=body))

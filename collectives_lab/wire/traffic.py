@@ -213,7 +213,7 @@ class Traffic:
                     )
         return _unequal_sides(ops, len(self.groups[first.group]))
 
-    def snapshots(self, waiting: Mapping[int, Posted], done: set[int]) -> list[Snapshot]:
+    def snapshots(self, waiting: Mapping[int, Sequence[Posted]], done: set[int]) -> list[Snapshot]:
         """For the wait-for graph; waiting: by rank, what it is blocked in."""
         return [
             Snapshot(
@@ -222,13 +222,13 @@ class Traffic:
                 dict(self._collectives[rank]),
                 dict(self._taken[rank]),
                 {n: g for n, g in self.groups.items() if rank in g},
-                (_waiting(waiting[rank]),) if rank in waiting else (),
+                tuple(map(_waiting, waiting.get(rank, ()))),
                 rank in done,
             )
             for rank in range(self.world_size)
         ]
 
-    def explain(self, waiting: Mapping[int, Posted], done: set[int]) -> str:
+    def explain(self, waiting: Mapping[int, Sequence[Posted]], done: set[int]) -> str:
         """Who waits for whom, where every rank waits or is done."""
         return deadlock.explain(self.snapshots(waiting, done), sorted(waiting))
 

@@ -55,8 +55,8 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
         yield _case(inputs, 3, shape, "layouts")
     for layout in LAYOUTS:
         yield _case(inputs, 4, [3, 5], "layouts", layout=layout)
-    for p in (3, 4):
-        yield _case(inputs, p, [1000], "identical", exact=False)
+    for p, dtype in ((3, torch.float32), (4, torch.float32), (3, torch.float64)):
+        yield _case(inputs, p, [1000], "identical", dtype, exact=False)
     for p, n in ((2, FULL), (3, FULL), (4, FULL), (8, FULL + 3)):
         yield _case(inputs, p, [n], "traffic neighbours")
     for p in (2, 3, 4):

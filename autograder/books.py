@@ -1,0 +1,84 @@
+"""nbgrader's own commands for one student at a time, in this process.
+
+Starting nbgrader costs two seconds and recording a submission a tenth of one, so a
+class is recorded by one process; a student whose submission nbgrader cannot take does
+not stop the others. Nothing that a student wrote is alive while the gradebook is open.
+"""
+
+import functools
+import glob
+import json
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.apps import NbGraderAPI
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from autograder import course
+from autograder.rebuild import OURS
+from autograder.receipts import Receipt
+
+
+@functools.cache
+def config() -> Config:
+    """What nbgrader_config.py says."""
+    return PyFileConfigLoader(str(course.CONFIG)).load_config()
+
+
+@functools.cache
+def _api() -> NbGraderAPI:
+    return NbGraderAPI(config=config() | {"NbGraderAPI": {"log_level": "CRITICAL"}})
+
+
+def gradebook() -> Gradebook:
+    """The gradebook, to be closed (it is a context manager)."""
+    where = config().CourseDirectory
+    return Gradebook(where.db_url, where.course_id)
+
+
+def require(assignment: str) -> None:
+    """Raise CourseError where the gradebook does not know the assignment."""
+    with gradebook() as book:
+        try:
+            book.find_assignment(assignment)
+        except MissingEntry:
+            raise course.CourseError(
+                f"the gradebook has no {assignment}: run `nbgrader generate_assignment "
+                f"{assignment} --force` in {course.HERE.name}/ first"
+            ) from None
+
+
+def is_recorded(receipt: Receipt) -> bool:
+    """Whether the gradebook holds this verdict for the submission as it lies there."""
+    where = (receipt["student"], receipt["assignment"])
+    path = course.AUTOGRADED.joinpath(*where, f"{receipt['assignment']}.ipynb")
+    try:
+        ours = json.loads(path.read_text())["metadata"][OURS]
+    except (OSError, ValueError, KeyError):
+        return False
+    times = [place.joinpath(*where) for place in (course.SUBMITTED, course.AUTOGRADED)]
+    return ours.get("receipt") == receipt["key"] and len(set(map(_time, times))) == 1
+
+
+def _time(folder: Path) -> str:
+    path = folder / "timestamp.txt"
+    return path.read_text() if path.exists() else ""
+
+
+def record(assignment: str, student: str) -> str | None:
+    """Have nbgrader record a student's verdicts; says why not where it could not."""
+    return _said(_api().autograde(assignment, glob.escape(student)))
+
+
+def feedback(assignment: str, student: str) -> str | None:
+    """Have nbgrader write a student's feedback; says why not where it could not."""
+    return _said(_api().generate_feedback(assignment, glob.escape(student)))
+
+
+def _said(result: dict[str, Any]) -> str | None:
+    if result["success"]:
+        return None
+    said = result.get("error") or result.get("log") or "no reason"
+    return f"nbgrader: {said.strip().splitlines()[-1]}"

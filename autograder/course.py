@@ -1,0 +1,71 @@
+"""Where a course keeps its things, and the secret that its hidden inputs come from."""
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+EXERCISES = ROOT / "exercises"
+SUBMITTED = HERE / "submitted"
+AUTOGRADED = HERE / "autograded"
+FEEDBACK = HERE / "feedback"
+RECEIPTS = HERE / "receipts"
+SECRET = HERE / "course_secret"
+CONFIG = HERE / "nbgrader_config.py"
+
+
+class CourseError(Exception):
+    """Something that the instructor has to put right, in words."""
+
+
+def assignments() -> list[str]:
+    """The names of all assignments that have a released notebook."""
+    return sorted(path.parent.name for path in EXERCISES.glob("*/*.ipynb"))
+
+
+def released(assignment: str) -> Path:
+    """The notebook that students were given; raises CourseError where there is none."""
+    path = EXERCISES / assignment / f"{assignment}.ipynb"
+    if not path.is_file():
+        known = ", ".join(assignments()) or "none yet"
+        raise CourseError(
+            f"there is no {path.relative_to(ROOT)}: it must be an assignment that "
+            f"`nbgrader generate_assignment` has made ({known})"
+        )
+    return path
+
+
+def submitted(assignment: str) -> dict[str, Path]:
+    """The notebook's place of each student with a folder for this assignment."""
+    folders = sorted(SUBMITTED.glob(f"*/{assignment}/"))
+    return {path.parent.name: path / f"{assignment}.ipynb" for path in folders}
+
+
+def secret() -> bytes:
+    """The course's secret, made when it is first needed; only its owner can read it.
+
+    Whoever knows it can foresee the hidden inputs. Whoever loses it regrades with other
+    inputs, and so perhaps to other marks: keep it with the course.
+    """
+    try:
+        fd = os.open(SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        found = SECRET.read_text().strip()
+        if len(found) < 32:
+            raise CourseError(
+                f"{SECRET} holds no secret: restore it from a copy"
+            ) from None
+        return found.encode()
+    made = secrets.token_hex(32)
+    with os.fdopen(fd, "w") as file:
+        file.write(made + "\n")
+    return made.encode()
+
+
+def keyed(*parts: str) -> str:
+    """64 hexadecimal digits that follow from these texts and the course's secret."""
+    message = "".join(f"{len(part)}:{part}" for part in parts)
+    return hmac.new(secret(), message.encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,61 @@
+"""Feedback: nbgrader's HTML page for each student, and the same as text beside it."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+
+from autograder import books, course, receipts, words
+from autograder.progress import Progress
+
+
+def write(assignment: str, students: Collection[str] = ()) -> str:
+    """Write the feedback of these students, or of all with marks; says where it is.
+
+    Raises CourseError where there are no marks yet.
+    """
+    found = sorted(course.AUTOGRADED.glob(f"*/{assignment}/{assignment}.ipynb"))
+    names = [path.parents[1].name for path in found]
+    chosen = [name for name in names if not students or name in students]
+    if not chosen:
+        raise course.CourseError(f"no marks to tell: grade {assignment} first")
+    failed = []
+    with Progress("writing", len(chosen)) as bar, books.gradebook() as book:
+        for student in chosen:
+            if why := books.feedback(assignment, student):
+                failed.append(f"{student}: {why}")
+            else:
+                _text_file(student, assignment).write_text(text(book, assignment, student))
+            bar.step()
+    done = f"{len(chosen) - len(failed)} feedbacks in {course.FEEDBACK}"
+    return "\n".join([*failed, done])
+
+
+def text(book: Gradebook, assignment: str, student: str) -> str:
+    """All that a student is told, as text: marks, verdicts, a person's comments."""
+    found = book.find_submission(assignment, student)
+    penalty = found.late_submission_penalty or 0.0
+    total = f"{max(0.0, found.score - penalty):g} of {found.max_score:g} points"
+    late = f" ({penalty:g} taken off for being late)" if penalty else ""
+    receipt = receipts.load(assignment, student) or {"exercises": {}}
+    verdicts = [words.text(receipt, name) for name in receipt["exercises"]]
+    head = f"{assignment}, {student}: {total}{late}"
+    by_hand = "\n".join(_by_hand(found.notebooks))
+    return "\n\n".join(filter(None, [head, *verdicts, words.printable(by_hand)])) + "\n"
+
+
+def _by_hand(notebooks: list) -> Iterator[str]:
+    """A line for each mark that a person gave or has to give, and each comment."""
+    for notebook in notebooks:
+        for grade in notebook.grades:
+            if grade.needs_manual_grade:
+                yield f"{grade.name}: not yet graded"
+            elif grade.manual_score is not None or not grade.name.startswith("check_"):
+                yield f"{grade.name}: {grade.score:g} of {grade.max_score:g} points"
+        for comment in notebook.comments:
+            if comment.comment:
+                yield f"{comment.name}: {comment.comment}"
+
+
+def _text_file(student: str, assignment: str) -> Path:
+    return course.FEEDBACK / student / assignment / f"{assignment}.txt"

@@ -1,0 +1,46 @@
+"""nbgrader's configuration for this repository; it works from any directory.
+
+Run nbgrader's commands in this folder, where they find this file. The course itself is
+one floor up: `solutions/` is the source, `exercises/` the release, and all that belongs
+to students stays in here, outside git.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+
+# nbgrader calls `alembic`, which lies beside Python, environment activated or not.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+sys.path.insert(0, str(ROOT))
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines it
+
+c.CourseDirectory.course_id = "collectives_lab"
+c.CourseDirectory.root = str(ROOT)
+c.CourseDirectory.db_url = f"sqlite:///{HERE / 'gradebook.db'}"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "exercises"
+for step in ("submitted", "autograded", "feedback", "solution", "source_with_tests"):
+    setattr(c.CourseDirectory, f"{step}_directory", f"{HERE.name}/{step}")
+
+c.ClearSolutions.code_stub = {"python": "raise NotImplementedError"}
+c.ClearSolutions.text_stub = "*Your answer here.*"
+
+# No kernel runs a submission: its file is rebuilt on the released notebook, and the
+# verdict of the sealed wire is written into the test cells.
+c.Autograde.exporter_class = "autograder.execute.SubmittedNotebook"
+c.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.CheckCellMetadata"]
+c.Autograde.autograde_preprocessors = [
+    "autograder.execute.WriteVerdict",
+    "nbgrader.preprocessors.LimitOutput",
+    "autograder.execute.SaveVerdict",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+# What `python -m autograder submit` makes, however an LMS has prefixed its name.
+NAMES = "|".join(path.stem for path in (ROOT / "exercises").glob("*/*.ipynb"))
+c.ZipCollectApp.downloaded_directory = f"{HERE.name}/downloaded"

@@ -1,0 +1,102 @@
+"""The released notebook with a student's texts in it.
+
+Which cells are graded, their types, points and test code come from the release. So a
+deleted, doubled, retyped or re-pointed cell changes no mark.
+"""
+
+import re
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from autograder.notebook import Cell
+
+OURS = "collectives_lab"
+"""The notebook's metadata in which what was found while reading travels on."""
+
+TAG = re.compile(r"<(?=[a-zA-Z/!?])")
+TEX = re.compile(r"\\(?=(?:href|url|require|unicode|style|class|cssId|csname)\b)")
+
+
+def marks(cell: NotebookNode) -> dict[str, Any]:
+    """nbgrader's metadata of a released cell; an empty dict where it has none."""
+    return cell.metadata.get("nbgrader", {})
+
+
+def exercise(cell: NotebookNode) -> str | None:
+    """The exercise that a test cell is about, by its id, `check_<exercise>`."""
+    name = marks(cell).get("grade_id", "")
+    is_test = cell.cell_type == "code" and marks(cell).get("grade")
+    return name.removeprefix("check_") if is_test and name[:6] == "check_" else None
+
+
+def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
+    """Put a student's cells, in their order, on the released ones.
+
+    The last cell with the id of a released one is that cell; graded cells that are
+    missing are put back. What was changed is noted in the notebook's metadata.
+    """
+    known = {marks(c)["grade_id"]: c for c in release.cells if "grade_id" in marks(c)}
+    last = {cell.grade_id: index for index, cell in enumerate(cells)}
+    notes: list[str] = []
+    rebuilt: list[NotebookNode] = []
+    for index, cell in enumerate(cells):
+        released = known.get(cell.grade_id or "")
+        if released and last[cell.grade_id] == index:
+            rebuilt.append(_restored(cell, released, notes))
+        elif not (released and marks(released)["locked"]):  # a second test cell goes
+            rebuilt.append(_plain(cell))
+    _put_back(rebuilt, known, notes)
+    return _notebook(rebuilt, release, notes)
+
+
+def shown(text: str) -> str:
+    """Markdown that shows the same and holds no HTML and no TeX that acts.
+
+    A student's text is looked at in the browser of who grades it.
+    """
+    return TEX.sub("", TAG.sub("&lt;", text))
+
+
+def _restored(cell: Cell, released: NotebookNode, notes: list[str]) -> NotebookNode:
+    made, name = deepcopy(released), marks(released)["grade_id"]
+    if cell.kind != made.cell_type:
+        notes.append(f"the cell {name} was turned into {cell.kind} and turned back")
+    if not marks(made)["locked"]:
+        made.source = cell.source if made.cell_type == "code" else shown(cell.source)
+    elif cell.source.strip() != made.source.strip():
+        notes.append(f"the cell {name} was changed; the released one counts")
+    return made
+
+
+def _plain(cell: Cell) -> NotebookNode:
+    if cell.kind == "code":
+        return new_code_cell(cell.source)
+    return new_markdown_cell(shown(cell.source))
+
+
+def _put_back(
+    rebuilt: list[NotebookNode], known: dict[str, NotebookNode], notes: list[str]
+) -> None:
+    """Add each missing graded cell behind the one that it follows in the release."""
+    for before, name in pairwise(["", *known]):
+        names = [marks(cell).get("grade_id") for cell in rebuilt]
+        if name not in names and marks(known[name])["grade"]:
+            at = names.index(before) + 1 if before in names else len(names)
+            rebuilt.insert(at, deepcopy(known[name]))
+            notes.append(f"the cell {name} was missing and was put back")
+
+
+def _notebook(
+    cells: list[NotebookNode], release: NotebookNode, notes: list[str]
+) -> NotebookNode:
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, 1):  # shown as In [number], and named so
+        cell.outputs, cell.execution_count = [], number
+    for number, cell in enumerate(cells, 1):
+        cell.id = f"cell-{number}"
+    metadata = deepcopy(release.metadata) | {OURS: {"notes": notes}}
+    return new_notebook(cells=cells, metadata=metadata, nbformat_minor=5)

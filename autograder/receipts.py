@@ -1,0 +1,116 @@
+"""A receipt for each submission: what was checked, how, and every finding, as JSON.
+
+`job` says what is to be checked; its key names content, course and engine, so that a
+receipt with the same key is the verdict and nothing is checked twice. A receipt holds
+the program and the seeds: enough to repeat the verdict (`python -m autograder repeat`).
+"""
+
+import functools
+import hashlib
+import json
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from autograder import course
+from autograder.notebook import Unreadable, read
+from autograder.rebuild import OURS, exercise, marks, rebuild
+
+READING = ("notebook", "rebuild", "statements", "program")
+"""The modules here that decide what of a submission is checked."""
+
+Job = dict[str, Any]
+Receipt = dict[str, Any]
+
+
+def cleaned(path: Path, release: NotebookNode) -> NotebookNode:
+    """A submitted file on the released notebook; where it cannot be read, says why."""
+    try:
+        return rebuild(read(path), release)
+    except Unreadable as error:
+        bare = rebuild([], release)
+        bare.metadata[OURS] = {"unreadable": str(error), "notes": []}
+        return bare
+
+
+def read_release(assignment: str) -> NotebookNode:
+    """The released notebook of an assignment."""
+    return nbformat.read(course.released(assignment), as_version=4)
+
+
+def job(
+    notebook: NotebookNode, release: NotebookNode, assignment: str, student: str
+) -> Job:
+    """What a cleaned notebook gives to check: its code, by exercise."""
+    content = _digest(notebook)
+    given = {cell.source for cell in release.cells}
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    tests = {name: cell.execution_count for cell in code if (name := exercise(cell))}
+    cells = [
+        (cell.execution_count, cell.source, cell.source not in given)
+        for cell in code
+        if cell.execution_count not in tests.values()
+    ]
+    seeds = {name: course.keyed("seed", assignment, name, content) for name in tests}
+    return {
+        "key": course.keyed("receipt", assignment, student, content, engine()),
+        "assignment": assignment,
+        "student": student,
+        "engine": engine(),
+        "cells": cells,
+        "tests": tests,
+        "seeds": {name: digits[:16] for name, digits in seeds.items()},
+        "unreadable": notebook.metadata[OURS].get("unreadable"),
+    }
+
+
+@functools.cache
+def engine() -> str:
+    """A digest of all that a verdict follows from besides the submission."""
+    digest = hashlib.sha256(version("torch").encode())
+    package = sorted((course.ROOT / "collectives_lab").rglob("*.py"))
+    for path in [*package, *(course.HERE / f"{name}.py" for name in READING)]:
+        digest.update(f"{path.relative_to(course.ROOT)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def find(job: Job) -> Receipt | None:
+    """The receipt of this job, if it has one and it is whole."""
+    try:
+        found = json.loads(_path(job["assignment"], job["student"]).read_text())
+    except (OSError, ValueError):
+        return None
+    done = found.get("key") == job["key"] and not found.get("retry")
+    return found if done else None
+
+
+def load(assignment: str, student: str) -> Receipt | None:
+    """The last receipt of a student, whatever it is about."""
+    path = _path(assignment, student)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def save(receipt: Receipt) -> None:
+    """Write a receipt, at once or not at all."""
+    path = _path(receipt["assignment"], receipt["student"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(receipt, indent=1, allow_nan=False))
+    partial.replace(path)
+
+
+def _path(assignment: str, student: str) -> Path:
+    return course.RECEIPTS / assignment / f"{student}.json"
+
+
+def _digest(notebook: NotebookNode) -> str:
+    taken = [
+        [cell.cell_type, cell.source, marks(cell).get("grade_id")]
+        for cell in notebook.cells
+    ]
+    found = [taken, notebook.metadata[OURS].get("unreadable")]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()

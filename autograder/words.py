@@ -1,0 +1,47 @@
+"""A verdict as text, and as HTML in which all that comes from a student is escaped."""
+
+import html
+import re
+
+from autograder.receipts import Receipt
+
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+LONGEST = 20_000
+
+
+def text(receipt: Receipt, name: str) -> str:
+    """The verdict on one exercise, for a terminal or a mail."""
+    verdict = receipt["exercises"][name]
+    lines = [verdict["text"]] if verdict["status"] == "graded" else [_none(verdict)]
+    lines += [f"  note: {note}" for note in verdict["notes"]]
+    return printable("\n".join([*lines, _seal(receipt)]))
+
+
+def card(receipt: Receipt, name: str) -> str:
+    """The verdict on one exercise as HTML: the check's card, and what was left out."""
+    verdict = receipt["exercises"][name]
+    shown = verdict.get("html") or _pre(verdict.get("text") or _none(verdict))
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in verdict["notes"])
+    notes = f"<ul>{notes}</ul>" if notes else ""
+    return f"{shown}{notes}<p><small>{html.escape(_seal(receipt))}</small></p>"
+
+
+def printable(string: str) -> str:
+    """A text that moves no cursor and fills no screen."""
+    return UNPRINTABLE.sub("\ufffd", string)[:LONGEST]
+
+
+def _none(verdict: dict) -> str:
+    return (
+        f"not gradable: {verdict['reason']}\nThis is no zero: it is left to a person, "
+        "or to what you hand in next."
+    )
+
+
+def _pre(string: str) -> str:
+    return f"<pre>{html.escape(printable(string))}</pre>"
+
+
+def _seal(receipt: Receipt) -> str:
+    where = f"checked in {receipt['tier']}; " if "tier" in receipt else ""
+    return f"{where}receipt {receipt['key'][:12]}"

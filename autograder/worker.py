@@ -1,0 +1,99 @@
+"""A worker: a process that turns jobs into verdicts, with an open box of its own.
+
+`python -m autograder.worker FD [TIER]` is what `workers.Worker` starts: jobs come and
+answers go as JSON on that descriptor. What a student wrote is parsed here and run in
+the box; whatever it does to either, the class run goes on with another worker.
+"""
+
+import json
+import platform
+import sys
+import traceback
+from contextlib import suppress
+from importlib.metadata import version
+from multiprocessing.connection import Connection
+from typing import Any
+
+from autograder.program import extract
+from autograder.statements import Code
+from collectives_lab import check
+from collectives_lab.launch import LabError
+from collectives_lab.wire import Box, Program
+
+Job = dict[str, Any]
+
+PACKAGES = ("torch", "numpy", "nbgrader")
+
+
+def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
+    """The verdict on one exercise of a job; where the box was lost, in a new one."""
+    if name not in check.EXERCISES:
+        return not_gradable(f"this engine has no exercise {name}")
+    texts, notes = _texts(job, name)
+    asked = {"seed": job["seeds"][name], "student": job["student"]}
+    known = asked | {"program": texts, "notes": notes}
+    program = Program.source(texts)
+    for _ in ("first", "again"):
+        try:
+            return known | _graded(check.grade(name, program, box=box, **asked))
+        except LabError as error:
+            found = not_gradable(str(error))
+        except Exception as error:  # a fault of the checker costs this verdict only
+            traceback.print_exc()
+            found = not_gradable(f"the checker failed: {error!r}")
+        box.close()
+    return known | found
+
+
+def _texts(job: Job, name: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """What is run: the program of a receipt that is repeated, or the notebook's."""
+    if "programs" in job:
+        return job["programs"][name], []
+    test = job["tests"][name]
+    cells = [Code(n, source, own, n > test) for n, source, own in job["cells"]]
+    taken = extract(cells, check.EXERCISES[name].names)
+    return taken.texts, taken.notes
+
+
+def _graded(report: Any) -> dict[str, Any]:
+    return {
+        "status": "graded",
+        "score": report.score,
+        "points": report.points,
+        "max_points": report.max_points,
+        "report": json.loads(report.as_json()),
+        "text": str(report),
+        "html": getattr(report, "_repr_html_", str)(),
+    }
+
+
+def not_gradable(reason: str) -> dict[str, Any]:
+    """The verdict that there is none, which is not a zero."""
+    return {"status": "not gradable", "reason": reason}
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {p: version(p) for p in PACKAGES}
+
+
+def main(fd: int, tier: str | None) -> None:
+    """Answer jobs until the class run closes its end."""
+    pipe = Connection(fd)
+
+    def say(answer: dict[str, Any]) -> None:
+        pipe.send_bytes(json.dumps(answer).encode())
+
+    with Box(tier) as box:
+        if box.tier == "D" and tier is None:
+            say({"refused": "no sandbox works here (choose --tier D to go without)"})
+            return
+        say({"ready": box.description})
+        while True:
+            job = json.loads(pipe.recv_bytes())
+            found = {name: checked(job, name, box) for name in job["seeds"]}
+            say({"exercises": found, "tier": box.description, "versions": _versions()})
+
+
+if __name__ == "__main__":
+    with suppress(EOFError, BrokenPipeError):  # the class run has ended
+        main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)

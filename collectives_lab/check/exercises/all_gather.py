@@ -1,0 +1,75 @@
+"""all_gather(output, input) -> None: the second half of the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from collectives_lab import plans
+from collectives_lab.check import sums, tensors
+from collectives_lab.check.exercises.reduce_scatter import (
+    half_ring,
+    input_kept,
+    properties,
+)
+from collectives_lab.check.spec import GOOD, Case, Exercise, Inputs, Judgement, bad
+from collectives_lab.trace import Trace
+from collectives_lab.wire import POINT_TO_POINT, Outcome, Schedule
+
+
+def _case(
+    inputs: Inputs,
+    world_size: int,
+    shape: Sequence[int],
+    tests: str,
+    dtype: torch.dtype = torch.float32,
+    schedule: Schedule | None = None,
+) -> Case:
+    """One all-gather; shape: of the input, the output is world_size times as long."""
+    whole = [shape[0] * world_size, *shape[1:]]
+    given = [tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)]
+    args = [
+        (tensors.integers(inputs.random, whole, dtype), x.clone()) for x in given
+    ]
+    name = str(dtype).removeprefix("torch.")
+    label = f"input {' x '.join(map(str, shape))} of {name}"
+    data = {"inputs": given, "nbytes": args[0][0].nbytes, "itemsize": dtype.itemsize}
+    return Case(args, tests.split(), label, data, schedule or Schedule())
+
+
+def _result(case: Case, outcome: Outcome) -> Judgement:
+    """Whether every rank's output is all inputs, in the order of the ranks."""
+    inputs = case.data["inputs"]
+    expected = torch.cat(inputs)
+    for rank in range(case.world_size):
+        found = outcome.after[rank][0]  # type: ignore[index]
+        text, at = tensors.compared(found, expected, f"rank {rank}: output")
+        if text:
+            if at is not None:
+                owner = at[0] // len(inputs[0])
+                text += f", which is rank {owner}'s"
+            return bad(text)
+    return GOOD
+
+
+def _budget(case: Case) -> Trace:
+    return plans.ring_all_gather(case.world_size, case.data["nbytes"])
+
+
+EXERCISE = Exercise(
+    "all_gather",
+    "All-gather, the ring's second half",
+    "medium",
+    20,
+    properties("all inputs in the order of the ranks", "(P-1)/P of the output"),
+    partial(half_ring, _case),
+    _result,
+    {
+        "input_kept": input_kept,
+        "neighbours": sums.only_neighbours,
+        "traffic": sums.within_budget(_budget, lambda case: 0.0, "the ring's bound"),
+    },
+    POINT_TO_POINT,
+)

@@ -1,0 +1,151 @@
+"""distributed_argmax(x) -> (float, int): the maximum on all ranks, and whose it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from collectives_lab.check import shards, tensors
+from collectives_lab.check.spec import (
+    GOOD,
+    Case,
+    Exercise,
+    Inputs,
+    Judgement,
+    Property,
+    bad,
+)
+from collectives_lab.wire import Outcome
+
+INF, NAN = math.inf, math.nan
+TIES: Sequence[Sequence[list[float]]] = (
+    [[5, 7], [7, 1]],
+    [[1], [8, 2], [6], [3, 8]],
+    [[-9], [4], [4, 4], [4]],
+    [[-3]] * 5,
+)
+NANS: Sequence[Sequence[list[float]]] = (
+    [[1, 2], [3, NAN]],
+    [[NAN, 1], [9, INF]],
+    [[5], [6], [2, NAN, 8], [INF, NAN]],
+    [[-INF], [NAN], [NAN, NAN], [1]],
+)
+INFINITIES: Sequence[Sequence[list[float]]] = (
+    [[2, 3], [INF, 1], [INF]],
+    [[-INF, -5], [-INF], [-9]],
+    [[], [-INF, -INF], [-INF]],
+    [[], [], [-INF]],
+)
+
+
+def _cases(inputs: Inputs) -> Iterator[Case]:
+    for p in (1, 2, 3, 4, 5, 8):
+        yield shards.case(_negative(inputs, [6] * p), "result")
+    yield shards.case(
+        [x.view(3, 2) for x in _negative(inputs, [6] * 4)], "result", "2-D"
+    )
+    close = [torch.tensor([1 + r * 2.0**-40], dtype=torch.float64) for r in (0, 2, 1)]
+    yield shards.case(close, "result", "alike in float32")
+    for lengths in shards.LENGTHS:
+        yield shards.case(_negative(inputs, lengths), "uneven")
+    for name, special in (("ties", TIES), ("nan", NANS), ("infinities", INFINITIES)):
+        for given in special:
+            yield shards.case(
+                [torch.tensor(x, dtype=torch.float32) for x in given], name
+            )
+    for p in (2, 4, 8):
+        yield shards.case(_negative(inputs, [shards.LONG] * p), "traffic")
+
+
+def _negative(inputs: Inputs, lengths: Sequence[int]) -> list[torch.Tensor]:
+    """Below 0, so that a 0 which stands for nothing would win."""
+    return [-1 - x.abs() for x in shards.drawn(inputs.random, lengths)]
+
+
+def truth(given: Sequence[torch.Tensor]) -> tuple[float, int]:
+    """The maximum and the lowest rank that has it; a NaN is above everything."""
+    tops = [(x.max().item(), rank) for rank, x in enumerate(given) if x.numel()]
+    return max(
+        tops, key=lambda top: (math.isnan(top[0]), top[0])
+    )  # the first of equals
+
+
+def _result(case: Case, outcome: Outcome) -> Judgement:
+    given = case.data["shards"]
+    value, owner = truth(given)
+    for rank, found in enumerate(outcome.results):
+        if wrong := _no_pair(found):
+            return bad(f"rank {rank} returns {wrong}")
+        if not _alike(found[0], value):
+            said = f"rank {rank} returns {found[0]:.15g}, not the maximum {value:.15g}"
+            return bad(f"{said}: {_why_value(found[0], given, rank)}")
+        if found[1] != owner:
+            said = f"rank {rank} says that rank {found[1]} has the maximum {value:.8g}"
+            return bad(
+                f"{said}; it is rank {owner}: {_why_rank(found[1], given, value)}"
+            )
+    return GOOD
+
+
+def _no_pair(found: Any) -> str:
+    """Why something is not (float, int); empty if it is."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        return f"{tensors.kind_of(found)}, not a pair (value, rank)"
+    if wrong := shards.no_float(found[0], "as the value "):
+        return wrong
+    if type(found[1]) is not int:
+        return (
+            f"as the rank {tensors.kind_of(found[1])}, not an int; `int(...)` makes one"
+        )
+    return ""
+
+
+def _alike(left: float, right: float) -> bool:
+    return left == right or (math.isnan(left) and math.isnan(right))
+
+
+def _why_value(found: float, given: Sequence[torch.Tensor], rank: int) -> str:
+    if any(shard.isnan().any() for shard in given):
+        return "a NaN is larger than everything, though no comparison with it says so"
+    if given[rank].numel() and _alike(found, given[rank].max().item()):
+        return "it is the maximum of this rank alone"
+    if any((shard == found).any() for shard in given):
+        return "another element is larger"
+    return (
+        "nobody holds that. Does it stand for an empty shard, or has it been rounded?"
+    )
+
+
+def _why_rank(found: int, given: Sequence[torch.Tensor], value: float) -> str:
+    """What is wrong with the rank that is said to have the maximum."""
+    if not 0 <= found < len(given):
+        return f"there is no rank {found}. Is that an index into a shard?"
+    if not given[found].numel():
+        return f"the shard of rank {found} is empty"
+    if any(_alike(value, x) for x in given[found].flatten().tolist()):
+        return f"rank {found} has one too, but the lowest rank wins"
+    return f"rank {found} has none"
+
+
+EXERCISE = Exercise(
+    "distributed_argmax",
+    "Distributed argmax",
+    "medium",
+    30,
+    [
+        Property(
+            "result", 3, "the maximum and its rank, for 1, 2, 3, 4, 5 and 8 ranks"
+        ),
+        Property("uneven", 2, "shards of different lengths, some of them empty"),
+        Property("ties", 2, "the lowest rank of those that hold the maximum"),
+        Property("nan", 2, "a NaN wins, on the lowest rank with one"),
+        Property("infinities", 1, "maxima of inf and of −inf, beside empty shards too"),
+        Property("traffic", 2, "at most 1 KiB times the world size from each rank"),
+    ],
+    _cases,
+    _result,
+    {"traffic": shards.few_bytes},
+)

@@ -1,0 +1,121 @@
+"""distributed_mean(x) -> float: the mean of all elements on all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from collectives_lab.check import shards
+from collectives_lab.check.spec import (
+    GOOD,
+    Case,
+    Exercise,
+    Inputs,
+    Judgement,
+    Property,
+    bad,
+)
+from collectives_lab.wire import Outcome
+
+CLOSE, CLOSER = 1e-6, 1e-12
+"""Of the mean magnitude: so near comes float32 arithmetic, and only float64."""
+
+
+def _whole(inputs: Inputs, lengths: Iterable[int]) -> list[torch.Tensor]:
+    """Shards of small whole numbers above 0, which float32 adds up exactly."""
+    return [
+        torch.tensor([float(inputs.random.randrange(1, 100)) for _ in range(n)])
+        for n in lengths
+    ]
+
+
+def _cases(inputs: Inputs) -> Iterator[Case]:
+    for p in (1, 2, 3, 4, 5, 8):
+        yield shards.case(_whole(inputs, [6] * p), "result")
+    yield shards.case([x.view(2, 3) for x in _whole(inputs, [6] * 3)], "result", "2-D")
+    for lengths in shards.LENGTHS:
+        yield shards.case(_whole(inputs, lengths), "uneven")
+    for dtype in (torch.float32, torch.float64):
+        yield shards.case(shards.drawn(inputs.random, [60] * 2, dtype), "dtypes")
+    yield shards.case([x.long() for x in _whole(inputs, [6] * 3)], "dtypes")
+    large = [[inputs.random.randrange(2**52) for _ in range(6)] for _ in range(2)]
+    yield shards.case([torch.tensor(numbers) for numbers in large], "dtypes")
+    for p in (3, 4, 5):
+        given = shards.drawn(inputs.random, [20] * p, torch.float64)
+        yield shards.case(given, "identical")
+    for p in (2, 4, 8):
+        yield shards.case(_whole(inputs, [shards.LONG] * p), "traffic")
+
+
+def _result(case: Case, outcome: Outcome) -> Judgement:
+    given = [x.double().flatten().tolist() for x in case.data["shards"]]
+    everything = [number for numbers in given for number in numbers]
+    mean = math.fsum(everything) / len(everything)
+    size = math.fsum(map(abs, everything)) / len(everything)
+    tolerance = size * (CLOSER if "dtypes" in case.tests else CLOSE)
+    for rank, found in enumerate(outcome.results):
+        if wrong := shards.no_float(found, f"rank {rank} returns "):
+            return bad(wrong)
+        if not abs(found - mean) <= tolerance:
+            said = f"rank {rank} returns {found:.12g}, not {mean:.12g}"
+            return bad(f"{said}: {_why(found, given, rank, tolerance)}")
+    return GOOD
+
+
+def _why(found: float, given: list[list[float]], rank: int, tolerance: float) -> str:
+    """Which known mistake gives this number."""
+    for number, mistake in _mistakes(given, rank):
+        if abs(found - number) <= tolerance:
+            return mistake
+    if math.isnan(found):
+        return "an empty shard has no mean, and 0/0 is NaN"
+    if rank:
+        return "rank 0 has it right, and every rank needs it"
+    return "add up the elements and count them, on all ranks, in float64"
+
+
+def _mistakes(given: list[list[float]], rank: int) -> Iterator[tuple[float, str]]:
+    sums, world_size = [math.fsum(numbers) for numbers in given], len(given)
+    filled = [
+        (s, len(numbers)) for s, numbers in zip(sums, given, strict=True) if numbers
+    ]
+    means, total = math.fsum(s / n for s, n in filled), math.fsum(sums)
+    yield (
+        means / len(filled),
+        (
+            "that is the mean of the ranks' means, where each counts alike, however long "
+            "its shard is"
+        ),
+    )
+    yield means / world_size, "that is the mean of means, with 0 for an empty shard"
+    if given[rank]:
+        yield sums[rank] / len(given[rank]), "that is the mean of this rank's own shard"
+    yield total, "that is the sum; divide it by the number of elements"
+    yield (
+        total / world_size,
+        ("that is the sum divided by the world size, not by the number of elements"),
+    )
+
+
+EXERCISE = Exercise(
+    "distributed_mean",
+    "Distributed mean",
+    "easy",
+    20,
+    [
+        Property(
+            "result",
+            3,
+            "the mean, for 1, 2, 3, 4, 5 and 8 ranks with shards of one length",
+        ),
+        Property("uneven", 3, "shards of different lengths, some of them empty"),
+        Property("dtypes", 1, "float64 arithmetic for float32 and int64 as well"),
+        Property("identical", 1, "the same bits on every rank"),
+        Property("traffic", 2, "at most 1 KiB times the world size from each rank"),
+    ],
+    _cases,
+    _result,
+    {"identical": shards.same_bits, "traffic": shards.few_bytes},
+)

@@ -1,0 +1,132 @@
+"""distributed_softmax(x) -> Tensor: this rank's slice of the softmax of all shards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from collectives_lab.check import shards, tensors
+from collectives_lab.check.spec import (
+    GOOD,
+    Case,
+    Exercise,
+    Inputs,
+    Judgement,
+    Property,
+    bad,
+)
+from collectives_lab.wire import Outcome
+
+INF, NAN = math.inf, math.nan
+LARGE: Sequence[Sequence[list[float]]] = (
+    [[1e4, 9999], [9998.5, 1e4]],
+    [[-1e4, -9999], [-9998, -1e4], [-1e4]],
+    [[1e4, 0], [-1e4, 3], [7], [9999.5]],
+)
+INFINITIES: Sequence[Sequence[list[float]]] = (
+    [[1, -INF], [-INF, 2, 0.5]],
+    [[-INF, -INF], [1, 2], [-INF]],
+    [[0], [-INF], [3], [-INF, 4]],
+    [[-INF], [-INF, -INF]],
+    [[1, INF], [2], [0, 1]],
+    [[1], [2, NAN], [3]],
+)
+
+
+def _cases(inputs: Inputs) -> Iterator[Case]:
+    random = inputs.random
+    for p in (1, 2, 3, 4, 5, 8):
+        yield _case(shards.drawn(random, [5] * p), "result input_kept")
+    yield _case(shards.drawn(random, [5] * 3, torch.float64), "result input_kept")
+    for lengths in shards.LENGTHS:
+        yield _case(shards.drawn(random, lengths), "uneven")
+    for name, special in (("large", LARGE), ("infinities", INFINITIES)):
+        for given in special:
+            yield _case([torch.tensor(x, dtype=torch.float32) for x in given], name)
+    for p in (2, 4, 8):
+        yield _case(shards.drawn(random, [shards.LONG] * p), "traffic")
+
+
+def _case(given: Sequence[torch.Tensor], tests: str) -> Case:
+    return shards.case([3 * x for x in given], tests)
+
+
+def _result(case: Case, outcome: Outcome) -> Judgement:
+    given: Sequence[torch.Tensor] = case.data["shards"]
+    whole = torch.cat(list(given)).double().softmax(0).split([len(x) for x in given])
+    for rank, (found, own) in enumerate(zip(outcome.results, given, strict=True)):
+        if tensors.kind_of(found) != tensors.kind_of(own):
+            kinds = f"{tensors.kind_of(found)}, not {tensors.kind_of(own)}"
+            return bad(f"rank {rank} returns {kinds}")
+    for rank, (found, right) in enumerate(zip(outcome.results, whole, strict=True)):
+        near = torch.isclose(found.double(), right, *_rounding(given), equal_nan=True)
+        if not near.all():
+            at = int(near.int().argmin())
+            said = f"rank {rank}: [{at}] is {found[at]:.6g}, not {right[at]:.6g}"
+            return bad(f"{said}: {_why(outcome.results, whole, given, rank)}")
+    return GOOD
+
+
+def _rounding(given: Sequence[torch.Tensor]) -> tuple[float, float]:
+    """How near a slice must be, relative and absolute: sums and large logits round."""
+    limits, logits = torch.finfo(given[0].dtype), torch.cat(list(given)).double()
+    largest = logits.abs().masked_fill(~logits.isfinite(), 0).max().item()
+    return limits.eps * (100 + 4 * largest), limits.tiny
+
+
+def _why(
+    slices: Sequence[torch.Tensor],
+    whole: Sequence[torch.Tensor],
+    given: Sequence[torch.Tensor],
+    rank: int,
+) -> str:
+    """What gives such a slice."""
+    found, right, own = slices[rank].double(), whole[rank], given[rank].double()
+    if right.isnan().any():
+        return "torch.softmax of all shards put together is NaN here"
+    if found.isnan().any():
+        return "inf/inf, 0/0 and inf - inf are NaN; which of them is it?"
+    if torch.allclose(found, own.softmax(0), 1e-3):
+        return "that is the softmax of this rank's logits alone"
+    total = sum(part.double().sum().item() for part in slices)
+    if not math.isclose(total, 1, rel_tol=1e-3):
+        return f"the slices of all ranks add up to {total:.3g}, not to 1"
+    if not torch.allclose(found, right, 1e-3):
+        return "is the same number subtracted from the logits of all ranks?"
+    return "that is near, but not to the precision of its dtype"
+
+
+def _input_kept(case: Case, outcome: Outcome) -> Judgement:
+    for rank, (given, after) in enumerate(
+        zip(case.data["shards"], outcome.after, strict=True)
+    ):
+        if not after or not tensors.same_bits(given, after[0]):
+            return bad(f"rank {rank}: x has changed; work on a tensor of your own")
+    return GOOD
+
+
+EXERCISE = Exercise(
+    "distributed_softmax",
+    "Distributed softmax",
+    "medium",
+    40,
+    [
+        Property(
+            "result", 3, "the slice, for 1, 2, 3, 4, 5 and 8 ranks, in the dtype of x"
+        ),
+        Property("uneven", 2, "shards of different lengths, some of them empty"),
+        Property("large", 2, "logits of 10 000 and −10 000"),
+        Property(
+            "infinities",
+            2,
+            "logits of −inf, on some ranks all of them; NaN where torch says NaN",
+        ),
+        Property("input_kept", 1, "x unchanged"),
+        Property("traffic", 2, "at most 1 KiB times the world size from each rank"),
+    ],
+    _cases,
+    _result,
+    {"input_kept": _input_kept, "traffic": shards.few_bytes},
+)

@@ -1,0 +1,109 @@
+"""tree_broadcast(tensor, root) -> None: in ceil(log2 P) rounds of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from collectives_lab import fabrics, plans
+from collectives_lab.check import tensors
+from collectives_lab.check.spec import GOOD, Case, Exercise, Inputs, Judgement, Property, bad
+from collectives_lab.wire import POINT_TO_POINT, Outcome, Schedule
+
+
+def _case(
+    inputs: Inputs,
+    world_size: int,
+    root: int,
+    shape: Sequence[int],
+    tests: str,
+    dtype: torch.dtype = torch.float32,
+    layout: str = "",
+    schedule: Schedule | None = None,
+) -> Case:
+    given = [tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)]
+    args = [
+        (tensors.layout(layout, x) if layout else x.clone(), root) for x in given
+    ]
+    name = str(dtype).removeprefix("torch.")
+    size = " x ".join(map(str, shape))
+    label = f"root {root}, {size} of {name}" + (f", a view ({layout})" * bool(layout))
+    data = {"expected": given[root], "nbytes": given[root].nbytes, "root": root}
+    return Case(args, tests.split(), label, data, schedule or Schedule())
+
+
+def _cases(inputs: Inputs) -> Iterable[Case]:
+    yield _case(inputs, 2, 0, [3], "result messages rounds")
+    for schedule in inputs.schedules(2):
+        yield _case(inputs, 4, 0, [3], "result", schedule=schedule)
+    for p in (1, 3, 4, 5, 8):
+        yield _case(inputs, p, 0, [5], "world_sizes messages rounds")
+    for p in (2, 3, 5):
+        for root in range(1, p):
+            yield _case(inputs, p, root, [5], "roots")
+    for root in (3, 7):
+        yield _case(inputs, 8, root, [5], "roots messages rounds")
+    for layout in ("transposed", "columns"):
+        yield _case(inputs, 3, 1, [3, 5], "layouts", layout=layout)
+    for dtype in (torch.float64, torch.int64):
+        yield _case(inputs, 3, 1, [2, 2], "layouts", dtype)
+    yield _case(inputs, 3, 0, [0], "layouts")
+
+
+def _result(case: Case, outcome: Outcome) -> Judgement:
+    """Whether every rank has the root's tensor."""
+    for rank in range(case.world_size):
+        found, wrong = tensors.arrived(case.args[rank][0], outcome.after[rank][0])  # type: ignore[index]
+        if found is None:
+            return bad(f"rank {rank}: {wrong}")
+        text, _ = tensors.compared(found, case.data["expected"], f"rank {rank}: tensor")
+        if text:
+            return bad(f"{text}, which is what root {case.data['root']} had")
+    return GOOD
+
+
+def _messages(case: Case, outcome: Outcome) -> Judgement:
+    """Whether every rank but the root receives the tensor once."""
+    received = outcome.trace.bytes_received()
+    for rank, nbytes in enumerate(received):
+        most = 0 if rank == case.data["root"] else case.data["nbytes"]
+        if nbytes > most:
+            what = "the root receives" if not most else f"rank {rank} receives"
+            return bad(f"right, but {what} {nbytes:g} bytes; {most} are enough")
+    return Judgement(True, f"{case.world_size - 1} times the tensor in all")
+
+
+def _rounds(case: Case, outcome: Outcome) -> Judgement:
+    """Whether it takes as many rounds as the planned tree: each message one."""
+    p = case.world_size
+    rounds = fabrics.uniform(p, alpha=1.0, beta=0.0)
+    planned = plans.binomial_broadcast(p, case.data["nbytes"], root=case.data["root"])
+    most = planned.replay(rounds).elapsed  # type: ignore[attr-defined]
+    took = outcome.trace.replay(rounds).elapsed  # type: ignore[attr-defined]
+    if took > most + 0.5:
+        return bad(
+            f"right, but it takes {took:g} rounds; a tree takes {most:g} on {p} ranks, "
+            "if in every round all ranks that have the tensor pass it on"
+        )
+    return Judgement(True, f"{most:g} rounds on {p} ranks")
+
+
+EXERCISE = Exercise(
+    "tree_broadcast",
+    "Broadcast down a tree",
+    "medium",
+    30,
+    [
+        Property("result", 3, "the root's tensor on 2 and 4 ranks"),
+        Property("world_sizes", 2, "on 1, 3, 4, 5 and 8 ranks"),
+        Property("roots", 2, "from any root"),
+        Property("layouts", 1, "any dtype, shape and stride, the memory beside untouched"),
+        Property("messages", 2, "every rank but the root receives the tensor once"),
+        Property("rounds", 2, "ceil(log2 P) rounds of messages"),
+    ],
+    _cases,
+    _result,
+    {"messages": _messages, "rounds": _rounds},
+    POINT_TO_POINT,
+)

@@ -1,0 +1,463 @@
+"""The tiers of the sandbox: boxes start, keep two ranks apart, and end whole."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import Script, alive, until
+
+from collectives_lab.wire import bubblewrap, cgroup, seal, tiers
+from collectives_lab.wire.started import Started, TierError
+
+SECONDS = 20.0
+
+
+def tier(letter: str) -> str:
+    """The tier, or a skip with the reason why it is not to be had here."""
+    if reason := tiers.probe(letter):
+        pytest.skip(reason)
+    return letter
+
+
+@pytest.fixture(params="ABCD")
+def each(request: pytest.FixtureRequest) -> str:
+    return tier(request.param)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., tuple[Started, socket.socket]]]:
+    """Start a program as the server of a box, with a socket to it as `wire`."""
+    begun: list[tuple[Started, socket.socket]] = []
+
+    def start(letter: str, code: str, **options) -> tuple[Started, socket.socket]:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(SECONDS)
+        program = f"import os, socket, sys\nwire = socket.socket(fileno=int(sys.argv[1]))\n{code}"
+        with theirs:
+            argv = tiers._bare_python(program, theirs.fileno())
+            begun.append(
+                (tiers.start(letter, argv, [theirs.fileno()], **options), ours)
+            )
+        return begun[-1]
+
+    yield start
+    for started, ours in begun:
+        started.kill()
+        ours.close()
+
+
+SLEEPER = """
+import time
+wire.send(b"ready")
+time.sleep(600)
+"""
+
+
+def test_the_best_tier_is_the_first_that_works() -> None:
+    """A tier is offered only where probing found nothing against it."""
+    reasons = {letter: tiers.probe(letter) for letter in tiers.TIERS}
+    assert tiers.best() == [letter for letter in reasons if not reasons[letter]][0]
+    assert reasons["D"] is None
+    assert all(reason is None or len(reason) > 10 for reason in reasons.values())
+
+
+def test_a_tier_says_what_holds_a_rank() -> None:
+    """The description that every verdict carries names the layers of this machine."""
+    tier("C")
+    assert tiers.describe("C") == "C: no bubblewrap, limits, Landlock, seccomp"
+    assert tiers.describe("D") == "D: no sandbox"
+    with pytest.raises(TierError, match=r"tier 'E' is none of A, B, C, D"):
+        tiers.probe("E")
+
+
+def test_what_a_server_is_given(each: str, start, monkeypatch) -> None:
+    """A server has a clean environment, / as its folder, and its descriptors only."""
+    monkeypatch.setenv("COURSE_SECRET", "x")
+    code = """
+import json
+fds = {int(fd): os.path.exists(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+fds = sorted(fd for fd in fds if fds[fd] and fd > 2)
+wire.send(json.dumps([dict(os.environ), os.getcwd(), fds == [wire.fileno()],
+                      sys.stdin.read(), os.getsid(0) != os.getppid()]).encode())
+"""
+    _, wire = start(each, code)
+    environment, *others = json.loads(wire.recv(1 << 16))
+    assert others == ["/", True, "", True]
+    assert environment["HOME"] == "/tmp"
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert "COURSE_SECRET" not in environment
+
+
+@pytest.mark.parametrize("letter", "AB")
+def test_a_box_shows_no_file_of_the_machine(letter: str, start) -> None:
+    """In a namespace only Python's files exist, and nothing can be written."""
+    code = """
+import json
+def can(make):
+    try:
+        make()
+    except OSError as error:
+        return error.errno
+seen = {path: os.path.exists(path) for path in json.loads(sys.argv[2])}
+written = [can(lambda: open(f"{folder}/x", "w")) for folder in
+           ("/", "/tmp", "/dev", "/dev/shm", "/usr/lib", "/proc/1", os.path.dirname(os.__file__))]
+wire.send(json.dumps([seen, written, len(os.listdir("/proc/self/task")), os.getuid(),
+                      [p for p in os.listdir("/proc") if p.isdigit()]]).encode())
+"""
+    root = Path(__file__).parents[1]
+    outside = [str(root / "tests"), "/etc/passwd", "/sys/fs/cgroup", "/home", "/var"]
+    code = code.replace("sys.argv[2]", repr(json.dumps([*outside, str(seal.PACKAGE)])))
+    _, wire = start(tier(letter), code)
+    seen, written, _, uid, processes = json.loads(wire.recv(1 << 16))
+    assert seen == {**dict.fromkeys(outside, False), str(seal.PACKAGE): True}
+    assert set(written) <= {1, 2, 13, 30}
+    assert uid == 1000
+    assert len(processes) == 2  # bubblewrap's first and this one
+
+
+CHANNELS = {
+    "file": (
+        "open(token, 'w').write('x'); os.chmod(token, 0o666)",
+        "assert open(token).read() == 'x'",
+    ),
+    "memory": (
+        "open('/dev/shm/labtoken', 'w').write('x')",
+        "assert open('/dev/shm/labtoken').read() == 'x'; os.remove('/dev/shm/labtoken')",
+    ),
+    "abstract socket": (
+        "s = socket.socket(socket.AF_UNIX); s.bind('\\0labtoken'); s.listen()",
+        "socket.socket(socket.AF_UNIX).connect('\\0labtoken')",
+    ),
+    "path socket": (
+        "s = socket.socket(socket.AF_UNIX); s.bind(token); s.listen()",
+        "socket.socket(socket.AF_UNIX).connect(token)",
+    ),
+    "TCP": (
+        "s = socket.create_server(('127.0.0.1', 47113))",
+        "socket.create_connection(('127.0.0.1', 47113), 2)",
+    ),
+    "UDP": (
+        "s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('127.0.0.1', 47114))",
+        "s = socket.socket(type=socket.SOCK_DGRAM); s.connect(('127.0.0.1', 47114))\n"
+        "s.send(b'x'); s.send(b'x')",  # where nobody listens the second one is refused
+    ),
+    "SysV memory": (
+        "assert libc.shmget(47115, 4096, 0o1600) >= 0",
+        "n = libc.shmget(47115, 4096, 0o600); assert n >= 0; libc.shmctl(n, 0, None)",
+    ),
+    "POSIX queue": (
+        "assert libc.mq_open(b'/labtoken', 0o102, 0o600, None) >= 0",
+        "assert libc.mq_open(b'/labtoken', 0o2) >= 0; libc.mq_unlink(b'/labtoken')",
+    ),
+    "signal": (
+        "signal.signal(signal.SIGUSR1, lambda *_: None)",
+        "os.kill(other, signal.SIGUSR1)",
+    ),
+    "descriptor": (
+        "r, w = os.pipe(); os.dup2(r, 40)",
+        "open(f'/proc/{other}/fd/40', 'rb').close()",
+    ),
+    "memfd": (
+        "os.dup2(os.memfd_create('x'), 41)",
+        "open(f'/proc/{other}/fd/41', 'r+b').close()",
+    ),
+    "name": (
+        "libc.prctl(15, b'labtoken')",
+        "assert 'labtoken' in open(f'/proc/{other}/comm').read()",
+    ),
+    "processors": (
+        "os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})",
+        "assert len(os.sched_getaffinity(other)) == 1",
+    ),
+    "niceness": ("os.nice(7)", "assert os.getpriority(os.PRIO_PROCESS, other) == 7"),
+    "process group": ("os.setpgid(0, 0)", "assert os.getpgid(other) == other"),
+    "limit": (
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (33, 33))",
+        "assert resource.prlimit(other, resource.RLIMIT_NOFILE)[0] == 33",
+    ),
+    "lock": (
+        "f = open(os.__file__); fcntl.flock(f, fcntl.LOCK_EX)",
+        "f = open(os.__file__)\n"
+        "try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except BlockingIOError: pass\n"
+        "else: raise AssertionError",
+    ),
+    "mode of a file": (
+        "os.chmod(shared, 0o640)",
+        "assert os.stat(shared).st_mode & 0o777 == 0o640",
+    ),
+    "time of a file": (
+        "os.utime(shared, (7, 7))",
+        "assert os.stat(shared).st_mtime == 7",
+    ),
+    "trace": (
+        "libc.prctl(0x59616D61, -1)",
+        "assert libc.ptrace(16, other, 0, 0) == 0",
+    ),
+    "memory of the other": ("pass", "open(f'/proc/{other}/mem', 'rb').close()"),
+}
+
+PAIR = """
+import ctypes, fcntl, json, resource, signal, time
+from collectives_lab.wire import seal
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+seal.harden_server()
+server = os.getpid()
+
+def rank(code, **names):
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        signal.alarm(20)
+        try:
+            if SEALED:
+                seal.enter([theirs.fileno()], read=seal.read_paths())
+            names = {**globals(), **names}
+            exec(code, names)
+            said = "done"
+        except BaseException as error:
+            said = repr(error)[:200]
+        theirs.send(said.encode())
+        theirs.recv(1)
+        os._exit(0)
+    theirs.close()
+    return pid, ours, ours.recv(300).decode()
+
+told = {}
+for name, (put, get) in CHANNELS.items():
+    token = f"{FOLDER}/{name}"
+    pid, first, said = rank(put, token=token, shared=SHARED)
+    other, second, heard = rank(get, token=token, other=pid, shared=SHARED)
+    for one, sock in ((pid, first), (other, second)):
+        sock.close()
+        os.waitpid(one, 0)
+    told[name] = said, heard
+wire.sendall(json.dumps(told).encode())
+"""
+
+
+def pair(letter: str, start, folder: Path) -> dict[str, tuple[str, str]]:
+    """Try each channel between two ranks of one server; what each of them said."""
+    shared = folder / "shared"
+    shared.write_text("x")
+    known = {"SEALED": letter != "D", "CHANNELS": CHANNELS}
+    known |= {"FOLDER": str(folder), "SHARED": str(shared)}
+    names = "".join(f"{name} = {value!r}\n" for name, value in known.items())
+    _, wire = start(letter, names + PAIR)
+    return json.loads(b"".join(iter(lambda: wire.recv(1 << 16), b"")))
+
+
+def test_two_ranks_can_reach_each_other_without_a_sandbox(start, tmp_path) -> None:
+    """Every channel works between plain processes, so the next test can fail."""
+    if os.getuid():
+        pytest.skip("the server's hardening keeps its ranks apart unless root runs it")
+    told = pair("D", start, tmp_path)
+    assert {name: said for name, said in told.items() if said != ["done", "done"]} == {}
+
+
+@pytest.mark.parametrize("letter", "ABC")
+def test_two_sealed_ranks_have_no_channel(letter: str, start, tmp_path) -> None:
+    """No file, memory, socket, lock, signal or attribute carries a bit to a sibling."""
+    told = pair(tier(letter), start, tmp_path)
+    assert len(told) == len(CHANNELS)
+    assert {name: said for name, said in told.items() if said[1] == "done"} == {}
+    assert [p for p in Path(tmp_path).iterdir() if p.name != "shared"] == []
+
+
+FAMILY = """
+import signal, time
+if PLAIN:
+    from collectives_lab.wire import seal
+    seal.harden_server()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range(3):
+    if not os.fork():
+        if os.fork():
+            os._exit(0)  # what is left behind has a session of its own
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+for _ in range(3):
+    if not os.fork():
+        time.sleep(600)
+time.sleep(0.2)
+wire.send(b"ready")
+time.sleep(600)
+"""
+
+
+def ready_family(letter: str, start) -> tuple[Started, list[int]]:
+    """A server with children and daemons, and the numbers of all that runs in the box."""
+    started, wire = start(letter, f"PLAIN = {letter in 'CD'}\n{FAMILY}")
+    assert wire.recv(9) == b"ready"
+    family = psutil.Process(started.pid).children(recursive=True)
+    pids = [started.pid, *(process.pid for process in family)]
+    assert len(pids) >= 7
+    return started, pids
+
+
+def test_kill_leaves_nothing(each: str, start) -> None:
+    """All that a box runs ends with it, daemons too, and its cgroup is removed."""
+    started, pids = ready_family(each, start)
+    started.kill()
+    assert [pid for pid in pids if alive(pid)] == []
+    assert each != "A" or not any(f.exists() for f in started.group.folders)
+    started.kill()  # once more is no error
+
+
+def test_a_box_may_have_ended_before(each: str, start) -> None:
+    """A box whose server was killed is cleared away like any other."""
+    started, wire = start(each, SLEEPER)
+    assert wire.recv(9) == b"ready"
+    for process in psutil.Process(started.pid).children(recursive=True):
+        process.kill()
+    os.kill(started.pid, signal.SIGKILL)
+    started.process.wait(SECONDS)
+    started.kill()
+    assert each != "A" or not any(f.exists() for f in started.group.folders)
+
+
+def test_a_box_ends_with_who_started_it(
+    each: str, script: Callable[..., Script]
+) -> None:
+    """A checker that is killed leaves no box behind."""
+    checker = script(f"""
+import socket, time
+from collectives_lab.wire import tiers
+ours, theirs = socket.socketpair()
+code = "import os, socket, sys; wire = socket.socket(fileno=int(sys.argv[1]))\\n"
+code += {"PLAIN = " + repr(each in "CD") + FAMILY!r}
+argv = tiers._bare_python(code, theirs.fileno())
+box = tiers.start({each!r}, argv, [theirs.fileno()])
+ours.recv(9)
+print("ready", box.group.folders[0].name if box.group else "", flush=True)
+time.sleep(600)
+""")
+    group = checker.line("ready")
+    family = [process.pid for process in checker.family()]
+    assert len(family) >= 4
+    checker.process.kill()
+    checker.process.wait(SECONDS)
+    daemons = 3 if each in "CD" else 0  # without a namespace only sealed ranks are held
+    assert until(lambda: sum(map(alive, family)) <= daemons)
+    for pid in filter(alive, family):
+        os.kill(pid, signal.SIGKILL)
+    if each == "A":
+        other = cgroup.make(1 << 30, 10)
+        other.remove()
+        left = [f for folder in other.folders for f in folder.parent.glob(f"{group}*")]
+        assert left == []
+
+
+HOGS = """
+import ctypes, mmap, time
+libc = ctypes.CDLL(None)
+def hog():
+    held = bytearray(b"x") * (MIB << 20)
+    time.sleep(2)
+    os._exit(0)
+pids = []
+for _ in range(3):
+    if not (pid := os.fork()):
+        hog()
+    pids.append(pid)
+wire.send(b"ready")
+codes = sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
+wire.send(repr(codes).encode())
+"""
+
+
+def test_a_cgroup_bounds_the_memory_of_all(start) -> None:
+    """Ranks that together take more than the box may are killed, the server is not."""
+    _, wire = start(tier("A"), f"MIB = 90\n{HOGS}", memory=200 << 20)
+    assert wire.recv(5) == b"ready"
+    codes = json.loads(wire.recv(99))
+    assert codes[0] == -signal.SIGKILL
+    assert codes[-1] == 0
+
+
+def test_a_box_that_takes_too_much_is_told(each: str, start) -> None:
+    """Where nothing bounds the sum, the memory and threads of a box can be asked for."""
+    started, wire = start(each, f"MIB = 60\n{HOGS}")
+    assert wire.recv(5) == b"ready"
+    assert until(lambda: started.excess(memory=150 << 20) is not None, 5)
+    assert "of memory together; 157 MB are allowed" in started.excess(150 << 20)
+    assert started.excess(memory=400 << 20) is None
+    assert "threads; 2 are allowed" in started.excess(threads=2)
+
+
+def test_a_cgroup_bounds_the_threads_of_all(start) -> None:
+    """A box has a number of threads, whoever starts them."""
+    code = """
+import threading
+end = threading.Event()
+try:
+    for n in range(100):
+        threading.Thread(target=end.wait, daemon=True).start()
+except RuntimeError:
+    wire.send(str(n).encode())
+os._exit(0)
+"""
+    _, wire = start(tier("A"), code, threads=40)
+    assert 20 <= int(wire.recv(9)) < 40
+
+
+def test_a_server_that_fails_tells_why(each: str, start) -> None:
+    """What a server writes to its standard error can be read."""
+    started, wire = start(each, "raise RuntimeError('no torch')")
+    assert wire.recv(9) == b""
+    assert until(lambda: "no torch" in started.errors())
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """Probe anew in this test, and again after it."""
+    tiers.probe.cache_clear()
+    bubblewrap._no_more_namespaces.cache_clear()
+    yield
+    tiers.probe.cache_clear()
+    bubblewrap._no_more_namespaces.cache_clear()
+
+
+def test_without_bubblewrap(fresh, monkeypatch, tmp_path) -> None:
+    """Where it is not installed A and B say how to get it, and C is left."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "not installed: apt install bubblewrap" in tiers.probe("B")
+    assert tiers.best() == ("C" if tiers.probe("C") is None else "D")
+
+
+def test_where_namespaces_are_refused(fresh, monkeypatch, tmp_path) -> None:
+    """What bubblewrap says is the reason, as where AppArmor forbids it namespaces."""
+    fake = tmp_path / "bwrap"
+    fake.write_text(
+        "#!/bin/sh\necho bwrap: setting up uid map: Permission denied >&2\nexit 1\n"
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "setting up uid map: Permission denied" in tiers.probe("B")
+
+
+def test_without_landlock(fresh, monkeypatch) -> None:
+    """A kernel without Landlock has no tier C, and says so in the others."""
+    monkeypatch.setattr(seal.landlock, "abi", lambda: 0)
+    assert "no Landlock" in tiers.probe("C")
+    assert "Landlock" not in tiers.describe("B")
+
+
+def test_a_cgroup_is_made_where_it_is_handed_on(monkeypatch, tmp_path) -> None:
+    """In version 2 the nearest group that hands on memory and pids is the parent."""
+    here = tmp_path / "user" / "terminal"
+    here.mkdir(parents=True)
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids")
+    (tmp_path / "user" / "cgroup.subtree_control").write_text("memory pids")
+    (here / "cgroup.subtree_control").write_text("")
+    monkeypatch.setattr(cgroup, "ROOT", tmp_path)
+    monkeypatch.setattr(cgroup, "_own", lambda: {"": "user/terminal"})
+    assert [*cgroup._places()] == [(tmp_path / "user",), (tmp_path,)]

@@ -1,0 +1,22 @@
+"""fails: dtypes — the receive buffer has the default dtype, not that of the tensor."""
+
+import torch
+import torch.distributed as dist
+
+
+def ring_all_reduce(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % size, (rank + 1) % size
+    flat = tensor.contiguous().view(-1)
+    chunks = flat.tensor_split(size)
+    for k in range(2 * (size - 1)):
+        give, take = chunks[(rank - k) % size], chunks[(rank - k - 1) % size]
+        buffer = torch.empty(take.numel())
+        work = dist.isend(give, right)
+        dist.recv(buffer, left)
+        work.wait()
+        if k < size - 1:
+            take += buffer.to(take.dtype)
+        else:
+            take.copy_(buffer)
+    tensor.copy_(flat.view(tensor.shape))

@@ -1,0 +1,18 @@
+"""fails: two_ranks — receives straight into the slice it should add to."""
+
+import torch.distributed as dist
+
+
+def ring_all_reduce(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % size, (rank + 1) % size
+    flat = tensor.contiguous().view(-1)
+    chunks = flat.tensor_split(size)
+    for k in range(2 * (size - 1)):
+        give, take = chunks[(rank - k) % size], chunks[(rank - k - 1) % size]
+        work = dist.isend(give, right)
+        dist.recv(take, left)
+        work.wait()
+        if k < size - 1:
+            take += take
+    tensor.copy_(flat.view(tensor.shape))

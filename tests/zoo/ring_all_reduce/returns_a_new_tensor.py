@@ -1,0 +1,22 @@
+"""fails: two_ranks — the sum is returned, and the argument stays as it was."""
+
+import torch
+import torch.distributed as dist
+
+
+def ring_all_reduce(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % size, (rank + 1) % size
+    flat = tensor.reshape(-1).clone()
+    chunks = flat.tensor_split(size)
+    for k in range(2 * (size - 1)):
+        give, take = chunks[(rank - k) % size], chunks[(rank - k - 1) % size]
+        buffer = torch.empty_like(take)
+        work = dist.isend(give, right)
+        dist.recv(buffer, left)
+        work.wait()
+        if k < size - 1:
+            take += buffer
+        else:
+            take.copy_(buffer)
+    return flat.view(tensor.shape)

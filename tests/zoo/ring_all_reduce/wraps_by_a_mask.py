@@ -1,0 +1,23 @@
+"""fails: world_sizes — `& (P - 1)` is a remainder for powers of two only."""
+
+import torch
+import torch.distributed as dist
+
+
+def ring_all_reduce(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    wrap = size - 1
+    left, right = (rank - 1) & wrap, (rank + 1) & wrap
+    flat = tensor.contiguous().view(-1)
+    chunks = flat.tensor_split(size)
+    for k in range(2 * (size - 1)):
+        give, take = chunks[(rank - k) & wrap], chunks[(rank - k - 1) & wrap]
+        buffer = torch.empty_like(take)
+        work = dist.isend(give, right)
+        dist.recv(buffer, left)
+        work.wait()
+        if k < size - 1:
+            take += buffer
+        else:
+            take.copy_(buffer)
+    tensor.copy_(flat.view(tensor.shape))

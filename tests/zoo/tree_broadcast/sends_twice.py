@@ -1,0 +1,18 @@
+"""fails: messages — every message goes twice."""
+
+import torch.distributed as dist
+
+
+def tree_broadcast(tensor, root):
+    size = dist.get_world_size()
+    place = (dist.get_rank() - root) % size
+    buffer = tensor.contiguous()
+    step = 1
+    while step < size:
+        for _ in range(2):
+            if place < step and place + step < size:
+                dist.send(buffer, (place + step + root) % size)
+            elif step <= place < 2 * step:
+                dist.recv(buffer, (place - step + root) % size)
+        step *= 2
+    tensor.copy_(buffer)
