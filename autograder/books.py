@@ -29,7 +29,7 @@ def config() -> Config:
 
 @functools.cache
 def _api() -> NbGraderAPI:
-    return NbGraderAPI(config=config() | {"NbGraderAPI": {"log_level": "CRITICAL"}})
+    return NbGraderAPI(config=config())
 
 
 def gradebook() -> Gradebook:

@@ -25,7 +25,9 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
             if why := books.feedback(assignment, student):
                 failed.append(f"{student}: {why}")
             else:
-                _text_file(student, assignment).write_text(text(book, assignment, student))
+                _text_file(student, assignment).write_text(
+                    text(book, assignment, student)
+                )
             bar.step()
     done = f"{len(chosen) - len(failed)} feedbacks in {course.FEEDBACK}"
     return "\n".join([*failed, done])

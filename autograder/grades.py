@@ -73,20 +73,19 @@ def _without_marks(
 ) -> tuple[str, str]:
     if receipt is None:
         return (UNCHECKED if handed_in else MISSING), ""
-    reasons = [v["reason"] for v in receipt["exercises"].values() if "reason" in v]
-    return NOT_GRADABLE, "; ".join(
-        [*dict.fromkeys(reasons), *([failed] * bool(failed))]
-    )
+    reasons = [v.get("reason", "") for v in receipt["exercises"].values()]
+    said = dict.fromkeys([*reasons, failed or ""])
+    return NOT_GRADABLE, "; ".join(filter(None, said))
 
 
 def _status(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, str]:
     """What marks wait for; one given by hand stands for a verdict that is missing."""
     waiting = {grade.name for grade in grades if grade.needs_manual_grade}
-    reasons = [
-        f"{name}: {verdict['reason']}"
+    reasons = dict.fromkeys(
+        verdict["reason"]
         for name, verdict in receipt["exercises"].items()
         if verdict["status"] != GRADED and f"check_{name}" in waiting
-    ]
+    )
     if reasons:
         return NOT_GRADABLE, "; ".join(reasons)
     return (BY_HAND if waiting else GRADED), ""

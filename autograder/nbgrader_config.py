@@ -7,6 +7,7 @@ to students stays in here, outside git.
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -15,6 +16,10 @@ ROOT = HERE.parent
 # nbgrader calls `alembic`, which lies beside Python, environment activated or not.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 sys.path.insert(0, str(ROOT))
+# nbgrader's queries are older than SQLAlchemy's idea of them; the result is right.
+warnings.filterwarnings("ignore", message="Object of type <Submitted")
+
+from autograder.handing_in import pattern  # noqa: E402 - found by the line above
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines it
 
@@ -41,6 +46,7 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
-# What `python -m autograder submit` makes, however an LMS has prefixed its name.
-NAMES = "|".join(path.stem for path in (ROOT / "exercises").glob("*/*.ipynb"))
+# Notebooks that `python -m autograder submit` has named, as an LMS delivers them.
 c.ZipCollectApp.downloaded_directory = f"{HERE.name}/downloaded"
+c.ZipCollectApp.extractor_plugin = "autograder.collecting.Notebooks"
+c.FileNameCollectorPlugin.named_regexp = pattern().pattern

@@ -31,6 +31,8 @@ class Progress:
     def step(self) -> None:
         """Count one, and show it."""
         self.done += 1
+        if self.done == 1:  # what came before it was the start of the workers
+            self.first = time.monotonic()
         line = str(self)
         if self.is_terminal:
             padding = " " * max(len(self.shown) - len(line), 0)
@@ -41,11 +43,12 @@ class Progress:
 
     def __str__(self) -> str:
         full = WIDTH * self.done // self.total
-        spent = time.monotonic() - self.began
-        left = spent / self.done * (self.total - self.done) if self.done else 0.0
-        end = f"{duration(left)} left" if self.done < self.total else duration(spent)
+        now = time.monotonic()
+        each = (now - self.first) / (self.done - 1) if self.done > 1 else 0.0
+        left = f", {duration(each * (self.total - self.done))} left" if each else ""
+        end = left if self.done < self.total else f" in {duration(now - self.began)}"
         bar = f"[{'#' * full}{'.' * (WIDTH - full)}]"
-        return f"{self.what} {bar} {self.done}/{self.total}, {end}"
+        return f"{self.what} {bar} {self.done}/{self.total}{end}"
 
 
 def duration(seconds: float) -> str:

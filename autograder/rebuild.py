@@ -42,13 +42,14 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
     known = {marks(c)["grade_id"]: c for c in release.cells if "grade_id" in marks(c)}
     last = {cell.grade_id: index for index, cell in enumerate(cells)}
     notes: list[str] = []
+    given = {cell.source for cell in release.cells}
     rebuilt: list[NotebookNode] = []
     for index, cell in enumerate(cells):
         released = known.get(cell.grade_id or "")
         if released and last[cell.grade_id] == index:
             rebuilt.append(_restored(cell, released, notes))
         elif not (released and marks(released)["locked"]):  # a second test cell goes
-            rebuilt.append(_plain(cell))
+            rebuilt.append(_plain(cell, given))
     _put_back(rebuilt, known, notes)
     return _notebook(rebuilt, release, notes)
 
@@ -72,10 +73,11 @@ def _restored(cell: Cell, released: NotebookNode, notes: list[str]) -> NotebookN
     return made
 
 
-def _plain(cell: Cell) -> NotebookNode:
+def _plain(cell: Cell, given: set[str]) -> NotebookNode:
     if cell.kind == "code":
         return new_code_cell(cell.source)
-    return new_markdown_cell(shown(cell.source))
+    own = cell.source not in given
+    return new_markdown_cell(shown(cell.source) if own else cell.source)
 
 
 def _put_back(

@@ -8,6 +8,7 @@ the box; whatever it does to either, the class run goes on with another worker.
 import json
 import platform
 import sys
+import time
 import traceback
 from contextlib import suppress
 from importlib.metadata import version
@@ -63,7 +64,7 @@ def _graded(report: Any) -> dict[str, Any]:
         "max_points": report.max_points,
         "report": json.loads(report.as_json()),
         "text": str(report),
-        "html": getattr(report, "_repr_html_", str)(),
+        "html": report._repr_html_(),
     }
 
 
@@ -90,8 +91,11 @@ def main(fd: int, tier: str | None) -> None:
         say({"ready": box.description})
         while True:
             job = json.loads(pipe.recv_bytes())
+            began = time.monotonic()
             found = {name: checked(job, name, box) for name in job["seeds"]}
-            say({"exercises": found, "tier": box.description, "versions": _versions()})
+            seconds = round(time.monotonic() - began, 2)
+            about = {"tier": box.description, "versions": _versions()}
+            say({"exercises": found, **about, "seconds": seconds})
 
 
 if __name__ == "__main__":

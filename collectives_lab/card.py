@@ -10,8 +10,11 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator
 
+from collectives_lab import fabrics
 from collectives_lab.check.report import Finding, Report
+from collectives_lab.replay import replay
 from collectives_lab.report import picture_html
+from collectives_lab.trace import Trace
 from collectives_lab.units import format_bytes
 
 _CSS = """
@@ -57,9 +60,21 @@ def card_html(report: Report, picture: bool = True) -> str:
         parts.append(f"<details><summary>What it printed</summary><pre>{printed}</pre>")
         parts.append("</details>")
     if picture and report.trace is not None and len(report.trace):
-        parts.append(f"<p>Your run: {html.escape(report.shown)}</p>")
-        parts.append(picture_html(report.trace))
+        parts.append(f"<p>Your run on {html.escape(report.shown)}:</p>")
+        parts.append(picture_html(in_even_steps(report.trace)))
     return f'<div class="clab-card">{"".join(parts)}</div>'
+
+
+def in_even_steps(trace: Trace) -> Trace:
+    """The run as it would be on ranks that never wait for a processor.
+
+    Replayed on equal links; a run that did not end stays as it was.
+    """
+    try:
+        fabric = fabrics.loopback(trace.world_size)
+        return replay(trace, fabric).trace
+    except ValueError:
+        return trace
 
 
 def _headline(report: Report) -> str:

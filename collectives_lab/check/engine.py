@@ -32,7 +32,7 @@ from collectives_lab.wire import Box, BoxError, Outcome, Program
 VERSION = "1"
 """Of what is asked for and how it is judged: another one may give other marks."""
 
-FINAL = {"cpu", "wall", "idle", "flood", "protocol"}
+FINAL = {"cpu", "wall", "idle", "memory", "flood", "protocol"}
 """Failures after which nothing more is tried."""
 
 

@@ -42,6 +42,9 @@ IDLE, IDLE_TICKS, BUSY = 2.0, 5, 0.02
 """Silence of so many seconds, over so many messages of the CPU time used (one each half
 second), with less than so much of it: a rank sleeps."""
 
+LOOKING = 0.05
+"""Seconds between two looks at the memory of a box that no cgroup bounds."""
+
 MEMORY = 512 << 20
 """Bytes that a rank may take for itself."""
 
@@ -61,6 +64,8 @@ class Box:
         self._started: Any = None
         self._jobs = 0
         self._heard: list[dict[str, Any]] = []
+        self._looked = 0.0
+        self._limit = CPU_SECONDS
 
     @property
     def description(self) -> str:
@@ -77,7 +82,9 @@ class Box:
     def open(self) -> None:
         """Start the server, if none runs."""
         if self._started is not None:
-            return
+            if self._started.process.poll() is None:
+                return
+            self.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         mode = "open" if self.tier == "D" else "sealed"
         fd = theirs.fileno()
@@ -200,10 +207,20 @@ class Box:
         mine = [m for m in self._heard if m.get("job") == self._jobs]
         if any("over" in m for m in mine):
             raise Broken(Failure("cpu", f"more than {self._limit} s of CPU time"))
+        self._watch_memory()
         used = [m["used"] for m in mine if "used" in m][-IDLE_TICKS:]
         if silent > IDLE and len(used) == IDLE_TICKS and used[-1] - used[0] < BUSY:
             text = f"the ranks neither compute nor communicate for {IDLE:g} s"
             raise Broken(Failure("idle", text))
+
+    def _watch_memory(self) -> None:
+        """What a cgroup does in tier A: bound all processes of the box together."""
+        now = time.monotonic()
+        if self.tier == "A" or self._started is None or now < self._looked + LOOKING:
+            return
+        self._looked = now
+        if too_much := self._started.excess():
+            raise Broken(Failure("memory", too_much))
 
     def status_of(self, rank: int) -> int | None:
         """How a rank ended: its exit code, or minus the signal; None if unknown."""

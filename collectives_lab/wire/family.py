@@ -28,6 +28,14 @@ def _children(pid: int) -> Iterator[int]:
             yield from map(int, told.split())
 
 
+def runs(pid: int) -> bool:
+    """Whether a process is there and has not ended, even if nobody has asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][1] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
 def taken(pid: int) -> tuple[int, int]:
     """The bytes and the threads that a process and those below it have.
 

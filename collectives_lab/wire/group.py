@@ -130,10 +130,9 @@ class Wire:
 
     def wait(self, operation: Operation) -> None:
         """Answer the switch until this operation has ended."""
-        self.look()
-        if not operation.done:
-            threads = threading.active_count()
-            self.tell(Kind.WAIT, operation.id, threads, where=student_line())
+        # Told even where it has ended already: a trace says what is waited for.
+        threads = threading.active_count()
+        self.tell(Kind.WAIT, operation.id, threads, where=student_line())
         while not operation.done:
             self._turn(operation)
         if operation.refused:

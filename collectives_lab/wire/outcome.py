@@ -15,7 +15,8 @@ class Failure:
 
     kind: `raised`, `refused` (a verb that is not allowed), `deadlock`, `mismatch`,
     `unmatched` (a send or recv that nobody answered), `died`, `cpu` or `wall` (a
-    deadline), `idle` (they sleep), `flood` (too much of something), `protocol` (bytes that are none of
+    deadline), `idle` (they sleep), `memory`, `flood` (too much of
+    something), `protocol` (bytes that are none of
     ours). text: what happened, in sentences. rank: whose it is, where it is one
     rank's. where: the student's line. type_name, places: of an exception, its type and the student's frames,
     (file, line, function), outermost first.

@@ -90,7 +90,10 @@ class Started:
             return gone
         # The ranks before their server, which adopts what they leave behind.
         deadline = time.monotonic() + PATIENCE
-        while self.process.poll() is None and (ranks := family.below(self.pid)):
+        while self.process.poll() is None:
+            ranks = [pid for pid in family.below(self.pid) if family.runs(pid)]
+            if not ranks:
+                break
             if not family.end(ranks, deadline - time.monotonic()):
                 return False
         return True

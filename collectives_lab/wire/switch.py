@@ -78,7 +78,7 @@ class Line:
     answer: Any = None
     after: tuple | None = None
     groups: dict[int, str] = field(default_factory=lambda: {0: World})
-    open: dict[int, Posted] = field(default_factory=dict)
+    posted: dict[int, Posted] = field(default_factory=dict)
     last_id: int = 0
 
     @property
@@ -189,7 +189,7 @@ class Switch:
             for line, body in zip(self.lines, bodies, strict=True):
                 line.answered, line.answer, line.after = False, None, None
                 line.waits_for.clear()
-                line.open.clear()
+                line.posted.clear()
                 self._send(line, Frame(kind, body=body))
             self._go_on(deadline)
             broken = None
@@ -226,7 +226,7 @@ class Switch:
         if self.failures:
             return
         waiting = {
-            line.rank: [line.open[i] for i in sorted(line.waits_for)]
+            line.rank: [line.posted[i] for i in sorted(line.waits_for)]
             for line in self.lines
             if line.waits_for and not line.answered
         }
@@ -348,7 +348,7 @@ class Switch:
             )
             self._send(line, Frame(Kind.REFUSED, op.id, body=text.encode()))
             return
-        line.open[op.id] = op
+        line.posted[op.id] = op
         self.traffic.post(op)
         while self.schedule.seed is None and (found := self.traffic.candidates()):
             self._begin(found[0])
@@ -396,13 +396,14 @@ class Switch:
         self.traffic.groups[name] = members
 
     def _wait(self, line: Line, frame: Frame) -> None:
-        op = line.open.get(frame.id)
-        if op is None:
-            return  # it has ended meanwhile, and the rank is about to hear of it
+        op = line.posted.get(frame.id)
+        if op is None or op.waited is not None:
+            return  # refused, or waited for before
         op.waited = time.monotonic()
-        op.where = frame.where or op.where
-        line.waits_for.add(op.id)
         line.threads = max(1, frame.a)
+        if op.completed is None:  # else the rank knows, or is about to hear of it
+            op.where = frame.where or op.where
+            line.waits_for.add(op.id)
 
     # -- meetings ------------------------------------------------------------------
 
@@ -420,7 +421,7 @@ class Switch:
 
     def _data(self, line: Line, frame: Frame) -> None:
         transfer = self.transfers.pop((line.rank, frame.id))
-        op = line.open[frame.id]
+        op = line.posted[frame.id]
         if len(frame.body) != _given(op):
             raise Malformed(f"{len(frame.body)} bytes for {_given(op)}")
         transfer.data[line.rank] = frame.body
@@ -443,7 +444,6 @@ class Switch:
             line = self.lines[op.rank]
             op.completed = now
             line.waits_for.discard(op.id)
-            del line.open[op.id]
             source = ops[0].rank if transfer.meeting.is_message else ANY
             self._send(line, Frame(Kind.DONE, op.id, source, body=body))
 

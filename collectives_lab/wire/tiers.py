@@ -72,8 +72,10 @@ def _launch(
     told, tell = os.pipe()
     with os.fdopen(told) as told_file:
         try:
+            fds = [*pass_fds]
             if tier in "AB":
                 command = bubblewrap.wrapped(command, tell, read)
+                fds.append(tell)
             process = subprocess.Popen(
                 group.joining(command) if group else command,
                 cwd="/",
@@ -81,7 +83,7 @@ def _launch(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                pass_fds=[*pass_fds, tell],
+                pass_fds=fds,
                 start_new_session=True,
             )
         finally:

@@ -77,26 +77,16 @@ def _why(found: float, given: list[list[float]], rank: int, tolerance: float) ->
 
 
 def _mistakes(given: list[list[float]], rank: int) -> Iterator[tuple[float, str]]:
-    sums, world_size = [math.fsum(numbers) for numbers in given], len(given)
-    filled = [
-        (s, len(numbers)) for s, numbers in zip(sums, given, strict=True) if numbers
-    ]
-    means, total = math.fsum(s / n for s, n in filled), math.fsum(sums)
-    yield (
-        means / len(filled),
-        (
-            "that is the mean of the ranks' means, where each counts alike, however long "
-            "its shard is"
-        ),
-    )
-    yield means / world_size, "that is the mean of means, with 0 for an empty shard"
-    if given[rank]:
-        yield sums[rank] / len(given[rank]), "that is the mean of this rank's own shard"
+    world_size, own = len(given), given[rank]
+    means = [math.fsum(numbers) / len(numbers) for numbers in given if numbers]
+    mean, total = math.fsum(means) / len(means), math.fsum(map(math.fsum, given))
+    zeros = mean * len(means) / world_size
+    yield mean, "that is the mean of the ranks' means; a long shard must count for more"
+    yield zeros, "that is the mean of the ranks' means, with 0 for an empty shard"
+    if own:
+        yield math.fsum(own) / len(own), "that is the mean of this rank's own shard"
     yield total, "that is the sum; divide it by the number of elements"
-    yield (
-        total / world_size,
-        ("that is the sum divided by the world size, not by the number of elements"),
-    )
+    yield total / world_size, "that is the sum over the world size, not over the count"
 
 
 EXERCISE = Exercise(

@@ -1,4 +1,4 @@
-"""passes — the parent is the place without its lowest bit; the largest subtree first."""
+"""passes — parent: the place without its lowest bit; largest subtree first."""
 
 import torch.distributed as dist
 

@@ -1,0 +1,18 @@
+"""fails: traffic — both phases of the ring, of which one chunk is kept."""
+
+import torch
+import torch.distributed as dist
+
+
+def reduce_scatter(output, input):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % size, (rank + 1) % size
+    chunks = input.clone().view(size, -1)
+    for k in range(2 * (size - 1)):
+        give, take = chunks[(rank - k) % size], chunks[(rank - k - 1) % size]
+        buffer = torch.empty_like(take)
+        work = dist.isend(give, right)
+        dist.recv(buffer, left)
+        work.wait()
+        take.copy_(take + buffer if k < size - 1 else buffer)
+    output.copy_(chunks[rank].view_as(output))
