@@ -22,7 +22,7 @@ STALE := FORCE
 endif
 AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: help env lab test test-slow lint format bench system clean FORCE
+.PHONY: help env lab test test-slow lint format exercises bench system clean FORCE
 
 help:
 	@echo "make lab        JupyterLab on chapters/  (LAB_ARGS='--no-browser --port 9999')"
@@ -30,6 +30,7 @@ help:
 	@echo "make test       the tests of at most 15 minutes  (PYTEST_ARGS='-k ring')"
 	@echo "make test-slow  the other tests"
 	@echo "make lint       ruff and mypy; make format repairs what ruff can"
+	@echo "make exercises  what students get, generated from solutions/"
 	@echo "make bench      the benchmarks, as a table  (BENCH_ARGS='...')"
 	@echo "make system     optional system packages that some tests want (apt-get)"
 	@echo "make clean      remove .venv and the caches"
@@ -103,6 +104,13 @@ format: $(READY)
 	@echo "format: ruff repairs code and notebooks"
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
+
+exercises: $(READY)
+	@echo "exercises: what students get, made by nbgrader from solutions/"
+	@cd autograder && for folder in ../solutions/*/; do \
+		../$(PY) -m nbgrader generate_assignment "$$(basename "$$folder")" \
+			--force --no-db --log-level ERROR || exit 1; \
+	done
 
 bench: $(READY)
 	@echo "bench: measuring beside the peers; a quiet machine gives steadier figures"

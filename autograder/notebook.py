@@ -53,9 +53,10 @@ def _bytes(path: Path) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise Unreadable(_why_closed(path, error)) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Unreadable(f"{path.name} is not a plain file")
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise Unreadable(f"{path.name} is not a plain file")
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise Unreadable(

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from autograder.statements import Code, Statement, quoted, statements, why
+from autograder.statements import EVERYTHING, Code, Statement, quoted, statements, why
 
-EVERYTHING = "*"
-"""What `from module import *` binds in Python's symbol table."""
 SHOWN = 12
 
 

@@ -12,7 +12,7 @@ class Progress:
 
     def __init__(self, what: str, total: int):
         self.what, self.total, self.done = what, total, 0
-        self.began = time.monotonic()
+        self.began = self.first = time.monotonic()
         self.is_terminal = sys.stderr.isatty()
         self.shown = ""
 

@@ -14,8 +14,10 @@ DEFINITIONS = (
     *(ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
     *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass),
 )
-MAGIC = re.compile(r"( *)([%!]\S|\?|[\w.]+ *= *[%!]|[\w.*]+\?{1,2} *$).*")
+MAGIC = re.compile(r"( *+)([%!]\S|\?|[\w.]++ *+= *+[%!]|[\w.*]++\?{1,2} *+$)")
 HARMLESS_CELL_MAGIC = re.compile(r"\s*%%(time|capture)\b[^\n]*")
+EVERYTHING = "*"
+"""What `from module import *` binds, as no name can."""
 UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -48,11 +50,9 @@ class Statement:
 
 def statements(cell: Code, notes: list[str]) -> list[Statement]:
     """The statements of a cell; a note and none where Python cannot read it."""
-    source = HARMLESS_CELL_MAGIC.sub("...", cell.source, count=1)
+    source = HARMLESS_CELL_MAGIC.sub("", cell.source, count=1)
     if source.lstrip().startswith("%%"):
-        notes.append(
-            f"{cell.name} is left out: it begins with {quoted(source.strip())}"
-        )
+        notes.append(f"{cell.name} is left out, for its {quoted(source.strip())}")
         return []
     try:
         source, tree = _parsed(source)
@@ -84,8 +84,13 @@ def _parsed(source: str) -> tuple[str, ast.Module]:
         try:
             return source, ast.parse(source)
         except SyntaxError:
-            lines = [MAGIC.sub(r"\1...", line) for line in source.split("\n")]
-            return "\n".join(lines), ast.parse("\n".join(lines))
+            source = "\n".join(map(_without_magic, source.split("\n")))
+            return source, ast.parse(source)
+
+
+def _without_magic(line: str) -> str:
+    found = MAGIC.match(line)
+    return f"{found[1]}..." if found else line
 
 
 def _statement(cell: Code, lines: list[str], node: ast.stmt) -> Statement:
@@ -97,6 +102,8 @@ def _statement(cell: Code, lines: list[str], node: ast.stmt) -> Statement:
     taken[0] = taken[0][node.col_offset if first == node.lineno else 0 :]
     text = b"\n".join(taken).decode()
     binds, uses = _names(text)
+    if isinstance(node, ast.ImportFrom) and node.names[0].name == EVERYTHING:
+        binds.add(EVERYTHING)
     binds |= {name for target in _targets(node) for name in _subscripted(target)}
     counts = _defines(node) and bool(binds)
     return Statement(

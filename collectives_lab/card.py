@@ -97,7 +97,7 @@ def _item(report: Report, finding: Finding) -> str:
     message = report.said(finding)
     said = f"<pre>{html.escape(message)}</pre>" if message else ""
     return (
-        f'<li><span class="clab-{kind}" aria-label="{word}" title="{word}">{mark}</span>'
+        f'<li><span class="clab-{kind}" role="img" aria-label="{word}">{mark}</span>'
         f"<b>{html.escape(finding.name)}</b><span>{html.escape(finding.title)}</span>"
         f'<span class="clab-dim">{finding.points:g} / {finding.max_points:g}</span>'
         f"{said}{''.join(_bars(finding))}</li>"

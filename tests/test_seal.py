@@ -275,7 +275,7 @@ def test_how_a_rank_ends_is_its_own(tmp_path: Path, code: str, status: int) -> N
 
 
 BY_LANDLOCK = {
-    "trace": "call('ptrace', 16, server, 0, 0); call('ptrace', 17, server, 0, 0)",
+    "trace": "call('ptrace', 0x4206, server, 0, 0)",
     "memory": "open(f'/proc/{server}/mem', 'rb').close()",
     "descriptors": "os.listdir(f'/proc/{server}/fd')",
     "file": "open(folder + '/mine', 'w').close()",

@@ -198,7 +198,7 @@ CHANNELS = {
     ),
     "trace": (
         "libc.prctl(0x59616D61, -1)",
-        "assert libc.ptrace(16, other, 0, 0) == 0",
+        "assert libc.ptrace(0x4206, other, 0, 0) == 0",
     ),
     "memory of the other": ("pass", "open(f'/proc/{other}/mem', 'rb').close()"),
 }
@@ -233,14 +233,14 @@ def rank(code, **names):
 
 told = {}
 for name, (put, get) in CHANNELS.items():
-    print(name, time.time(), file=sys.stderr, flush=True)
     token = f"{FOLDER}/{name}"
     pid, first, said = rank(put, token=token, shared=SHARED)
     other, second, heard = rank(get, token=token, other=pid, shared=SHARED)
     for one, sock in ((pid, first), (other, second)):
         sock.close()
         os.kill(one, signal.SIGKILL)
-        os.waitpid(one, 0)
+    os.waitpid(other, 0)
+    os.waitpid(pid, 0)
     told[name] = said, heard
 wire.sendall(json.dumps(told).encode())
 """
@@ -253,8 +253,7 @@ def pair(letter: str, start, folder: Path) -> dict[str, tuple[str, str]]:
     known = {"SEALED": letter != "D", "CHANNELS": CHANNELS}
     known |= {"FOLDER": str(folder), "SHARED": str(shared)}
     names = "".join(f"{name} = {value!r}\n" for name, value in known.items())
-    st, wire = start(letter, names + PAIR)
-    import time; time.sleep(21); print(st.errors())
+    _, wire = start(letter, names + PAIR)
     return json.loads(b"".join(iter(lambda: wire.recv(1 << 16), b"")))
 
 

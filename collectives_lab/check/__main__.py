@@ -1,4 +1,4 @@
-"""`python -m collectives_lab.check NAME FILE.py`: exit code 0 if every property holds."""
+"""`python -m collectives_lab.check NAME FILE.py`: exit code 0 if everything holds."""
 
 from __future__ import annotations
 

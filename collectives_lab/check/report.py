@@ -71,13 +71,15 @@ class Report:
 
     def as_json(self) -> str:
         """All but the trace, to be kept and read again by `from_json`."""
-        kept = {k: v for k, v in self.__dict__.items() if k not in ("trace", "findings")}
+        kept = {
+            k: v for k, v in self.__dict__.items() if k not in ("trace", "findings")
+        }
         kept["findings"] = [asdict(finding) for finding in self.findings]
         return json.dumps({"format": FORMAT, **kept}, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report that `as_json` has written; raises ValueError for anything else."""
+        """The report that `as_json` has written; raises ValueError for all else."""
         try:
             kept = json.loads(text)
             if kept.pop("format") != FORMAT:

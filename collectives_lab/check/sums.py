@@ -23,7 +23,11 @@ def sum_case_data(inputs: Sequence[torch.Tensor], exact: bool = True) -> dict[st
         expected = torch.stack(list(inputs)).sum(0)
     else:
         expected = torch.stack([x.double() for x in inputs]).sum(0).to(inputs[0].dtype)
-    return {"inputs": inputs, "expected": expected, "tolerance": 0.0 if exact else CLOSE}
+    return {
+        "inputs": inputs,
+        "expected": expected,
+        "tolerance": 0.0 if exact else CLOSE,
+    }
 
 
 def sum_in_place(case: Case, outcome: Outcome) -> Judgement:
@@ -53,7 +57,9 @@ def sum_in_place(case: Case, outcome: Outcome) -> Judgement:
 def same_everywhere(case: Case, outcome: Outcome) -> Judgement:
     """Whether all ranks hold the same bits."""
     first = None
-    for rank, (argument, after) in enumerate(zip(case.args, outcome.after, strict=True)):
+    for rank, (argument, after) in enumerate(
+        zip(case.args, outcome.after, strict=True)
+    ):
         found, _ = tensors.arrived(argument[0], after[0])  # type: ignore[index]
         if first is None:
             first = found
@@ -85,7 +91,7 @@ def within_budget(
 ) -> Callable[[Case, Outcome], Judgement]:
     """A judge: no rank sends more than the busiest rank of the budget's plan.
 
-    spare: bytes that a rank may send beyond it. source: whose bound it is, for messages.
+    spare: bytes that a rank may send beyond it. source: whose bound it is.
     """
 
     def judge(case: Case, outcome: Outcome) -> Judgement:
@@ -118,7 +124,11 @@ MOST_TIMES = 64
 
 def in_sizes(nbytes: float, full: float) -> str:
     """Bytes as a multiple of S: `1.5 S (96 KiB)`."""
-    return f"{nbytes / full:.3g} S ({format_bytes(nbytes)})" if full else format_bytes(nbytes)
+    return (
+        f"{nbytes / full:.3g} S ({format_bytes(nbytes)})"
+        if full
+        else format_bytes(nbytes)
+    )
 
 
 def logical(argument: Any) -> torch.Tensor:

@@ -45,7 +45,9 @@ def layout(kind: str, tensor: torch.Tensor) -> Strided:
     """A 2-D tensor as a view of other memory: `transposed`, `columns` or `rows`."""
     rows, columns = tensor.shape
     if kind == "transposed":
-        made = Strided(torch.empty(tensor.numel(), dtype=tensor.dtype), (rows, columns), (1, rows))
+        made = Strided(
+            torch.empty(tensor.numel(), dtype=tensor.dtype), (rows, columns), (1, rows)
+        )
     elif kind == "columns":  # every second column of a wider matrix
         storage = _filled(2 * rows * columns + 3, tensor.dtype)
         made = Strided(storage, (rows, columns), (2 * columns, 2), 1)
@@ -91,7 +93,8 @@ def kind_of(value: Any) -> str:
     if isinstance(value, Other):
         return value.type_name
     if isinstance(value, torch.Tensor):
-        return f"a tensor of {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"a tensor of {dtype} {tuple(value.shape)}"
     return "None" if value is None else type(value).__name__
 
 
@@ -124,7 +127,7 @@ def first_difference(
 def compared(
     found: Any, expected: torch.Tensor, what: str, tolerance: float = 0.0
 ) -> tuple[str, tuple[int, ...] | None]:
-    """Say how `found` differs from what was expected, and where; empty if it does not."""
+    """Say how `found` differs from what was expected, and where; empty: it does not."""
     if not isinstance(found, torch.Tensor):
         return f"{what} is {kind_of(found)}, not {kind_of(expected)}", None
     if found.shape != expected.shape or found.dtype != expected.dtype:

@@ -51,4 +51,8 @@ def _place(where: str, program: Program) -> str:
         return where
     lines = texts[name].splitlines()
     line = lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
-    return f"line {number} of {name}: `{line[:80]}`" if line else f"line {number} of {name}"
+    return (
+        f"line {number} of {name}: `{line[:80]}`"
+        if line
+        else f"line {number} of {name}"
+    )

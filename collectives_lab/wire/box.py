@@ -56,10 +56,12 @@ class BoxError(LabError):
 class Box:
     """A sandbox with a warm server; tier: `"A"` to `"D"`, None for the best that works.
 
-    Raises BoxError where it cannot be started.
+    Raises ValueError for another tier, BoxError where it cannot be started.
     """
 
     def __init__(self, tier: str | None = None):
+        if tier is not None and tier not in tiers.TIERS:
+            raise ValueError(f"tier {tier!r}; need one of {', '.join(tiers.TIERS)}")
         self.tier = tier or tiers.best()
         self._started: Any = None
         self._jobs = 0
@@ -232,9 +234,9 @@ class Box:
             left = deadline - time.monotonic()
             if self._started is None or left <= 0:
                 return None
-            if (message := self._hear(left, "status")) is None:
+            if (news := self._hear(left, "status")) is None:
                 return None
-            self._heard.append(message)
+            self._heard.append(news)
 
 
 class SealedRanks:

@@ -52,7 +52,9 @@ def carry_out(ops: Sequence[Posted], data: Sequence[bytes]) -> list[bytes]:
     if verb == "reduce_scatter":
         whole = _reduced(ops, data)
         return _cut(whole, [_bytes(op.sides[1]) for op in ops])
-    parts = [_cut(d, [n for _, n in op.sides[0]]) for op, d in zip(ops, data, strict=True)]
+    parts = [
+        _cut(d, [n for _, n in op.sides[0]]) for op, d in zip(ops, data, strict=True)
+    ]
     return [b"".join(row[i] for row in parts) for i in range(size)]
 
 

@@ -25,8 +25,9 @@ class Kind(enum.IntEnum):
 
     From a rank: SEND and RECV (a: peer in the world, -1 for any, b: tag, c: bytes,
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),
-    WAIT (for an operation; a: how many threads it has), DATA (what was asked for), GROUP (a: its number, body: its
-    ranks), LOADED, RETURNED (body: values) and RAISED (body: the error).
+    WAIT (for an operation; a: how many threads the rank has), DATA (what was asked
+    for), GROUP (a: its number, b: the how manieth of these ranks, body: its ranks),
+    LOADED, RETURNED (body: values) and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (body: name and arguments), READ (give the
     data of an operation), DONE (a: source, body: what came) and REFUSED (body: why).
     """
@@ -118,7 +119,7 @@ class Reader:
 
 
 def read(sock: socket.socket) -> Frame:
-    """The next frame of a blocking socket, in a rank; EOFError where the switch left."""
+    """The next frame of a blocking socket, in a rank; EOFError: the switch has left."""
     kind, length, id_, a, b, c, d, size = _HEADER.unpack(_exactly(sock, _HEADER.size))
     where = str(_exactly(sock, length), "utf-8", "replace")
     return Frame(Kind(kind), id_, a, b, c, d, where, bytes(_exactly(sock, size)))

@@ -1,10 +1,12 @@
 """The sealed process group: torch.distributed in a rank, over one socket to the switch.
 
-A `Wire` is a rank's end of the socket, and `connect` makes it torch's default group, so
+A `Wire` is a rank's end of the socket, and `connect` makes it torch's default group,
+so
 that student code is plain torch.distributed. Nothing is sent before the switch asks for
 it: the buffer of a send is read when its recv is matched, as late as any library may,
 so that one reused early shows. We have no thread: frames are answered while one of the
-student's threads waits. Uses torch's Python `ProcessGroup`, which is semi-private: all of it is here.
+student's threads waits. Uses torch's Python `ProcessGroup`, which is semi-private: all
+of it is here.
 """
 
 from __future__ import annotations
@@ -30,14 +32,35 @@ Tensors = Sequence[torch.Tensor]
 
 _OWN = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
 _BLOCKING = {"send", "recv"}
-_Work = dist._Work if hasattr(dist, "_Work") else dist.Work
+# Without their types, whose signatures differ from release to release.
+_Work: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
+_Group: Any = dist.ProcessGroup
 
 
 class Refused(RuntimeError):
     """The exercise does not allow this call."""
 
 
-class Operation(_Work):  # type: ignore[misc, valid-type]
+class Waitable(_Work):  # type: ignore[misc, valid-type]
+    """What torch hands out for a call; no thread of ours ends it: it is waited for."""
+
+    taken: Tensors
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self) -> list[torch.Tensor]:
+        return list(self.taken)
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that is done when it is returned."""
+        self.wait()
+        future: torch.futures.Future = torch.futures.Future()
+        future.set_result(self.result())
+        return future
+
+
+class Operation(Waitable):
     """One call on the way: what to give when asked, and where the answer goes."""
 
     def __init__(
@@ -68,24 +91,11 @@ class Operation(_Work):  # type: ignore[misc, valid-type]
     def exception(self) -> None:
         return None
 
-    def synchronize(self) -> None:
-        self.wait()
-
     def source_rank(self) -> int:
         """The rank that a recv from any rank has heard."""
         return self.source
 
     _source_rank = source_rank
-
-    def result(self) -> list[torch.Tensor]:
-        return list(self.taken)
-
-    def get_future(self) -> torch.futures.Future:
-        """A future that is done when it is returned: there is no thread to end it."""
-        self.wait()
-        future: torch.futures.Future = torch.futures.Future()
-        future.set_result(list(self.taken))
-        return future
 
     def finish(self, frame: Frame) -> None:
         """Store what came: the bytes of all that is taken, one after the other."""
@@ -111,10 +121,13 @@ class Wire:
         self._changed = threading.Condition()
         self._is_reading = False
 
-    def tell(self, kind: Kind, *numbers: int, where: str = "", body: bytes = b"") -> None:
+    def tell(
+        self, kind: Kind, id: int = 0, *numbers: int, where: str = "", body: bytes = b""
+    ) -> None:
         """Send a frame: an operation's number, then up to four integers."""
         with self._writing:
-            frame = Frame(kind, *numbers, where=where, body=body)
+            a, b, c, d, *_ = *numbers, 0, 0, 0, 0
+            frame = Frame(kind, id, a, b, c, d, where, body)
             self.sock.sendall(frames.pack(frame))
 
     def post(
@@ -218,7 +231,7 @@ def _reduce_code(op: Any) -> int:
     raise ValueError(f"the wire cannot reduce by {op}; need one of {REDUCE_OPS}")
 
 
-class SealedGroup(dist.ProcessGroup):
+class SealedGroup(_Group):
     """torch's process group, each call of it a frame to the switch."""
 
     wire: Wire
@@ -226,10 +239,17 @@ class SealedGroup(dist.ProcessGroup):
     def __init__(self, rank: int, size: int, number: int):
         super().__init__(rank, size)
         self._place, self._size, self._number = rank, size, number
+        self._name = ""
         self.members: Sequence[int] = range(size)
 
     def getBackendName(self) -> str:
         return "sealed"
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupName(self) -> str:
+        return self._name
 
     def getRank(self) -> int:
         return self._place
@@ -266,13 +286,13 @@ class SealedGroup(dist.ProcessGroup):
         verb: str,
         given: Tensors,
         taken: Tensors,
-        options: Any = None,
+        opts: Any = None,
         root: int | None = None,
         given_here: bool = True,
         taken_here: bool = True,
     ) -> Operation:
         """Post a collective; what this rank does not give or take stays at home."""
-        reduce_op = _reduce_code(options.reduceOp) if verb in REDUCING else 0
+        reduce_op = _reduce_code(opts.reduceOp) if verb in REDUCING else 0
         shape = shape_of(given, taken)
         operation = Operation(
             self.wire, given if given_here else (), taken if taken_here else ()
@@ -281,57 +301,57 @@ class SealedGroup(dist.ProcessGroup):
         numbers = (VERBS.index(verb), at, reduce_op, self._number << 16)
         return self.wire.post(operation, Kind.COLLECTIVE, *numbers, body=shape)
 
-    def allreduce(self, tensors: Tensors, options: Any) -> Operation:
-        return self._collective("all_reduce", tensors, tensors, options)
+    def allreduce(self, tensors: Tensors, opts: Any) -> Operation:
+        return self._collective("all_reduce", tensors, tensors, opts)
 
-    def broadcast(self, tensors: Tensors, options: Any) -> Operation:
-        root = options.rootRank
+    def broadcast(self, tensors: Tensors, opts: Any) -> Operation:
+        root = opts.rootRank
         mine = root == self._place
         return self._collective(
-            "broadcast", tensors, tensors, options, root, mine, not mine
+            "broadcast", tensors, tensors, opts, root, mine, not mine
         )
 
-    def reduce(self, tensors: Tensors, options: Any) -> Operation:
-        return self._collective("reduce", tensors, tensors, options, options.rootRank)
+    def reduce(self, tensors: Tensors, opts: Any) -> Operation:
+        return self._collective("reduce", tensors, tensors, opts, opts.rootRank)
 
     def scatter(
-        self, outputs: Tensors, inputs: Sequence[Tensors], options: Any
+        self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any
     ) -> Operation:
-        given, root = (inputs[0] if inputs else ()), options.rootRank
-        return self._collective("scatter", given, outputs, options, root)
+        given, root = (inputs[0] if inputs else ()), opts.rootRank
+        return self._collective("scatter", given, outputs, opts, root)
 
     def gather(
-        self, outputs: Sequence[Tensors], inputs: Tensors, options: Any
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any
     ) -> Operation:
-        taken, root = (outputs[0] if outputs else ()), options.rootRank
-        return self._collective("gather", inputs, taken, options, root)
+        taken, root = (outputs[0] if outputs else ()), opts.rootRank
+        return self._collective("gather", inputs, taken, opts, root)
 
     def allgather(
-        self, outputs: Sequence[Tensors], inputs: Tensors, options: Any = None
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
     ) -> Operation:
         return self._collective("all_gather", inputs, outputs[0])
 
     def all_gather_single(
-        self, output: torch.Tensor, input: torch.Tensor, options: Any = None
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> Operation:
         return self._collective("all_gather", [input], [output])
 
     _allgather_base = all_gather_single
 
     def reduce_scatter(
-        self, outputs: Tensors, inputs: Sequence[Tensors], options: Any
+        self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any
     ) -> Operation:
-        return self._collective("reduce_scatter", inputs[0], outputs, options)
+        return self._collective("reduce_scatter", inputs[0], outputs, opts)
 
     def reduce_scatter_single(
-        self, output: torch.Tensor, input: torch.Tensor, options: Any
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any
     ) -> Operation:
-        return self._collective("reduce_scatter", [input], [output], options)
+        return self._collective("reduce_scatter", [input], [output], opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
     def alltoall(
-        self, outputs: Tensors, inputs: Tensors, options: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Operation:
         return self._collective("all_to_all", inputs, outputs)
 
@@ -341,7 +361,7 @@ class SealedGroup(dist.ProcessGroup):
         input: torch.Tensor,
         output_splits: Sequence[int],
         input_splits: Sequence[int],
-        options: Any = None,
+        opts: Any = None,
     ) -> Operation:
         parts = [
             list(t.split(list(splits) or t.shape[0] // self._size))
@@ -351,43 +371,48 @@ class SealedGroup(dist.ProcessGroup):
 
     all_to_all_single = alltoall_base
 
-    def barrier(self, options: Any = None) -> Operation:
+    def barrier(self, opts: Any = None) -> Operation:
         return self._collective("barrier", (), ())
 
-    def _each(self, call: Callable, outputs: Sequence, inputs: Sequence, *rest: Any):
+    def _each(
+        self, call: Callable, outputs: Sequence, inputs: Sequence, *rest: Any
+    ) -> Several:
         operations = [call(o, i, *rest) for o, i in zip(outputs, inputs, strict=True)]
         return Several(operations)
 
-    def allreduce_coalesced(self, tensors: Tensors, options: Any) -> Any:
-        return Several([self.allreduce([t], options) for t in tensors])
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Several:
+        return Several([self.allreduce([t], opts) for t in tensors])
 
     def allgather_into_tensor_coalesced(
-        self, outputs: Tensors, inputs: Tensors, options: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Any:
         return self._each(self.all_gather_single, outputs, inputs)
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
     def reduce_scatter_tensor_coalesced(
-        self, outputs: Tensors, inputs: Tensors, options: Any
+        self, outputs: Tensors, inputs: Tensors, opts: Any
     ) -> Any:
-        return self._each(self.reduce_scatter_single, outputs, inputs, options)
+        return self._each(self.reduce_scatter_single, outputs, inputs, opts)
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
 
-class Several(_Work):  # type: ignore[misc, valid-type]
+class Several(Waitable):
     """Operations that one call has begun."""
 
     def __init__(self, operations: Sequence[Operation]):
         super().__init__()
         self.operations = operations
+        self.taken = [tensor for each in operations for tensor in each.taken]
 
     def wait(self, timeout: Any = None) -> bool:
-        return all([operation.wait() for operation in self.operations])
+        for operation in self.operations:
+            operation.wait()
+        return True
 
     def is_completed(self) -> bool:
-        return all([operation.is_completed() for operation in self.operations])
+        return all(operation.is_completed() for operation in self.operations)
 
 
 class _NoStore(dist.Store):

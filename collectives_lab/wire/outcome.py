@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from collectives_lab.trace import Trace
@@ -15,11 +15,11 @@ class Failure:
 
     kind: `raised`, `refused` (a verb that is not allowed), `deadlock`, `mismatch`,
     `unmatched` (a send or recv that nobody answered), `died`, `cpu` or `wall` (a
-    deadline), `idle` (they sleep), `memory`, `flood` (too much of
-    something), `protocol` (bytes that are none of
-    ours). text: what happened, in sentences. rank: whose it is, where it is one
-    rank's. where: the student's line. type_name, places: of an exception, its type and the student's frames,
-    (file, line, function), outermost first.
+    deadline), `idle` (they sleep), `memory` or `flood` (too much of something),
+    `protocol` (bytes that are none of ours). text: what happened, in sentences. rank:
+    whose it is, where it is one rank's. where: the student's line. type_name, places:
+    of an exception, its type and the student's frames, (file, line, function),
+    outermost first.
     """
 
     kind: str
@@ -45,4 +45,3 @@ class Outcome:
     trace: Trace
     failure: Failure | None = None
     printed: str = ""
-    groups: dict[str, Sequence[int]] = field(default_factory=dict)

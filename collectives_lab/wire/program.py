@@ -18,7 +18,6 @@ from typing import Any
 
 import cloudpickle
 
-
 _INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1]))
 
 
@@ -68,7 +67,9 @@ class Program:
     def to_bytes(self) -> bytes:
         """For the way into a rank."""
         parts = [part for text in self.texts for part in text]
-        head = b"".join(len(p := part.encode()).to_bytes(8, "little") + p for part in parts)
+        head = b"".join(
+            len(p := part.encode()).to_bytes(8, "little") + p for part in parts
+        )
         return len(parts).to_bytes(8, "little") + head + self.pickled
 
     @classmethod

@@ -98,7 +98,9 @@ def _told(error: BaseException) -> tuple[str, str, tuple]:
     """A type, a message and the student's frames (file, line, function)."""
     stack = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno or 0, f.name) for f in stack]
-    own = [p for p in places if "/torch/" not in p[0] and "/collectives_lab/" not in p[0]]
+    own = [
+        p for p in places if "/torch/" not in p[0] and "/collectives_lab/" not in p[0]
+    ]
     if isinstance(error, SyntaxError) and error.lineno:
         own.append((error.filename or "", error.lineno, ""))
     return type(error).__name__, _message(error)[:2000], tuple(own[-MOST_LINES:])

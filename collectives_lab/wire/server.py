@@ -4,8 +4,8 @@ Trusted code: it runs nothing of a student's and reads nothing that a rank has w
 The checker asks by JSON over a socket, one message a datagram: `start` brings a socket
 for each rank and one descriptor for what they print, `end` kills them all. The server
 is the ranks' parent: it ends them by handle, counts the CPU time of all together, and
-tells how each one ended. Start it with `COMMAND`, so that the rest of the package, which
-holds the solutions, is not even imported.
+tells how each one ended. Start it with `COMMAND`, so that the rest of the package,
+which holds the solutions, is not even imported.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -187,6 +188,7 @@ def main(fd: int, sealed: bool) -> None:
     """Serve the checker on the socket `fd`; sealed: ranks give up all rights."""
     seal.harden_server()
     torch.set_num_threads(1)
+    tempfile.tempdir = "/tmp"  # parts of torch ask for one, and a rank can try none
     (torch.ones(4) + torch.ones(4)).sum().item()
     rank_module.warm_up()
     gc.collect()

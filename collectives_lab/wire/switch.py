@@ -33,7 +33,7 @@ from collectives_lab.wire.operations import (
     VERBS,
 )
 from collectives_lab.wire.outcome import Failure, Outcome
-from collectives_lab.wire.traffic import World, Meeting, Posted, Traffic, read_sides
+from collectives_lab.wire.traffic import Meeting, Posted, Traffic, World, read_sides
 from collectives_lab.wire.values import DTYPES, Malformed, decode, encode
 
 MOST_OPERATIONS = 20_000
@@ -157,7 +157,10 @@ class Switch:
         return Outcome(
             len(self.lines),
             [line.answer for line in self.lines],
-            [None if failed and not line.answered else line.after for line in self.lines],
+            [
+                None if failed and not line.answered else line.after
+                for line in self.lines
+            ],
             self._trace(),
             failure,
             self.printed.decode("utf-8", "replace"),
@@ -219,7 +222,9 @@ class Switch:
         return not self.transfers and all(line.rests for line in self.lines)
 
     def _drawn(self, meetings: list[Meeting]) -> Meeting:
-        return meetings[0] if self.schedule.seed is None else self.random.choice(meetings)
+        return (
+            meetings[0] if self.schedule.seed is None else self.random.choice(meetings)
+        )
 
     def _end(self) -> None:
         """All rest and nothing can meet: the end, or a deadlock."""
@@ -243,14 +248,16 @@ class Switch:
         events = [
             replace(
                 event,
-                **{
-                    name: None if (t := getattr(event, name)) is None else t - self.began
-                    for name in ("issued", "waited", "completed")
-                },
+                issued=self._since(event.issued),
+                waited=self._since(event.waited),
+                completed=self._since(event.completed),
             )
             for event in self.traffic.events()
         ]
         return Trace.from_events(events, len(self.lines), self.traffic.groups)
+
+    def _since(self, moment: float | None) -> float | None:
+        return None if moment is None else moment - self.began
 
     # -- the sockets ---------------------------------------------------------------
 
@@ -355,9 +362,7 @@ class Switch:
 
     def _read_operation(self, line: Line, frame: Frame) -> Posted:
         name = line.groups[frame.d >> 16]
-        op = Posted(
-            line.rank, frame.id, "", name, time.monotonic(), frame.where
-        )
+        op = Posted(line.rank, frame.id, "", name, time.monotonic(), frame.where)
         if frame.kind == Kind.COLLECTIVE:
             op.verb = VERBS[_within(frame.a, len(VERBS))]
             op.sides = read_sides(frame.body)
@@ -468,7 +473,9 @@ def _dtype(code: int) -> str:
 
 
 def _pair(value: Any) -> tuple[Any, tuple]:
-    if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)):
+    if not (
+        isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)
+    ):
         raise Malformed("a return that is no pair")
     return value[0], value[1]
 

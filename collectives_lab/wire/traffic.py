@@ -195,8 +195,8 @@ class Traffic:
             send, recv = ops
             if (send.nbytes, send.dtype) != (recv.nbytes, recv.dtype):
                 return (
-                    f"rank {send.rank} sends {_amount(send)} to rank {recv.rank}, which "
-                    f"receives {_amount(recv)}; they must be alike"
+                    f"rank {send.rank} sends {_amount(send)} to rank {recv.rank}, "
+                    f"which receives {_amount(recv)}; they must be alike"
                 )
             return ""
         first = ops[0]
@@ -213,7 +213,9 @@ class Traffic:
                     )
         return _unequal_sides(ops, len(self.groups[first.group]))
 
-    def snapshots(self, waiting: Mapping[int, Sequence[Posted]], done: set[int]) -> list[Snapshot]:
+    def snapshots(
+        self, waiting: Mapping[int, Sequence[Posted]], done: set[int]
+    ) -> list[Snapshot]:
         """For the wait-for graph; waiting: by rank, what it is blocked in."""
         return [
             Snapshot(
@@ -243,7 +245,15 @@ class Traffic:
 
 def _waiting(op: Posted) -> Waiting:
     return Waiting(
-        op.verb, op.group, op.number, op.peer, op.root, op.tag, op.where, "", not op.nbytes
+        op.verb,
+        op.group,
+        op.number,
+        op.peer,
+        op.root,
+        op.tag,
+        op.where,
+        "",
+        not op.nbytes,
     )
 
 
@@ -259,18 +269,23 @@ def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
     """Whether the tensors of a collective fit those of the other ranks."""
     verb, root = ops[0].verb, ops[0].root
     for op in ops:
+        if op.dtype and ops[0].dtype and op.dtype != ops[0].dtype:
+            return (
+                f"rank {ops[0].rank} calls {verb} with {ops[0].dtype}, rank {op.rank} "
+                f"with {op.dtype} ({op.where}); all ranks need one dtype"
+            )
         given, taken = op.sides
         expected = _expected(verb, op, ops, size)
-        for what, found, need in (("gives", given, expected[0]), ("takes", taken, expected[1])):
-            if need is not None and sum(n for _, n in found) != need:
+        for what, found, need in (
+            ("gives", given, expected[0]),
+            ("takes", taken, expected[1]),
+        ):
+            size_found = sum(n for _, n in found)
+            if need is not None and size_found != need:
                 return (
-                    f"rank {op.rank} {what} {sum(n for _, n in found)} bytes in {verb}, "
+                    f"rank {op.rank} {what} {size_found} bytes in {verb}, "
                     f"where the other ranks' calls need {need}; sizes must fit"
                 )
-        dtypes = {code for side in op.sides for code, _ in side}
-        theirs = {code for side in ops[0].sides for code, _ in side}
-        if dtypes and theirs and dtypes != theirs:
-            return f"rank {op.rank} has another dtype in {verb} than rank {ops[0].rank}"
     if verb in ROOTED and root is None:
         return f"{verb} without a root"
     return ""

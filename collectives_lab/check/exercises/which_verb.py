@@ -35,10 +35,10 @@ NEEDS = {
     "broadcast": "one rank has what all ranks need, the whole of it",
     "scatter": "one rank has it all, and each rank needs another part",
     "gather": "every rank has a part, and one rank needs all parts as they are",
-    "reduce": "every rank has a term, and one rank needs what they make together",
+    "reduce": "every rank has a term of one result, and only one rank needs it",
     "all_gather": "every rank has a part, and all ranks need all parts as they are",
-    "all_reduce": "every rank has a term, and all need all that they make together",
-    "reduce_scatter": "every rank has a term, and each needs a part of their sum",
+    "all_reduce": "every rank has a term of one result, and all ranks need all of it",
+    "reduce_scatter": "every rank has a term of one result, and needs a part of it",
     "all_to_all": "every rank has something for every rank, each time another",
 }
 
@@ -119,19 +119,20 @@ def _near(found: float, expected: float) -> bool:
 def _mistakes(right: Answer) -> Iterator[tuple[float, str]]:
     """What is written instead, as a factor of the right bytes."""
     p, whole = right.world_size, right.nbytes / right.cost
-    yield whole, "that is S, but what a rank has already does not travel"
-    yield 2 * whole, "that is 2 S, but what a rank has already does not travel"
-    if right.verb == "all_reduce":
-        yield 1 / 2, "it is enough for merging, but all ranks need the result too"
     if right.verb in ("broadcast", "reduce"):
         yield (p - 1) / p, "every byte of S goes out of the root, or into it"
         yield (
             p - 1,
             "a rank can pass on what it got, or merge it, so nobody does it all",
         )
+    elif right.verb == "all_reduce":
+        yield 2 * whole, "that is 2 S, but what a rank has already does not travel"
+        yield whole, "that is S; merge it, and bring the result to all ranks"
+        yield 1 / 2, "it is enough for merging, but all ranks need the result too"
     else:
-        yield whole / p, "that is one part, but there are more on their way"
-        yield p, "that is for all ranks together; take the busiest one"
+        yield whole, "that is S, but what a rank has already does not travel"
+    yield whole / p, "that is one part, but there are more on their way"
+    yield p, "that is for all ranks together; take the busiest one"
     yield 2, "that is out and in together; take the one that is more"
     for itemsize in (2, 4, 8):
         yield 1 / itemsize, f"are these numbers, of {itemsize} bytes each?"

@@ -1,0 +1,457 @@
+"""The class run: nbgrader's real commands, the real engine, submissions of all kinds."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+from conftest import ROOT, until
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_output
+from nbgrader.api import Gradebook
+from nbgrader.utils import determine_grade
+
+from autograder import examples
+from autograder.execute import outputs
+from autograder.rebuild import exercise, marks
+
+RING = "ring_all_reduce"
+NBGRADER = Path(sys.executable).with_name("nbgrader")
+XSS = "<script>alert(1)</script>"
+
+
+@dataclass
+class Course:
+    """A course of its own: this repository's autograder on a few assignments."""
+
+    folder: Path
+
+    @property
+    def autograder(self) -> Path:
+        return self.folder / "autograder"
+
+    def python(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        """`python -m autograder ...`, which must end well and soon."""
+        command = [sys.executable, "-m", "autograder", *arguments]
+        return self._run(command, self.folder, **more)
+
+    def nbgrader(
+        self, *arguments: str, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """`nbgrader ...` in autograder/, as an instructor runs it."""
+        return self._run([str(NBGRADER), *arguments], self.autograder, **more)
+
+    def _run(
+        self, command: list[str], folder: Path, fails: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env=self.env,
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+
+    def source(self, assignment: str) -> NotebookNode:
+        """The assignment, solved."""
+        path = self.folder / "solutions" / assignment / f"{assignment}.ipynb"
+        return examples.solved(nbformat.read(path, as_version=4))
+
+    def hand_in(self, student: str, work: NotebookNode | str, name: str = RING) -> Path:
+        """Put a submission where the exchange and zip_collect put it."""
+        path = self.autograder / "submitted" / student / name / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(work if isinstance(work, str) else nbformat.writes(work))
+        return path
+
+    def rows(self, assignment: str = RING) -> dict[str, dict[str, str]]:
+        """The CSV that `grade` writes, by student."""
+        with (self.autograder / "grades" / f"{assignment}.csv").open() as file:
+            return {row["student_id"]: row for row in csv.DictReader(file)}
+
+    def receipt(self, student: str, assignment: str = RING) -> dict[str, Any]:
+        path = self.autograder / "receipts" / assignment / f"{student}.json"
+        return json.loads(path.read_text())
+
+    def gradebook(self) -> Gradebook:
+        return Gradebook(
+            f"sqlite:///{self.autograder / 'gradebook.db'}", "collectives_lab"
+        )
+
+    def processes(self) -> list[str]:
+        """The command lines of what still runs in this course."""
+        found = []
+        for process in psutil.process_iter(["cmdline", "cwd"]):
+            if process.info["cwd"] == str(self.folder):
+                found.append(" ".join(process.info["cmdline"] or []))
+        return found
+
+
+def new_course(folder: Path, *assignments: str) -> Course:
+    """A course with these assignments, released."""
+    ours = shutil.ignore_patterns("submitted", "*.db", "receipts", "__pycache__")
+    shutil.copytree(ROOT / "autograder", folder / "autograder", ignore=ours)
+    for name in assignments:
+        shutil.copytree(ROOT / "solutions" / name, folder / "solutions" / name)
+    (folder / "collectives_lab").symlink_to(ROOT / "collectives_lab")
+    course = Course(folder)
+    for name in assignments:
+        course.nbgrader("generate_assignment", name, "--force")
+    return course
+
+
+def with_code(notebook: NotebookNode, code: str) -> NotebookNode:
+    """The notebook with this in its solution cell."""
+    return examples.with_code(notebook, code)
+
+
+def solution(notebook: NotebookNode) -> NotebookNode:
+    (cell,) = (c for c in notebook.cells if marks(c).get("grade_id") == RING)
+    return cell
+
+
+def test_cell(notebook: NotebookNode) -> NotebookNode:
+    (cell,) = (c for c in notebook.cells if exercise(c))
+    return cell
+
+
+test_cell.__test__ = False  # type: ignore[attr-defined]
+
+
+def doubled(notebook: NotebookNode) -> NotebookNode:
+    notebook.cells.append(notebook.cells[-1] | {"id": "again"})
+    notebook.cells.append(test_cell(notebook) | {"id": "once-more"})
+    return notebook
+
+
+def claiming(notebook: NotebookNode) -> NotebookNode:
+    """Nothing solved, but outputs, points and a test cell that claim it is."""
+    solution(notebook).source = "def ring_all_reduce(tensor):\n    pass"
+    cell = test_cell(notebook)
+    cell.source, cell.metadata.nbgrader.points = "20.0", 1000
+    data = {"text/plain": "nan", "text/html": XSS}
+    cell.outputs = [new_output("execute_result", data=data)]
+    return notebook
+
+
+def of_another_kernel(notebook: NotebookNode) -> NotebookNode:
+    notebook.metadata = {
+        "kernelspec": {"name": "ir", "language": "R", "display_name": "R"}
+    }
+    for cell in notebook.cells:
+        if marks(cell):
+            cell.metadata.nbgrader.schema_version = 99
+    return notebook
+
+
+def with_own_cells(notebook: NotebookNode) -> NotebookNode:
+    """Helpers in cells of their own, a demonstration that never ends, and magics."""
+    cell = solution(notebook)
+    cell.source = cell.source.replace("def ring_all_reduce", "def helper", 1)
+    place = notebook.cells.index(cell)
+    calls = "def ring_all_reduce(tensor):\n    helper(tensor)"
+    notebook.cells[place:place] = [new_code_cell("while True:\n    input()")]
+    notebook.cells.insert(place + 2, new_code_cell(calls))
+    notebook.cells.insert(place + 2, new_code_cell("%load_ext collectives_lab"))
+    return notebook
+
+
+Work = Callable[[NotebookNode], NotebookNode | str]
+
+
+def code(text: str) -> Work:
+    return lambda notebook: with_code(notebook, text)
+
+
+KILLER = """
+import os, signal
+def ring_all_reduce(tensor):
+    for pid in (os.getppid(), 1, -1):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+"""
+AT_IMPORT = "import os\nENDED = os._exit(0)\ndef ring_all_reduce(tensor): ENDED"
+RAISES = f"def ring_all_reduce(tensor):\n    raise ValueError('{XSS}\\x1b[2J')"
+ROBBER = """
+import glob, os
+HERE = __AUTOGRADER__
+def ring_all_reduce(tensor):
+    for path in glob.glob(HERE + "/**", recursive=True):
+        open(path, "a").write("mine")
+"""
+# student: (the work handed in, status, points of the check or None)
+CLASS: dict[str, tuple[Work, str, float | None]] = {
+    "solved": (lambda notebook: notebook, "to be graded by hand", 20),
+    "stub": (code("def {0}(tensor):\n    raise NotImplementedError"), "hand", 0),
+    "own_cells": (with_own_cells, "hand", 20),
+    "talks": (code("print(20.0)\ndef {0}(tensor):\n    print(20.0)"), "hand", 0),
+    "doubled": (doubled, "hand", 20),
+    "no_tests": (examples.without_test_cells, "hand", 20),
+    "claims": (claiming, "hand", 0),
+    "kernel": (of_another_kernel, "hand", 20),
+    "no_json": (lambda notebook: "{", "not gradable", None),
+    "deep": (lambda notebook: "[" * 10**6, "not gradable", None),
+    "large": (lambda notebook: " " * 80 * 10**6, "not gradable", None),
+    "loops": (code(examples.LOOP), "hand", 0),
+    "waits": (code(examples.DEADLOCK), "hand", 0),
+    "ends": (code(AT_IMPORT), "hand", 0),
+    "kills": (code(KILLER), "hand", 0),
+    "robs": (code(ROBBER), "hand", 0),
+    "raises": (code(RAISES), "hand", 0),
+    "syntax": (code("def {0}(tensor:"), "hand", 0),
+    "solved_too": (lambda notebook: notebook, "hand", 20),
+}
+OTHERS = {"renamed": "not gradable", "linked": "not gradable", "piped": "not gradable"}
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Course:
+    """A class of all kinds, graded once by the one command."""
+    course = new_course(tmp_path_factory.mktemp("class"), RING)
+    for student, (work, _, _) in CLASS.items():
+        made = work(course.source(RING))
+        if not isinstance(made, str):
+            for cell in made.cells:
+                where = repr(str(course.autograder))
+                cell.source = cell.source.replace("__AUTOGRADER__", where)
+        course.hand_in(student, made)
+    path = course.hand_in("renamed", course.source(RING))
+    path.rename(path.with_name("homework.ipynb"))
+    path = course.hand_in("linked", "")
+    path.unlink()
+    path.symlink_to(course.folder / "solutions" / RING / f"{RING}.ipynb")
+    os.mkfifo(course.hand_in("piped", course.source(RING)).with_name("data.txt"))
+    late = course.hand_in("solved_too", course.source(RING)).with_name("timestamp.txt")
+    late.write_text("2026-02-03 04:05:06 UTC")
+    course.said = course.python("grade", RING, "--workers", "2").stdout  # type: ignore[attr-defined]
+    return course
+
+
+@pytest.mark.parametrize("student", [*CLASS, *OTHERS])
+def test_everybody_gets_the_right_verdict(graded: Course, student: str) -> None:
+    """Each submission has its status and its points, whoever its neighbours were."""
+    row = graded.rows()[student]
+    if student in OTHERS:
+        assert (row["status"], row["score"]) == (OTHERS[student], "")
+        assert row["reason"]
+        return
+    _, status, points = CLASS[student]
+    assert status in row["status"], row
+    assert row["score"] == ("" if points is None else str(float(points)))
+    assert bool(row["reason"]) == (points is None)
+
+
+def test_the_gradebook_tells_none_from_zero(graded: Course) -> None:
+    """What is not gradable has no score there, and waits for a person."""
+    with graded.gradebook() as book:
+        for student, (_, _, points) in CLASS.items():
+            grade = book.find_grade(f"check_{RING}", RING, RING, student)
+            assert grade.auto_score == points, student
+            assert grade.needs_manual_grade == (points is None), student
+            assert grade.max_score == 20
+
+
+def test_nothing_of_the_class_was_touched(graded: Course) -> None:
+    """No submission wrote anywhere or left anything running."""
+    assert until(lambda: not graded.processes(), 10), graded.processes()
+    for path in graded.autograder.rglob("*"):
+        if path.suffix in (".py", ".json", ".ipynb") and path.is_file():
+            assert not path.read_bytes().endswith(b"mine"), path
+
+
+def test_the_summary_says_how_the_class_did(graded: Course) -> None:
+    """A line a student, the counts, and how often each property held."""
+    said = graded.said  # type: ignore[attr-defined]
+    assert "no_json" in said and "not a notebook" in said
+    assert "6 not gradable" in said
+    assert f"{RING}.traffic" in said
+
+
+def test_the_verdict_names_what_was_left_out(graded: Course) -> None:
+    """A student learns which of the own cells did not count, and where."""
+    (note,) = graded.receipt("own_cells")["exercises"][RING]["notes"]
+    assert note.startswith("not run for the mark")
+    (note,) = graded.receipt("syntax")["exercises"][RING]["notes"]
+    assert note.startswith("cell 2 is left out: line 1: ")
+
+
+def test_a_receipt_is_enough_to_repeat_the_verdict(graded: Course) -> None:
+    """`repeat` checks the receipt's own program again, with the receipt's seeds."""
+    path = graded.autograder / "receipts" / RING / "solved.json"
+    said = graded.python("repeat", str(path), "--tier", "D").stdout
+    assert said == f"{RING}: 20 points then, 20 now: the same\n"
+
+
+def test_regrading_gives_the_same_marks(graded: Course) -> None:
+    """Checked again from the submission, everything but the time is the same."""
+    chosen = ["solved", "waits"]
+    before, then = graded.rows(), [graded.receipt(name) for name in chosen]
+    students = [option for name in chosen for option in ("--student", name)]
+    graded.python("grade", RING, "--force", *students)
+    assert graded.rows() == before
+    for name, old in zip(chosen, then, strict=True):
+        new = graded.receipt(name)
+        assert new["made"] >= old["made"]
+        for kept in ("key", "engine"):
+            assert new[kept] == old[kept]
+        assert new["exercises"][RING]["seed"] == old["exercises"][RING]["seed"]
+        report = new["exercises"][RING]["report"]
+        assert report["findings"] == old["exercises"][RING]["report"]["findings"]
+
+
+def test_a_second_run_checks_and_records_nothing(graded: Course) -> None:
+    """Whatever has a receipt, and is in the gradebook, is not done again."""
+    done = graded.python("grade", RING)
+    assert done.stderr == ""
+    assert done.stdout == graded.said  # type: ignore[attr-defined]
+
+
+def test_feedback_is_complete_and_acts_in_nobodys_browser(graded: Course) -> None:
+    """HTML and text for each: points, findings, the student's words, escaped."""
+    graded.python("feedback", RING, *("--student", "raises", "--student", "claims"))
+    for student in ("raises", "claims"):
+        folder = graded.autograder / "feedback" / student / RING
+        page, text = (folder / f"{RING}.{kind}" for kind in ("html", "txt"))
+        assert XSS not in page.read_text()
+        assert "two_ranks" in page.read_text()
+        assert "\x1b" not in text.read_text()
+        assert text.read_text().startswith(f"{RING}, {student}: 0 of 24 points\n")
+        assert f"why_{RING}: not yet graded" in text.read_text()
+    assert (
+        XSS
+        in text.with_name("x")
+        .parent.parent.parent.joinpath("raises", RING, f"{RING}.txt")
+        .read_text()
+    )
+
+
+def test_plain_nbgrader_gives_the_same(graded: Course) -> None:
+    """`nbgrader autograde` alone writes the same marks, and `export` tells them."""
+    shutil.rmtree(graded.autograder / "receipts")
+    student = "own_cells"
+    graded.nbgrader("autograde", RING, f"--student={student}", "--force")
+    graded.nbgrader("export", "--to=all.csv")
+    with (graded.autograder / "all.csv").open() as file:
+        scores = {row["student_id"]: row["score"] for row in csv.DictReader(file)}
+    assert scores[student] == "20.0"
+    assert scores["no_json"] == scores["claims"] == "0.0"
+    assert graded.receipt(student)["exercises"][RING]["status"] == "graded"
+
+
+@pytest.mark.parametrize("score", [0.0, 1 / 3, 1.0, 1.0000001, -1e-9])
+def test_the_test_cell_holds_what_nbgrader_reads(score: float) -> None:
+    """One finite number within the cell's points, as nbgrader's own rule reads it."""
+    verdict = {"status": "graded", "score": score, "text": "", "html": "", "notes": []}
+    receipt = {"key": "0" * 64, "exercises": {"f": verdict}}
+    marks = {"grade": True, "solution": False, "locked": True, "points": 3}
+    cell = new_code_cell("", metadata={"nbgrader": marks})
+    cell.outputs = outputs(receipt, "f", 3.0)
+    points, most = determine_grade(cell)
+    assert (points, most) == (pytest.approx(min(max(score, 0), 1) * 3), 3)
+    assert 0 <= points <= 3
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Course:
+    """A class of three."""
+    course = new_course(tmp_path, RING)
+    for student in ("ann", "ben", "cem"):
+        course.hand_in(student, course.source(RING))
+    return course
+
+
+def workers(course: Course) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        words = process.info["cmdline"] or []
+        if process.info["cwd"] == str(course.folder) and "autograder.worker" in words:
+            yield process
+
+
+def test_a_run_that_is_stopped_goes_on_later(small: Course) -> None:
+    """Interrupted, even killed, it leaves nothing running; the next run completes it."""
+    command = [sys.executable, "-m", "autograder", "grade", RING, "--workers", "1"]
+    for how in (signal.SIGINT, signal.SIGKILL):
+        run = subprocess.Popen(
+            command, cwd=small.folder, stderr=subprocess.DEVNULL, env=small.env
+        )
+        try:
+            assert until(lambda: any(workers(small)), 30)
+            time.sleep(1.0)
+        finally:
+            run.send_signal(how)
+            run.wait(30)
+        assert until(lambda: not small.processes(), 30), small.processes()
+    small.python("grade", RING)
+    assert {row["score"] for row in small.rows().values()} == {"20.0"}
+
+
+def test_a_worker_that_dies_costs_one_verdict_for_now(small: Course) -> None:
+    """Its submission is not gradable, which is no zero, and the next run tries again."""
+    command = [sys.executable, "-m", "autograder", "grade", RING, "--workers", "1"]
+    run = subprocess.Popen(
+        command, cwd=small.folder, stdout=subprocess.DEVNULL, env=small.env
+    )
+    try:
+        receipts = small.autograder / "receipts" / RING
+        assert until(lambda: (receipts / "ann.json").exists(), 60)
+        next(workers(small)).kill()
+        assert run.wait(90) == 0
+    finally:
+        run.kill()
+        run.wait()
+    rows = small.rows()
+    (lost,) = (name for name, row in rows.items() if row["status"] == "not gradable")
+    assert "the checking process ended" in rows[lost]["reason"]
+    small.python("grade", RING)
+    assert small.rows()[lost]["score"] == "20.0"
+
+
+def test_late_work_loses_what_nbgrader_takes(small: Course) -> None:
+    """A due date and nbgrader's own plugin for late submissions do what they do."""
+    config = small.autograder / "nbgrader_config.py"
+    config.write_text(
+        config.read_text() + 'c.LateSubmissionPlugin.penalty_method = "zero"\n'
+    )
+    with small.gradebook() as book:
+        book.update_or_create_assignment(RING, duedate="2026-01-31 12:00:00 UTC")
+    late = small.hand_in("ben", small.source(RING)).with_name("timestamp.txt")
+    late.write_text("2026-02-01 12:00:00 UTC")
+    small.python("grade", RING)
+    row = small.rows()["ben"]
+    assert (row["score"], row["late_penalty"], row["checked"]) == ("0.0", "20.0", "20")
+    assert small.rows()["ann"]["score"] == "20.0"
+
+
+def test_what_the_instructor_must_put_right_is_said(small: Course) -> None:
+    """Each mistake of a command is one line, and no traceback."""
+    for arguments, complaint in [
+        (("grade", "nonsense"), "the gradebook has no nonsense"),
+        (("grade", RING, "--student", "nobody"), "no submission of nobody"),
+        (("feedback", RING), "grade ring_all_reduce first"),
+        (("repeat", "autograder/nbgrader_config.py"), "is no receipt"),
+        (("submit", "/etc/passwd", "--student", "ann"), "not a notebook"),
+        (("submit", "/etc/passwd", "--student", "a/b"), "the id 'a/b' must be"),
+    ]:
+        said = small.python(*arguments, fails=True).stderr
+        assert said.startswith("autograder: ") and complaint in said
+        assert said.count("\n") == 1

@@ -1,0 +1,491 @@
+"""The promises of the sealed wire: it behaves as Gloo does, and believes nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Iterator
+
+import psutil
+import pytest
+import torch
+
+import collectives_lab as lab
+from collectives_lab.wire import Box, Other, Outcome, Program, Schedule, Strided, frames
+from collectives_lab.wire.frames import Frame, Kind, Reader
+from collectives_lab.wire.values import Malformed, decode, encode
+
+HEADER = "import os, time, threading, torch, torch.distributed as dist\n"
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with Box("C") as opened:
+        yield opened
+
+
+def outcome_of(
+    box: Box, body: str, world_size: int, args: tuple = (), seed: int | None = None
+) -> Outcome:
+    """What `f(*args)` of a text gives on sealed ranks."""
+    program = Program.source([("cell 1", HEADER + body)])
+    with box.ranks(world_size, program) as ranks:
+        return ranks.call("f", [args] * world_size, schedule=Schedule(seed))
+
+
+# -- values ----------------------------------------------------------------------------
+
+VALUES = [
+    *(None, True, False, 0, -(2**63), 2**63 - 1, 1.5, float("inf"), "", "text ü"),
+    *((), (1, (2.0, "three")), [1, 2], {"a": 1, "b": (2,), 3: None}),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_arrives_as_it_was(value: object) -> None:
+    """What is encoded comes back equal, and of the same type."""
+    back = decode(encode(value))
+    assert back == value and type(back) is type(value)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
+)
+def test_a_tensor_arrives_as_it_was(shape: tuple, dtype: torch.dtype) -> None:
+    """Also empty, without dimensions, and in a dtype that numpy does not know."""
+    tensor = torch.ones(shape).to(dtype)
+    back = decode(encode(tensor))
+    assert torch.equal(back, tensor) and back.dtype == dtype and back.shape == shape
+
+
+@pytest.mark.parametrize(
+    "value", [2**70, object(), {1}, lambda: 0, torch.ones(2).to_sparse()]
+)
+def test_what_cannot_travel_says_its_type(value: object) -> None:
+    """Nothing is pickled: an unknown value becomes the name of its type."""
+    back = decode(encode((1, value)))
+    assert back[0] == 1 and isinstance(back[1], Other) and back[1].type_name
+
+
+def test_any_bytes_are_a_value_or_malformed() -> None:
+    """The parser raises Malformed for all else, and takes no more memory than it got."""
+    drawn = random.Random(0)
+    whole = encode((1, "text", {"a": torch.arange(5.0)}, [None, 2.5], torch.ones(2, 3)))
+    kinds = {"value": 0, "malformed": 0}
+    for _ in range(20_000):
+        data = bytearray(whole)
+        for _ in range(drawn.randint(1, 4)):
+            data[drawn.randrange(len(data))] = drawn.randrange(256)
+        cut = bytes(data[: drawn.choice([len(data), drawn.randrange(len(data))])])
+        try:
+            decode(cut)
+            kinds["value"] += 1
+        except Malformed:
+            kinds["malformed"] += 1
+    assert min(kinds.values()) > 100
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"t" + struct.pack("<qqq", 0, 1, 1 << 40),  # a terabyte that is not there
+        b"t" + struct.pack("<qq", 99, 0),
+        b"(" + struct.pack("<q", -1),
+        b"(" * 100,
+        b"{" + struct.pack("<q", 2) + b"NN",
+        b"s" + struct.pack("<q", 1 << 62),
+        b"",
+    ],
+)
+def test_hostile_bytes_are_malformed(data: bytes) -> None:
+    """Sizes that are not there, depths and keys that nobody wrote are refused."""
+    with pytest.raises(Malformed):
+        decode(data)
+
+
+# -- frames ----------------------------------------------------------------------------
+
+
+def test_frames_are_cut_wherever_the_bytes_are() -> None:
+    """A frame arrives whole, however its bytes come."""
+    sent = [
+        Frame(Kind.SEND, 1, 2, 3, 4, 5, "cell 1:7"),
+        Frame(Kind.DATA, 9, body=b"x" * 1000),
+        Frame(Kind.WAIT, 1, where="ü"),
+    ]
+    data = b"".join(map(frames.pack, sent))
+    for step in (1, 7, 50, len(data)):
+        reader, got = Reader(), []
+        for at in range(0, len(data), step):
+            got += list(reader.feed(data[at : at + step]))
+        assert got == sent
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        frames.pack(Frame(Kind.READ, 1)),  # only the switch says so
+        frames.pack(Frame(Kind.SEND, 1, body=b"x")),
+        bytes(48),
+        b"\xff" * 60,
+        struct.pack("<BxHIqqqqQ", Kind.DATA, 0, 1, 0, 0, 0, 0, 1 << 40),
+    ],
+)
+def test_a_frame_that_a_rank_may_not_send_is_malformed(frame: bytes) -> None:
+    """Before its bytes are kept: a length that is too long needs no memory."""
+    with pytest.raises(Malformed):
+        list(Reader().feed(frame))
+
+
+# -- as Gloo does ----------------------------------------------------------------------
+
+VERBS = {
+    "all_reduce": "x = a * 1; dist.all_reduce(x); return x",
+    "all_reduce_max": "x = a * 1; dist.all_reduce(x, dist.ReduceOp.MAX); return x",
+    "all_reduce_product": "x = a * 1; dist.all_reduce(x, dist.ReduceOp.PRODUCT); return x",
+    "all_reduce_min_int": "x = a.long(); dist.all_reduce(x, dist.ReduceOp.MIN); return x",
+    "all_reduce_2d": "x = a.reshape(2, 3); dist.all_reduce(x); return x",
+    "broadcast": "x = a * 1; dist.broadcast(x, src=1); return x",
+    "reduce": "x = a * 1; dist.reduce(x, dst=1); return x if rank == 1 else None",
+    "all_gather": "o = [torch.zeros(6) for _ in range(P)]; dist.all_gather(o, a); return o",
+    "all_gather_single": "o = torch.zeros(6 * P); dist.all_gather_into_tensor(o, a); return o",
+    "gather": "o = [torch.zeros(6) for _ in range(P)] if rank == 2 % P else None; "
+    "dist.gather(a, o, dst=2 % P); return o",
+    "scatter": "i = [a + k for k in range(P)] if rank == 0 else None; x = torch.zeros(6); "
+    "dist.scatter(x, i, src=0); return x",
+    "reduce_scatter": "o = torch.zeros(2); dist.reduce_scatter(o, "
+    "[a[:2] + k for k in range(P)]); return o",
+    "reduce_scatter_single": "o = torch.zeros(6); "
+    "dist.reduce_scatter_tensor(o, a.repeat(P)); return o",
+    "all_to_all": "o = torch.zeros(P); dist.all_to_all_single(o, torch.arange(P) + 10. * rank)"
+    "; return o",
+    "all_to_all_uneven": "n = [k + 1 for k in range(P)]; o = torch.zeros((rank + 1) * P); "
+    "dist.all_to_all_single(o, torch.arange(float(sum(n))) + 100 * rank, [rank + 1] * P, n)"
+    "; return o",
+    "barrier": "dist.barrier(); return rank",
+    "async": "x = a * 1; w = dist.all_reduce(x, async_op=True); w.wait(); return x",
+    "ring": "y = torch.zeros(6); w = dist.isend(a, (rank + 1) % P); "
+    "dist.recv(y, (rank - 1) % P); w.wait(); return y",
+    "batch": "y = torch.zeros(6); ops = [dist.P2POp(dist.isend, a, (rank + 1) % P), "
+    "dist.P2POp(dist.irecv, y, (rank - 1) % P)]; "
+    "[w.wait() for w in dist.batch_isend_irecv(ops)]; return y",
+    "any_source": "y = torch.zeros(6)\n    if rank: dist.send(a, 0); return None\n"
+    "    s = 0\n    for _ in range(P - 1): s = s + dist.recv(y); \n    return s",
+    "tags": "y = [torch.zeros(6), torch.zeros(6)]; r, l = (rank + 1) % P, (rank - 1) % P\n"
+    "    w = [dist.isend(a, r, tag=1), dist.isend(2 * a, r, tag=2)]\n"
+    "    dist.recv(y[1], l, tag=2); dist.recv(y[0], l, tag=1); [v.wait() for v in w]\n"
+    "    return y",
+    "subgroup": "g = dist.new_group([0, P - 1]); x = a * 1\n"
+    "    if rank in (0, P - 1): dist.all_reduce(x, group=g)\n    return x",
+    "two_groups": "g, h = dist.new_group(list(range(P))), dist.new_group([P - 1, 0])\n"
+    "    x = a * 1; dist.all_reduce(x, group=g)\n"
+    "    if dist.get_rank(h) == 0: dist.send(x, P - 1, group=h)\n"
+    "    if dist.get_rank(h) == 1: dist.recv(x, 0, group=h)\n    return x",
+    "objects": "o = [None] * P; dist.all_gather_object(o, {'rank': rank}); return o",
+    "broadcast_objects": "o = [rank, 'x' * rank]; dist.broadcast_object_list(o, src=1); "
+    "return o",
+    "coalesced": "x, y = a * 1, a * 2; w = dist.all_reduce_coalesced([x, y], "
+    "async_op=True); w.wait(); return x, y",
+}
+
+
+def source_of(body: str) -> str:
+    return (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "def f():\n"
+        "    rank, P = dist.get_rank(), dist.get_world_size()\n"
+        "    a = torch.arange(6.0) + 1 + 10 * rank\n"
+        f"    {body}\n"
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_a_verb_gives_what_gloo_gives(box: Box, verb: str, world_size: int) -> None:
+    """The same code on real Gloo ranks and on sealed ones ends with the same values."""
+    body = source_of(VERBS[verb])
+    namespace: dict = {}
+    exec(HEADER + body, namespace)
+    real = lab.run(namespace["f"], world_size, backend="gloo").results
+    for seed in (None, 1):
+        sealed = outcome_of(box, body, world_size, seed=seed)
+        assert sealed.failure is None, sealed.failure
+        assert repr(list(sealed.results)) == repr(real)
+
+
+def ring() -> str:
+    return source_of(VERBS["ring"])
+
+
+def test_a_trace_of_the_wire_is_one_of_the_recorder(box: Box) -> None:
+    """Sealed and recorded runs of the same code have the same moves, and replay alike."""
+    namespace: dict = {}
+    exec(HEADER + ring(), namespace)
+    recorded = lab.run(namespace["f"], 4, backend="gloo").trace
+    sealed = outcome_of(box, ring(), 4).trace
+    assert sealed.moves() == recorded.moves()
+    assert sealed.bytes_sent() == recorded.bytes_sent()
+    fabric = lab.fabrics.uniform(4, 1e-6, 1e-9)
+    assert sealed.replay(fabric).elapsed == recorded.replay(fabric).elapsed
+
+
+# -- what is harder than Gloo ----------------------------------------------------------
+
+
+def test_sends_meet_their_recvs(box: Box) -> None:
+    """All ranks sending first is a deadlock even for one element, told with the lines."""
+    body = (
+        "def f():\n    x = torch.ones(1)\n    other = 1 - dist.get_rank()\n"
+        "    dist.send(x, other)\n    dist.recv(x, other)\n"
+    )
+    failure = outcome_of(box, body, 2).failure
+    assert failure.kind == "deadlock"
+    assert "0 -> 1 -> 0" in failure.text and "cell 1:5" in failure.text
+
+
+def test_a_buffer_reused_early_shows(box: Box) -> None:
+    """A send's buffer is read when its recv is matched, not when it is posted."""
+    body = (
+        "def f():\n    x, y = torch.ones(1), torch.zeros(1)\n"
+        "    if dist.get_rank() == 0:\n"
+        "        work = dist.isend(x, 1)\n        x.zero_()\n        work.wait()\n"
+        "    else:\n        dist.recv(y, 0)\n    return y.item()\n"
+    )
+    assert outcome_of(box, body, 2, seed=3).results[1] == 0.0
+
+
+def test_what_is_received_is_there_after_the_wait_only(box: Box) -> None:
+    """A recv's buffer is not filled behind the back of a rank that has not waited."""
+    body = (
+        "def f():\n    x, y = torch.ones(1), torch.zeros(1)\n"
+        "    if dist.get_rank() == 0:\n        dist.send(x, 1)\n        return 0\n"
+        "    work = dist.irecv(y, 0)\n    time.sleep(0.05)\n"
+        "    before = y.item()\n    work.wait()\n    return before, y.item()\n"
+    )
+    assert outcome_of(box, body, 2).results[1] == (0.0, 1.0)
+
+
+def test_messages_of_one_pair_and_tag_keep_their_order(box: Box) -> None:
+    """No schedule lets a message overtake one of the same source, destination and tag."""
+    body = (
+        "def f():\n    r = dist.get_rank()\n    x = torch.arange(8.0)\n"
+        "    y = torch.zeros(8)\n"
+        "    works = [dist.isend(x[i:i+1], 1) if r == 0 else dist.irecv(y[i:i+1], 0)\n"
+        "             for i in range(8)]\n"
+        "    [w.wait() for w in works]\n    return y.tolist()\n"
+    )
+    for seed in range(8):
+        assert outcome_of(box, body, 2, seed=seed).results[1] == list(
+            map(float, range(8))
+        )
+
+
+RACE = (
+    "def f():\n    r, y = dist.get_rank(), torch.zeros(1)\n"
+    "    if r:\n        dist.send(torch.tensor([float(r)]), 0)\n        return None\n"
+    "    return [dist.recv(y) and y.item() or y.item() for _ in range(3)]\n"
+)
+
+
+def test_a_seed_makes_a_race_and_makes_it_again(box: Box) -> None:
+    """Schedules differ in who comes first; the same one is the same each time."""
+    first = {seed: outcome_of(box, RACE, 4, seed=seed).results[0] for seed in range(8)}
+    again = {seed: outcome_of(box, RACE, 4, seed=seed).results[0] for seed in range(8)}
+    assert first == again and len({tuple(order) for order in first.values()}) > 2
+
+
+def test_threads_of_a_rank_share_its_wire(box: Box) -> None:
+    """One thread waits in a recv while another sends."""
+    body = (
+        "def f():\n    r, P = dist.get_rank(), dist.get_world_size()\n"
+        "    x, y = torch.tensor([float(r)]), torch.zeros(1)\n"
+        "    t = threading.Thread(target=dist.recv, args=(y, (r - 1) % P))\n"
+        "    t.start()\n    dist.send(x, (r + 1) % P)\n    t.join()\n    return y.item()\n"
+    )
+    for seed in (None, 1):
+        assert outcome_of(box, body, 3, seed=seed).results == [2.0, 0.0, 1.0]
+
+
+# -- arguments and results -------------------------------------------------------------
+
+
+def test_a_view_comes_with_the_memory_around_it(box: Box) -> None:
+    """A Strided argument is a view in the rank, and its whole storage comes back."""
+    body = "def f(x):\n    x += 1\n    return tuple(x.stride())\n"
+    given = Strided(torch.zeros(12), (3, 2), (4, 2), 1)
+    got = outcome_of(box, body, 1, (given,))
+    assert got.results == [(4, 2)] and got.after[0][0].sum() == 6
+    assert given.storage.sum() == 0
+
+
+def test_a_value_is_read_without_a_call(box: Box) -> None:
+    """None for arguments asks for a constant of the program."""
+    program = Program.source([("cell 1", "answer = {'a': 1.5}")])
+    with box.ranks(1, program) as ranks:
+        assert ranks.call("answer", [None]).results == [{"a": 1.5}]
+
+
+def test_objects_of_a_kernel_run_in_the_box(box: Box) -> None:
+    """A function, with what it refers to, is pickled by value, modules of ours too."""
+    factor = 3
+
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * factor + len(VERBS)
+
+    with box.ranks(2, Program.objects({"f": scale})) as ranks:
+        got = ranks.call("f", [(torch.ones(1),)] * 2).results
+    assert [x.item() for x in got] == [3.0 + len(VERBS)] * 2
+
+
+def test_what_ranks_print_is_kept_in_part(box: Box) -> None:
+    """The beginning of it: megabytes of output take no memory of ours."""
+    body = "def f():\n    print('begin')\n    print('x' * 3_000_000)\n"
+    printed = outcome_of(box, body, 2).printed
+    assert "begin" in printed and len(printed) < 20_000
+
+
+# -- failures --------------------------------------------------------------------------
+
+FAILURES = {
+    "raised": (
+        "def f():\n    if dist.get_rank() == 1:\n        1 / 0\n    dist.barrier()\n",
+        2,
+    ),
+    "died": ("def f():\n    os._exit(3)\n", 2),
+    "deadlock": ("def f():\n    if dist.get_rank():\n        dist.barrier()\n", 3),
+    "mismatch": (
+        "def f():\n    x = torch.ones(2 + dist.get_rank())\n    dist.all_reduce(x)\n",
+        2,
+    ),
+    "unmatched": ("def f():\n    dist.isend(torch.ones(1), 1 - dist.get_rank())\n", 2),
+    "cpu": ("def f():\n    while True: pass\n", 1),
+    "idle": ("def f():\n    time.sleep(60)\n", 1),
+    "flood": (
+        "def f():\n    x = torch.ones(1)\n"
+        "    while True: dist.isend(x, 1 - dist.get_rank())\n",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_a_failure_is_told_and_the_next_run_is_well(box: Box, kind: str) -> None:
+    """Each way to fail has its name, and leaves the box as it was."""
+    body, world_size = FAILURES[kind]
+    failure = outcome_of(box, body, world_size).failure
+    assert failure is not None and failure.kind == kind, failure
+    assert outcome_of(box, ring(), 3).failure is None
+
+
+def test_the_rank_that_raised_is_told_with_its_lines(box: Box) -> None:
+    """Not those that waited for it in vain."""
+    failure = outcome_of(box, *FAILURES["raised"]).failure
+    assert (failure.rank, failure.type_name) == (1, "ZeroDivisionError")
+    assert failure.places[-1][:2] == ("cell 1", 4)
+
+
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ("dist.all_reduce(x) if r else dist.broadcast(x, 0)", "calls all_reduce"),
+        ("dist.broadcast(x, r)", "with root 1"),
+        (
+            "dist.all_reduce(x, [dist.ReduceOp.SUM, dist.ReduceOp.MAX][r])",
+            "with reduce_op",
+        ),
+        ("dist.all_reduce(x if r else x.double())", "one dtype"),
+        ("dist.all_reduce(x[: 1 + r])", "need 4"),
+        ("dist.send(x, 1) if r == 0 else dist.recv(torch.ones(3), 0)", "receives 3 of"),
+        ("dist.all_reduce(x.int(), dist.ReduceOp.AVG)", "AVG"),
+    ],
+)
+def test_calls_that_do_not_fit_are_told(box: Box, body: str, said: str) -> None:
+    """With both ranks and what each of them did."""
+    source = f"def f():\n    r, x = dist.get_rank(), torch.ones(2)\n    {body}\n"
+    failure = outcome_of(box, source, 2).failure
+    assert failure.kind == "mismatch" and said in failure.text, failure.text
+
+
+def test_a_verb_that_is_not_allowed_is_refused(box: Box) -> None:
+    """However it is called, and also where the error is caught."""
+    body = (
+        "add = dist.all_reduce\n"
+        "def f():\n    try:\n        add(torch.ones(1))\n    except RuntimeError:\n"
+        "        return 'caught'\n"
+    )
+    program = Program.source([("cell 1", HEADER + body)])
+    with box.ranks(2, program) as ranks:
+        outcome = ranks.call("f", [()] * 2, allowed=lab.wire.POINT_TO_POINT)
+    assert outcome.failure.kind == "refused" and "cell 1:5" in outcome.failure.where
+    assert outcome.results == ["caught"] * 2 and len(outcome.trace) == 0
+
+
+GARBAGE = """
+import gc, socket, struct, random
+def wires():
+    return [o for o in gc.get_objects() if isinstance(o, socket.socket)]
+def f():
+    drawn = random.Random({seed})
+    for s in wires():
+        s.sendall(bytes(drawn.randrange(256) for _ in range(200)))
+    return 1
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_garbage_on_the_wire_fails_that_rank_only(box: Box, seed: int) -> None:
+    """The switch reads hostile bytes, says so, and goes on with the next program."""
+    failure = outcome_of(box, GARBAGE.replace("{seed}", str(seed)), 2).failure
+    assert failure.kind == "protocol"
+    assert outcome_of(box, ring(), 2).failure is None
+
+
+def test_the_program_cannot_load_what_solves(box: Box) -> None:
+    """`import collectives_lab` works; algorithms, parallel and plans say why they do not."""
+    for name in ("algorithms", "plans", "parallel"):
+        for line in (
+            f"from collectives_lab import {name}",
+            f"import collectives_lab.{name}.rings",
+            f"import collectives_lab as lab; lab.{name}",
+        ):
+            failure = outcome_of(box, f"{line}\ndef f(): pass\n", 1).failure
+            assert (
+                failure.type_name == "ImportError"
+                and "holds what is asked" in failure.text
+            )
+    body = (
+        "import collectives_lab as lab\n"
+        "def f(): return lab.units.format_bytes(2048), hasattr(lab, 'run')\n"
+    )
+    assert outcome_of(box, body, 1).results == [("2 KiB", False)]
+
+
+# -- the box ---------------------------------------------------------------------------
+
+
+def test_nothing_is_left_of_a_box() -> None:
+    """Its processes end with it, ranks in a loop too, and no descriptor stays open."""
+    before, others = set(os.listdir("/proc/self/fd")), psutil.Process().children()
+    with Box("C") as box:
+        outcome_of(box, FAILURES["deadlock"][0], 2)
+        servers = [p for p in psutil.Process().children() if p not in others]
+        assert servers
+    assert not any(server.is_running() for server in servers)
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_server_that_was_killed_is_replaced() -> None:
+    """The next ranks come from a new one."""
+    with Box("C") as box:
+        assert outcome_of(box, ring(), 2).failure is None
+        box._started.process.kill()
+        box._started.process.wait(10)
+        assert outcome_of(box, ring(), 2).failure is None
+
+
+def test_an_unknown_tier_says_which_there_are() -> None:
+    """Before anything is started."""
+    with pytest.raises(ValueError, match="A, B, C, D"):
+        Box("E")

@@ -1,0 +1,13 @@
+"""fails: infinities — an empty shard wins where all elements are -inf."""
+
+import torch
+import torch.distributed as dist
+
+
+def distributed_argmax(x):
+    lowest = torch.full((1,), -torch.inf, dtype=x.dtype)
+    mine = x.max().reshape(1) if x.numel() else lowest
+    tops = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(tops, mine)
+    every = torch.cat(tops)
+    return every.max().item(), every.argmax().item()

@@ -1,0 +1,13 @@
+"""fails: infinities — hides NaN where torch.softmax has one."""
+
+import torch
+import torch.distributed as dist
+
+
+def distributed_softmax(x):
+    top = x.max() if len(x) else torch.tensor(-torch.inf, dtype=x.dtype)
+    dist.all_reduce(top, dist.ReduceOp.MAX)
+    e = (x - top).exp().nan_to_num(0.0)
+    total = e.sum()
+    dist.all_reduce(total)
+    return (e / total).nan_to_num(0.0)
