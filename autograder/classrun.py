@@ -5,12 +5,11 @@ the gradebook holds already is not recorded again.
 """
 
 import os
-import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from autograder import books, course, receipts, workers
-from autograder.notebook import MAX_BYTES
+from autograder.notebook import strange
 from autograder.progress import Progress
 from autograder.receipts import Job
 
@@ -64,24 +63,15 @@ def _record_all(assignment: str, submitted: dict[str, Path]) -> dict[str, str]:
     failed: dict[str, str] = {}
     found = {name: receipts.load(assignment, name) for name in submitted}
     new = [name for name, r in found.items() if not (r and books.is_recorded(r))]
-    new = [name for name in new if submitted[name].exists()]
+    new = [name for name in new if _can_be_recorded(submitted[name])]
     with Progress("recording", len(new)) as bar:
         for student in new:
-            folder = submitted[student].parent
-            if why := strange(folder) or books.record(assignment, student):
+            if why := books.record(assignment, student):
                 failed[student] = why
             bar.step()
     return failed
 
 
-def strange(folder: Path) -> str | None:
-    """Why nbgrader must not copy this submission's files; None where it may."""
-    for place, folders, files in os.walk(folder):
-        for name in folders + files:
-            found = Path(place, name).lstat()
-            is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-            if not is_plain and not name.endswith(".ipynb"):  # read with care
-                return f"{name} in the submission is a link or a special file"
-            if found.st_size > MAX_BYTES and not name.endswith(".ipynb"):
-                return f"{name} in the submission has {found.st_size >> 20} MiB"
-    return None
+def _can_be_recorded(path: Path) -> bool:
+    """Whether nbgrader finds the notebook, and copies what lies beside it unharmed."""
+    return os.path.lexists(path) and not strange(path.parent)

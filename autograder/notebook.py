@@ -112,3 +112,16 @@ def _grade_id(cell: dict[str, Any]) -> str | None:
 def _clean(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ")
     return CONTROLS.sub("\ufffd", text)
+
+
+def strange(folder: Path) -> str | None:
+    """Why a submission's other files must not be copied; None where they may be."""
+    for place, folders, files in os.walk(folder):
+        for name in folders + files:
+            found = Path(place, name).lstat()
+            is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+            if not is_plain and not name.endswith(".ipynb"):  # read with care
+                return f"{name} in the submission is a link or a special file"
+            if found.st_size > MAX_BYTES and not name.endswith(".ipynb"):
+                return f"{name} in the submission has {found.st_size >> 20} MiB"
+    return None

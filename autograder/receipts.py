@@ -17,7 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from autograder import course
-from autograder.notebook import Unreadable, read
+from autograder.notebook import Unreadable, read, strange
 from autograder.rebuild import OURS, exercise, marks, rebuild
 
 READING = ("notebook", "rebuild", "statements", "program")
@@ -30,6 +30,8 @@ Receipt = dict[str, Any]
 def cleaned(path: Path, release: NotebookNode) -> NotebookNode:
     """A submitted file on the released notebook; where it cannot be read, says why."""
     try:
+        if why := strange(path.parent):
+            raise Unreadable(why)
         return rebuild(read(path), release)
     except Unreadable as error:
         bare = rebuild([], release)

@@ -12,7 +12,7 @@ LONGEST = 20_000
 def text(receipt: Receipt, name: str) -> str:
     """The verdict on one exercise, for a terminal or a mail."""
     verdict = receipt["exercises"][name]
-    lines = [verdict["text"]] if verdict["status"] == "graded" else [_none(verdict)]
+    lines = [verdict["text"] if verdict["status"] == "graded" else _none(verdict)]
     lines += [f"  note: {note}" for note in verdict["notes"]]
     return printable("\n".join([*lines, _seal(receipt)]))
 
@@ -20,7 +20,8 @@ def text(receipt: Receipt, name: str) -> str:
 def card(receipt: Receipt, name: str) -> str:
     """The verdict on one exercise as HTML: the check's card, and what was left out."""
     verdict = receipt["exercises"][name]
-    shown = verdict.get("html") or _pre(verdict.get("text") or _none(verdict))
+    graded = verdict["status"] == "graded"
+    shown = verdict["html"] if graded else _pre(_none(verdict))
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in verdict["notes"])
     notes = f"<ul>{notes}</ul>" if notes else ""
     return f"{shown}{notes}<p><small>{html.escape(_seal(receipt))}</small></p>"

@@ -254,7 +254,7 @@ def run(made: Extract) -> dict[str, Any]:
 def test_what_the_solution_uses_is_taken_and_nothing_else() -> None:
     """Imports, functions, classes and constants come along, by what uses them."""
     made = program(
-        "import math\nimport matplotlib.pyplot as plt\nSIZE = 2\nunused = open('/none')",
+        "import math\nimport matplotlib.pyplot\nSIZE = 2\nunused = open('/none')",
         "class Half:\n    def __call__(self, x):\n        return x / SIZE",
         "@staticmethod\ndef helper(x):\n    return Half()(math.floor(x))",
         "run = lab.run(f, 4)\nlab.plots.space_time(run)",

@@ -126,26 +126,29 @@ class Box:
         """Fresh ranks that have run the program; ended at the end of the block."""
         self.open()
         pairs = [socket.socketpair() for _ in range(world_size)]
-        out, out_end = os.pipe()
-        os.set_blocking(out, False)
+        pipes = [os.pipe() for _ in range(world_size)]
         self._jobs += 1
         try:
             self._limit = cpu_seconds
             order = {"do": "start", "job": self._jobs, "world_size": world_size}
             order |= {"cpu": cpu_seconds, "memory": memory}
-            fds = [theirs.fileno() for _, theirs in pairs] + [out_end]
+            fds = [theirs.fileno() for _, theirs in pairs]
+            fds += [writing for _, writing in pipes]
             self._tell(order, fds)
         finally:
             for _, theirs in pairs:
                 theirs.close()
-            os.close(out_end)
-        ranks = SealedRanks(self, [ours for ours, _ in pairs], out, wall_seconds)
+            for _, writing in pipes:
+                os.close(writing)
+        outputs = [reading for reading, _ in pipes]
+        ranks = SealedRanks(self, [ours for ours, _ in pairs], outputs, wall_seconds)
         try:
             ranks.load(program)
             yield ranks
         finally:
             ranks.switch.close()
-            os.close(out)
+            for reading in outputs:
+                os.close(reading)
             self._end()
 
     def _end(self) -> None:
@@ -243,10 +246,14 @@ class SealedRanks:
     """Ranks in a box that have run one program."""
 
     def __init__(
-        self, box: Box, socks: Sequence[socket.socket], out: int, seconds: float
+        self,
+        box: Box,
+        socks: Sequence[socket.socket],
+        outputs: Sequence[int],
+        seconds: float,
     ):
         self.box = box
-        self.switch = Switch(socks, out, box.watch, [box.control.fileno()])
+        self.switch = Switch(socks, outputs, box.watch, [box.control.fileno()])
         self.deadline = time.monotonic() + seconds
         self.failure: Failure | None = None
 

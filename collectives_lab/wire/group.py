@@ -41,7 +41,7 @@ class Refused(RuntimeError):
     """The exercise does not allow this call."""
 
 
-class Waitable(_Work):  # type: ignore[misc, valid-type]
+class Waitable(_Work):
     """What torch hands out for a call; no thread of ours ends it: it is waited for."""
 
     taken: Tensors

@@ -2,7 +2,7 @@
 
 Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
 The checker asks by JSON over a socket, one message a datagram: `start` brings a socket
-for each rank and one descriptor for what they print, `end` kills them all. The server
+for each rank and a pipe for what it prints, `end` kills them all. The server
 is the ranks' parent: it ends them by handle, counts the CPU time of all together, and
 tells how each one ended. Start it with `COMMAND`, so that the rest of the package,
 which holds the solutions, is not even imported.
@@ -134,14 +134,17 @@ class Server:
         return True
 
     def start(self, command: dict[str, Any], fds: list[int]) -> None:
-        """Fork a rank for each socket; the last descriptor is their output."""
+        """Fork ranks; the descriptors are their sockets, then their outputs.
+
+        Ranks share none: a pipe that two of them hold carries data between them.
+        """
         self.kill()
-        *sockets, output = fds
+        world_size = command["world_size"]
         self.job = Job(command["job"], command["cpu"])
-        for rank, fd in enumerate(sockets):
+        for rank in range(world_size):
             pid = os.fork()
             if not pid:
-                self.become(rank, fd, output, command)
+                self.become(rank, fds[rank], fds[world_size + rank], command)
             self.job.ranks[pid] = rank
         for fd in fds:
             os.close(fd)

@@ -18,6 +18,7 @@ import struct
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from collectives_lab.trace import Trace
@@ -42,7 +43,9 @@ MOST_OPERATIONS = 20_000
 PATIENCE = 0.02
 """Seconds of silence after which a seeded schedule goes on although a rank may run."""
 
-MOST_PRINTED = 8192
+MOST_PRINTED = 4096
+"""Bytes of what a rank prints that are kept."""
+
 LARGEST_READ = 1 << 18
 
 
@@ -106,14 +109,13 @@ class Switch:
     def __init__(
         self,
         socks: Sequence[socket.socket],
-        output: int,
+        outputs: Sequence[int],
         watch: Callable[[float], None],
         beside: Sequence[int] = (),
     ):
         self.lines = [Line(rank, sock) for rank, sock in enumerate(socks)]
         self.watch = watch
-        self.output = output
-        self.printed = bytearray()
+        self.printed = [bytearray() for _ in socks]
         self.traffic = Traffic(len(socks))
         self.transfers: dict[tuple[int, int], Transfer] = {}
         self.allowed: Collection[str] = EVERY_VERB
@@ -122,7 +124,9 @@ class Switch:
         for line in self.lines:
             line.sock.setblocking(False)
             self.selector.register(line.sock, selectors.EVENT_READ, line)
-        self.selector.register(output, selectors.EVENT_READ, self._hear_output)
+        for fd, kept in zip(outputs, self.printed, strict=True):
+            hear = partial(self._hear_output, fd, kept)
+            self.selector.register(fd, selectors.EVENT_READ, hear)
         for fd in beside:
             self.selector.register(fd, selectors.EVENT_READ, lambda: None)
 
@@ -163,7 +167,7 @@ class Switch:
             ],
             self._trace(),
             failure,
-            self.printed.decode("utf-8", "replace"),
+            self._all_printed(),
         )
 
     def nothing(self, failure: Failure) -> Outcome:
@@ -186,7 +190,8 @@ class Switch:
         self.allowed, self.schedule = allowed, schedule
         self.random = random.Random(schedule.seed)
         self.failures: dict[int, Failure] = {}
-        self.printed.clear()
+        for kept in self.printed:
+            kept.clear()
         self.began = self.heard_at = time.monotonic()
         try:
             for line, body in zip(self.lines, bodies, strict=True):
@@ -275,10 +280,18 @@ class Switch:
                 self._read(key.data)
         return bool(ready)
 
-    def _hear_output(self) -> None:
-        with contextlib.suppress(OSError):
-            data = os.read(self.output, LARGEST_READ)
-            self.printed += data[: MOST_PRINTED - len(self.printed)]
+    def _hear_output(self, fd: int, kept: bytearray) -> None:
+        data = os.read(fd, LARGEST_READ)
+        kept += data[: MOST_PRINTED - len(kept)]
+        if not data:
+            self.selector.unregister(fd)
+
+    def _all_printed(self) -> str:
+        """What ranks have printed, once where it is the same for all."""
+        texts = [kept.decode("utf-8", "replace") for kept in self.printed]
+        if len(set(texts)) == 1:
+            return texts[0]
+        return "".join(f"rank {r}: {text}\n" for r, text in enumerate(texts) if text)
 
     def _read(self, line: Line) -> None:
         try:

@@ -1,4 +1,4 @@
-"""fails: infinities — beside an inf every other logit gives 0, where torch gives NaN."""
+"""fails: infinities — beside an inf the others get 0, where torch gives NaN."""
 
 import torch
 import torch.distributed as dist

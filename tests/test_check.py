@@ -1,0 +1,354 @@
+"""The promises of the check: the same verdict for reader and grader, and why."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import collectives_lab as lab
+from collectives_lab.card import card_html
+from collectives_lab.check import EXERCISES, NotGradable, Report, grade, tensors
+from collectives_lab.check.spec import Case, Inputs
+from collectives_lab.wire import Box, BoxError, Program, Strided
+
+RING = """
+import torch
+import torch.distributed as dist
+
+def ring_all_reduce(tensor):
+    rank, P = dist.get_rank(), dist.get_world_size()
+    flat = tensor.reshape(-1).clone()
+    chunks = list(flat.tensor_split(P))
+    for k in range(2 * (P - 1)):
+        send, recv = chunks[(rank - k) % P], chunks[(rank - k - 1) % P]
+        got = torch.empty_like(recv)
+        work = dist.isend(send, (rank + 1) % P)
+        dist.recv(got, (rank - 1) % P)
+        work.wait()
+        if k < P - 1:
+            recv += got
+        else:
+            recv.copy_(got)
+    tensor.copy_(flat.view(tensor.shape))
+"""
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with Box("C") as opened:
+        yield opened
+
+
+def graded(
+    box: Box, text: str, seed: str = "0", name: str = "ring_all_reduce"
+) -> Report:
+    return grade(name, Program.source([("cell 1", text)]), seed, box=box)
+
+
+def finding(report: Report, name: str):
+    (found,) = (f for f in report.findings if f.name == name)
+    return found
+
+
+# -- exercises as data -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=lambda e: e.name)
+def test_every_property_has_cases_and_points(exercise) -> None:
+    """And every case and judge is for properties that there are."""
+    names = [p.name for p in exercise.properties]
+    assert len(set(names)) == len(names) and all(
+        p.points > 0 for p in exercise.properties
+    )
+    tested = {n for case in exercise.cases(Inputs("1", "ada")) for n in case.tests}
+    assert tested == set(names) and set(exercise.judges) <= set(names)
+    assert exercise.difficulty in ("easy", "medium", "hard")
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=lambda e: e.name)
+def test_a_seed_makes_the_same_inputs_again(exercise) -> None:
+    """And another seed makes others, where there is anything to draw."""
+
+    def shown(seed: str) -> str:
+        return repr([(str(c), c.args) for c in exercise.cases(Inputs(seed, "ada"))])
+
+    assert shown("1") == shown("1")
+    draws = any(
+        c.args[0] and isinstance(c.args[0][0], torch.Tensor)
+        for c in exercise.cases(Inputs("1", "ada"))
+    )
+    assert not draws or shown("1") != shown("2")
+
+
+# -- verdicts --------------------------------------------------------------------------
+
+
+def test_a_right_solution_has_full_marks(box: Box) -> None:
+    """By score, by points and by every property, in a box and as a function."""
+    report = graded(box, RING)
+    assert report.passed and report.score == 1 and report.points == 20
+    assert report.trace.world_size == 4
+    assert "the ring's bound is 1.75 S" in finding(report, "traffic").message
+
+
+def test_the_same_submission_gets_the_same_verdict(box: Box) -> None:
+    """A wrong one too, to the last word; another seed gives other numbers."""
+    wrong = RING.replace("k < P - 1", "k < P - 2")
+    first = graded(box, wrong).as_json()
+    assert graded(box, wrong).as_json() == first
+    assert graded(box, wrong, "another").as_json() != first
+
+
+WRONG = {
+    "doubles": (
+        RING.replace("recv += got", "recv += 2 * got"),
+        "two_ranks",
+        "twice",
+    ),
+    "lacks": (
+        RING.replace("recv += got", "recv += got if P == 2 or k else 0"),
+        "world_sizes",
+        "it lacks rank",
+    ),
+    "not in place": (
+        RING.replace("tensor.copy_(", "print("),
+        "two_ranks",
+        "as it was before",
+    ),
+    "a new tensor": (
+        RING.replace("tensor.copy_(flat.view(tensor.shape))", "return flat"),
+        "two_ranks",
+        "not in a new one",
+    ),
+    "twice the bytes": (
+        RING.replace(
+            "work = dist",
+            "dist.isend(send, (rank + 1) % P, tag=1)\n"
+            "        dist.recv(got, (rank - 1) % P, tag=1)\n        work = dist",
+        ),
+        "traffic",
+        "rank 0 sends 2 S",
+    ),
+    "storage": (
+        "import torch\n"
+        + RING.replace(
+            "tensor.copy_(flat.view(tensor.shape))",
+            "tensor.copy_(flat.view(tensor.shape))\n"
+            "    s = torch.as_strided(tensor, (1,), (1,), 0) if "
+            "tensor.storage_offset() else None\n    s is not None and s.zero_()",
+        ),
+        "layouts",
+        "memory beside it was written to",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_solution_is_told_why(box: Box, name: str) -> None:
+    """By the property that it fails, with what is missing, doubled or too much."""
+    text, prop, said = WRONG[name]
+    found = finding(graded(box, text), prop)
+    assert not found.passed and found.points == 0 and said in found.message, found
+
+
+def test_the_smallest_case_speaks(box: Box) -> None:
+    """Two ranks and one element where that fails already."""
+    report = graded(
+        box, "def ring_all_reduce(tensor):\n    raise NotImplementedError('x')"
+    )
+    assert report.points == 0 and not any(f.passed for f in report.findings)
+    assert finding(report, "two_ranks").case == "2 ranks, 1 of float32"
+    assert "line 2 of cell 1: `raise NotImplementedError('x')`" in str(report)
+    assert str(report).count("NotImplementedError: x") == 1, "told once, then named"
+
+
+def test_a_loop_ends_the_check_at_its_deadline(box: Box) -> None:
+    """All that was not tried is said to be so, and no point is given."""
+    report = graded(box, "def ring_all_reduce(tensor):\n    while True: pass")
+    assert report.points == 0 and len(report.runs) == 1
+    assert "never ends" in finding(report, "two_ranks").message
+
+
+def test_a_failed_box_is_no_verdict(monkeypatch: pytest.MonkeyPatch, box: Box) -> None:
+    """Not gradable is another thing than 0."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise BoxError("no more processes")
+
+    monkeypatch.setattr(box, "ranks", broken)
+    with pytest.raises(NotGradable, match="no more processes"):
+        graded(box, RING)
+
+
+def test_no_file_of_the_checker_is_quoted(box: Box) -> None:
+    """A line that a hostile rank names is looked up in its own program only."""
+    secret = (
+        "def ring_all_reduce(tensor):\n    dist.recv(tensor, 1 - dist.get_rank())\n"
+    )
+    text = (
+        "import torch.distributed as dist\n"
+        f"exec(compile({secret!r}, {__file__!r}, 'exec'), globals())\n"
+    )
+    report = graded(box, text)
+    assert "wait in a circle" in str(report) and '"""The promises' not in str(report)
+    assert "from __future__" not in str(report)
+
+
+# -- in a notebook, and outside --------------------------------------------------------
+
+
+def ring_all_reduce(tensor: torch.Tensor) -> None:
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    total = tensor.clone()
+    passed = tensor.clone(memory_format=torch.contiguous_format)
+    for _ in range(world_size - 1):
+        got = torch.empty_like(passed)
+        work = dist.isend(passed, (rank + 1) % world_size)
+        dist.recv(got, (rank - 1) % world_size)
+        work.wait()
+        total += got
+        passed = got
+    tensor.copy_(total)
+
+
+def test_the_self_check_predicts_the_grade(box: Box) -> None:
+    """A function of the kernel and its text in a file have the same findings."""
+    import inspect
+
+    mine = lab.check("ring_all_reduce", ring_all_reduce)
+    text = "import torch, torch.distributed as dist\n" + inspect.getsource(
+        ring_all_reduce
+    )
+    theirs = graded(box, text)
+    assert mine.points == theirs.points == 16
+    assert [f.message for f in mine.findings] == [f.message for f in theirs.findings]
+
+
+@pytest.mark.parametrize(
+    "name, solution, error, said",
+    [
+        ("ring", ring_all_reduce, ValueError, "no exercise 'ring'; there are"),
+        ("ring_all_reduce", 3, TypeError, "is int; need the function"),
+        ("ring_all_reduce", {"ring": ring_all_reduce}, TypeError, "asks for ring_all"),
+    ],
+)
+def test_a_wrong_call_says_what_is_right(name, solution, error, said) -> None:
+    with pytest.raises(error, match=said):
+        lab.check(name, solution)
+
+
+def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "collectives_lab.check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+def test_the_command_line_says_the_same(tmp_path) -> None:
+    """Exit code 0 only if every property holds."""
+    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
+    right.write_text(RING)
+    wrong.write_text(RING.replace("recv += got", "recv -= got"))
+    done = run_cli("ring_all_reduce", str(right), "--tier", "C")
+    assert done.returncode == 0 and "20 of 20" in done.stdout, done.stderr
+    done = run_cli("ring_all_reduce", str(wrong), "--tier", "C", "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["tier"].startswith("C")
+    done = run_cli("ring_all_reduce", str(tmp_path / "none.py"))
+    assert done.returncode == 2 and "none.py cannot be read" in done.stderr
+    assert run_cli("no_such", str(right)).returncode == 2
+
+
+# -- reports ---------------------------------------------------------------------------
+
+
+def test_a_report_is_kept_as_json(box: Box) -> None:
+    """All but the trace comes back equal; anything else is refused in words."""
+    report = graded(box, RING)
+    again = Report.from_json(report.as_json())
+    assert again.as_json() == report.as_json() and again.points == report.points
+    for text in ("", "[]", "{}", '{"format": "other"}', report.as_json()[:-9]):
+        with pytest.raises(ValueError, match="no report of a check"):
+            Report.from_json(text)
+
+
+def test_a_card_escapes_what_is_a_strangers(box: Box) -> None:
+    """Messages, names of cells and what was printed."""
+    evil = "<script>alert(1)</script>"
+    text = f"print('{evil}')\ndef ring_all_reduce(t):\n    raise ValueError('{evil}')\n"
+    program = Program.source([(f"cell {evil}", text)])
+    report = grade("ring_all_reduce", program, box=box)
+    card = card_html(replace(report, shown=evil))
+    assert "<script" not in card and "&lt;script" in card
+
+
+def test_a_card_shows_properties_bytes_and_the_run(box: Box) -> None:
+    """In a notebook: with the picture, with bars against the bound."""
+    report = graded(box, RING)
+    card = report._repr_html_()
+    assert (
+        card.count("<li>") == len(report.findings) and "the line is the bound" in card
+    )
+    assert "<img" in card or "<svg" in card
+    assert "<img" not in card_html(report, picture=False)
+
+
+# -- tensors of cases ------------------------------------------------------------------
+
+
+def test_integers_betray_a_narrower_dtype() -> None:
+    """Sums over 8 ranks are exact, and a cast to the next dtype below changes them."""
+    from random import Random
+
+    for dtype, narrow in (
+        (torch.float64, torch.float32),
+        (torch.int64, torch.float64),
+        (torch.int64, torch.int32),
+    ):
+        given = [tensors.integers(Random(r), [50], dtype) for r in range(8)]
+        total = sum(int(x[0]) for x in given)
+        assert int(torch.stack(given).sum(0)[0]) == total
+        assert not torch.equal(given[0].to(narrow).to(dtype), given[0])
+
+
+@pytest.mark.parametrize("kind", ["transposed", "columns", "rows"])
+def test_memory_beside_a_view_is_watched(kind: str) -> None:
+    """A write into the view is fine, one beside it is not."""
+    given = tensors.layout(kind, torch.arange(15.0).view(3, 5))
+    assert torch.equal(given.view, torch.arange(15.0).view(3, 5))
+    after = given.storage.clone()
+    Strided(after, given.size, given.stride, given.offset).view.add_(1)
+    found, wrong = tensors.arrived(given, after)
+    assert not wrong and torch.equal(found, given.view + 1)
+    if kind != "transposed":
+        after[0] += 1
+        assert "beside it" in tensors.arrived(given, after)[1]
+
+
+@pytest.mark.parametrize(
+    "counts, said",
+    [
+        ([1, 0, 1], "it lacks rank 1"),
+        ([2, 1, 1], "it counts rank 0 twice"),
+        ([0, 1, 2], "it lacks rank 0 and it counts rank 2 twice"),
+        ([5, 5, 5], ""),
+    ],
+)
+def test_a_wrong_sum_names_what_it_lacks(counts: list[int], said: str) -> None:
+    """From the numbers alone, where they can only mean one thing."""
+    given = [torch.tensor([float(n)]) for n in (1013, 20011, 700001)]
+    found = sum(c * x for c, x in zip(counts, given, strict=True))
+    assert tensors.contributions(given, found, (0,)) == said
+
+
+def test_a_case_says_what_it_is() -> None:
+    """In words that stand before a message."""
+    assert str(Case([()], (), "")) == "1 rank"
+    late = lab.wire.Schedule(3)
+    assert str(Case([(), ()], (), "7 elements", schedule=late)) == (
+        "2 ranks, 7 elements, messages delayed and reordered"
+    )
