@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from collectives_lab.check.clusters import constants
 from collectives_lab.check.engine import NotGradable, examine, versions
 from collectives_lab.check.exercises import EXERCISES
 from collectives_lab.check.report import Finding, Report
@@ -28,6 +29,7 @@ __all__ = [
     "NotGradable",
     "Report",
     "check",
+    "constants",
     "grade",
     "versions",
 ]

@@ -17,8 +17,10 @@ _REDUCE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "SUM": torch.add,
     "AVG": torch.add,
     "PRODUCT": torch.mul,
-    "MIN": torch.minimum,
-    "MAX": torch.maximum,
+    # As Gloo's std::min and std::max: the first stays unless it is beaten, so that of a
+    # NaN and a number either may come out.
+    "MIN": lambda a, b: torch.where(b < a, b, a),
+    "MAX": lambda a, b: torch.where(a < b, b, a),
     "BAND": torch.bitwise_and,
     "BOR": torch.bitwise_or,
     "BXOR": torch.bitwise_xor,

@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 DTYPES = (
@@ -91,6 +92,7 @@ def encode(value: Any) -> bytes:
 
 
 def _write(out: bytearray, value: Any, depth: int) -> None:
+    value = _plain_number(value)
     kind = type(value)
     if value is None:
         out += b"N"
@@ -122,6 +124,14 @@ def _write(out: bytearray, value: Any, depth: int) -> None:
         name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
         data = name.encode("utf-8", "replace")[:200]
         out += b"o" + _LONG.pack(len(data)) + data
+
+
+def _plain_number(value: Any) -> Any:
+    """A scalar of numpy's as Python's; anything else as it is."""
+    for theirs, ours in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
+        if isinstance(value, theirs):
+            return ours(value)
+    return value
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -43,6 +43,10 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
     large = [[inputs.random.randrange(2**52) for _ in range(6)] for _ in range(2)]
     yield shards.case([torch.tensor(numbers) for numbers in large], "dtypes")
     for p in (3, 4, 5):
+        # Added to 1 in turn, 2**-53 vanishes each time; added up first, it does not.
+        numbers = [1.0, *[2.0**-53] * (p - 1)]
+        given = [torch.tensor([x], dtype=torch.float64) for x in numbers]
+        yield shards.case(given, "identical")
         given = shards.drawn(inputs.random, [20] * p, torch.float64)
         yield shards.case(given, "identical")
     for p in (2, 4, 8):
