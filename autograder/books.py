@@ -18,7 +18,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import course
 from autograder.rebuild import OURS
-from autograder.receipts import Receipt
+from autograder.receipts import Receipt, verdict_id
 
 
 @functools.cache
@@ -60,7 +60,9 @@ def is_recorded(receipt: Receipt) -> bool:
     except (OSError, ValueError, KeyError):
         return False
     times = [place.joinpath(*where) for place in (course.SUBMITTED, course.AUTOGRADED)]
-    return ours.get("receipt") == receipt["key"] and len(set(map(_time, times))) == 1
+    return (
+        ours.get("verdict") == verdict_id(receipt) and len(set(map(_time, times))) == 1
+    )
 
 
 def _time(folder: Path) -> str:

@@ -50,7 +50,7 @@ class WriteVerdict(NbGraderPreprocessor):
         tests = {name: cell for cell in nb.cells if (name := exercise(cell))}
         for name, cell in tests.items():
             cell.outputs = outputs(receipt, name, float(marks(cell)["points"]))
-        nb.metadata[OURS]["receipt"] = receipt["key"]
+        nb.metadata[OURS]["verdict"] = receipts.verdict_id(receipt)
         nb.metadata[OURS]["ungraded"] = [
             marks(cell)["grade_id"]
             for cell in nb.cells

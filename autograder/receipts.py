@@ -90,6 +90,11 @@ def find(job: Job, final: bool = True) -> Receipt | None:
     return found if done else None
 
 
+def verdict_id(receipt: Receipt) -> str:
+    """What tells this verdict from a later one on the same job."""
+    return f"{receipt['key']}{' (to be tried again)' * receipt['retry']}"
+
+
 def load(assignment: str, student: str) -> Receipt | None:
     """The last receipt of a student, whatever it is about."""
     path = _path(assignment, student)

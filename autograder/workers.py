@@ -83,10 +83,11 @@ class Worker:
         return found if isinstance(found, dict) else None
 
     def last_words(self) -> str:
-        """The last line that it wrote before it ended."""
+        """How it ended, and the last line that it wrote."""
         self.log.seek(max(0, self.log.seek(0, 2) - 4000))
         lines = self.log.read().decode("utf-8", "replace").strip().splitlines()
-        return f"the checking process ended ({lines[-1] if lines else 'silently'})"
+        said = f": {lines[-1]}" if lines else ""
+        return f"the checking process ended with status {self.process.returncode}{said}"
 
     def end(self) -> None:
         """End the process; its box ends with it."""

@@ -28,6 +28,10 @@ from collectives_lab.wire.program import Program
 from collectives_lab.wire.switch import Broken, Schedule, Switch
 
 PACKAGE = Path(__file__).resolve().parents[1]
+DATAGRAMS = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
+if sys.platform == "darwin":  # which knows the name, and has no such sockets
+    DATAGRAMS = socket.SOCK_DGRAM
+
 STARTING = 120.0
 """Seconds that the import of torch may take."""
 
@@ -87,7 +91,7 @@ class Box:
             if self._started.process.poll() is None:
                 return
             self.close()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, DATAGRAMS)
         mode = "open" if self.tier == "D" else "sealed"
         fd = theirs.fileno()
         argv = [sys.executable, "-c", server.COMMAND, str(PACKAGE), str(fd), mode]
@@ -221,7 +225,11 @@ class Box:
     def _watch_memory(self) -> None:
         """What a cgroup does in tier A: bound all processes of the box together."""
         now = time.monotonic()
-        if self.tier == "A" or self._started is None or now < self._looked + LOOKING:
+        if (
+            self.tier not in "BC"
+            or self._started is None
+            or now < self._looked + LOOKING
+        ):
             return
         self._looked = now
         if too_much := self._started.excess():

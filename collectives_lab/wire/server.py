@@ -60,7 +60,7 @@ class Job:
     def cpu(self) -> float:
         """CPU seconds of all ranks so far."""
         for pid in self.ranks:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, AttributeError):
                 self.spent[pid] = time.clock_gettime(_cpu_clock(pid))
         return sum(self.spent.values())
 
@@ -77,6 +77,7 @@ class Server:
         self.control = control
         self.sealed = sealed
         self.readable = seal.read_paths()
+        self.checker = os.getppid()
         self.job: Job | None = None
         self.woken, wake = socket.socketpair()
         for sock in (self.woken, wake):
@@ -90,7 +91,10 @@ class Server:
         self.tell(ready=True)
         while True:
             watched = [self.control, self.woken]
-            ready, _, _ = select.select(watched, [], [], TICK if self.job else None)
+            ready, _, _ = select.select(watched, [], [], TICK if self.job else 1.0)
+            if os.getppid() != self.checker:  # no system but Linux ends us with it
+                self.kill()
+                return
             if self.woken in ready:
                 with contextlib.suppress(BlockingIOError):
                     while self.woken.recv(4096):

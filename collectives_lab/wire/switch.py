@@ -370,8 +370,9 @@ class Switch:
             return
         line.posted[op.id] = op
         self.traffic.post(op)
-        while self.schedule.seed is None and (found := self.traffic.candidates()):
-            self._begin(found[0])
+        if self.schedule.seed is None:
+            for meeting in self.traffic.possible(op)[:1]:
+                self._begin(meeting)
 
     def _read_operation(self, line: Line, frame: Frame) -> Posted:
         name = line.groups[frame.d >> 16]

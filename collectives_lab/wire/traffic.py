@@ -153,24 +153,38 @@ class Traffic:
 
     def candidates(self) -> list[Meeting]:
         """All that could be carried out next, in a fixed order."""
-        return [*self._messages(), *self._whole_rounds()]
+        found: list[Meeting] = []
+        for inbox in self._recvs:
+            found += self._messages(inbox)
+        for number in self._rounds:
+            found += self._whole_round(number)
+        return found
 
-    def _messages(self) -> Iterator[Meeting]:
-        for (group, dst, tag), recvs in self._recvs.items():
-            free = set(self.groups[group])
-            for recv in recvs:
-                for src in sorted(free) if recv.peer is None else [recv.peer]:
-                    sends = self._sends.get((group, src, dst, tag))
-                    if src in free and sends:
-                        yield Meeting((sends[0], recv))
-                if recv.peer is None:
-                    break  # what comes first is its, whoever sends
-                free.discard(recv.peer)
+    def possible(self, op: Posted) -> list[Meeting]:
+        """What could be carried out now that this has been posted."""
+        if op.verb == "send":
+            return list(self._messages((op.group, op.peer, op.tag)))
+        if op.verb == "recv":
+            return list(self._messages((op.group, op.rank, op.tag)))
+        return list(self._whole_round((op.group, op.number)))
 
-    def _whole_rounds(self) -> Iterator[Meeting]:
-        for (group, _), ops in self._rounds.items():
-            if len(ops) == len(self.groups[group]):
-                yield Meeting(tuple(sorted(ops, key=lambda op: op.rank)))
+    def _messages(self, inbox: tuple) -> Iterator[Meeting]:
+        """What a rank could receive with one tag in one group."""
+        group, dst, tag = inbox
+        free = set(self.groups[group])
+        for recv in self._recvs.get(inbox, ()):
+            for src in sorted(free) if recv.peer is None else [recv.peer]:
+                sends = self._sends.get((group, src, dst, tag))
+                if src in free and sends:
+                    yield Meeting((sends[0], recv))
+            if recv.peer is None:
+                return  # what comes first is its, whoever sends
+            free.discard(recv.peer)
+
+    def _whole_round(self, number: tuple) -> Iterator[Meeting]:
+        ops = self._rounds.get(number, ())
+        if len(ops) == len(self.groups[number[0]]):
+            yield Meeting(tuple(sorted(ops, key=lambda op: op.rank)))
 
     def take(self, meeting: Meeting) -> None:
         """Remove what is carried out now."""
@@ -180,8 +194,11 @@ class Traffic:
         if meeting.is_message:
             send, recv = meeting.operations
             queue = (send.group, send.rank, recv.rank, send.tag)
+            inbox = (recv.group, recv.rank, recv.tag)
             self._sends[queue].popleft()
-            self._recvs[recv.group, recv.rank, recv.tag].remove(recv)
+            self._recvs[inbox].remove(recv)
+            if not self._recvs[inbox]:
+                del self._recvs[inbox]
             self._taken[recv.rank][recv.group, recv.tag] += 1
             if recv.peer is None:
                 recv.peer = send.rank

@@ -8,7 +8,7 @@ import torch.distributed as dist
 def tree_broadcast(tensor, root):
     size = dist.get_world_size()
     place = (root - dist.get_rank()) % size
-    data = np.ascontiguousarray(tensor.numpy())
+    data = tensor.numpy().copy(order="C")
     buffer = torch.from_numpy(data)
     for k in range((size - 1).bit_length()):
         step = 1 << k

@@ -1,0 +1,10 @@
+"""verdict: 0 — MemoryError
+
+Megabytes, until there are none.
+"""
+
+
+def ring_all_reduce(tensor):
+    kept = []
+    while True:
+        kept.append(bytearray(2**20))

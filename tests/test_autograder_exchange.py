@@ -1,0 +1,136 @@
+"""How work gets in and feedback out: nbgrader's exchange, an LMS's zip, a mail."""
+
+import os
+import re
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+from autograder_course import NBGRADER, RING, Course, new_course
+
+from autograder import examples
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Course:
+    """A course with one assignment."""
+    return new_course(tmp_path / "course", RING)
+
+
+def solve(path: Path) -> None:
+    """Do a student's work in a fetched notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    source = examples.course.ROOT / "solutions" / RING / f"{RING}.ipynb"
+    solved = examples.solved(nbformat.read(source, as_version=4))
+    for mine, theirs in zip(notebook.cells, solved.cells, strict=True):
+        mine.source = theirs.source
+    nbformat.write(notebook, path)
+
+
+def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) -> None:
+    """Release, fetch, submit, collect, grade, release and fetch the feedback."""
+    exchange, student = tmp_path / "exchange", tmp_path / "home"
+    exchange.mkdir(mode=0o777)
+    exchange.chmod(0o777)  # whatever the umask says
+    student.mkdir()
+    place = [f"--Exchange.root={exchange}"]
+    mine = [
+        *place,
+        "--course=collectives_lab",
+        f"--Exchange.cache={tmp_path / 'cache'}",
+    ]
+
+    def as_student(*command: str) -> None:
+        done = subprocess.run(
+            [NBGRADER, *command, *mine],
+            cwd=student,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=course.env | {"HOME": str(student)},
+        )
+        assert done.returncode == 0, done.stderr
+
+    course.nbgrader("release_assignment", RING, *place)
+    as_student("fetch_assignment", RING)
+    solve(student / RING / f"{RING}.ipynb")
+    as_student("submit", RING)
+    course.nbgrader("collect", RING, *place)
+    course.python("grade", RING)
+    ((name, row),) = course.rows().items()
+    assert row["score"] == "20.0" and row["timestamp"]
+    course.python("feedback", RING)
+    course.nbgrader("release_feedback", RING, *place)
+    as_student("fetch_feedback", RING)
+    (page,) = student.glob(f"{RING}/feedback/*/{RING}.html")
+    assert "two_ranks" in page.read_text()
+    assert (course.autograder / "submitted" / name).is_dir()
+
+
+def test_a_mailed_notebook_works_to_the_end(course: Course, tmp_path: Path) -> None:
+    """One command makes a student's file, one collects them, one grades."""
+    notebook = tmp_path / "untitled (1).ipynb"
+    notebook.write_bytes(
+        (course.folder / "exercises" / RING / f"{RING}.ipynb").read_bytes()
+    )
+    archive = course.autograder / "downloaded" / RING / "archive"
+    archive.mkdir(parents=True)
+    send = (
+        "submit",
+        str(notebook),
+        "--student",
+        "ann.o-neil@uni.edu",
+        "--to",
+        str(archive),
+    )
+    first = course.python(*send).stdout
+    assert re.fullmatch(
+        rf"hand in .*/{RING}__ann\.o-neil@uni\.edu__\d{{8}}T\d{{6}}\.ipynb\n", first
+    )
+    time.sleep(1.1)  # names tell the second
+    solve(notebook)
+    course.python(*send)
+    course.nbgrader("zip_collect", RING)
+    course.python("grade", RING)
+    ((name, row),) = course.rows().items()
+    assert name == "ann.o-neil@uni.edu"
+    assert row["score"] == "20.0", "the later one counts"
+    assert row["timestamp"].startswith(time.strftime("%Y-%m-%d", time.gmtime())[:8])
+    course.python("export", "--to", str(tmp_path / "all.csv"))
+    assert (tmp_path / "all.csv").read_text().count("ann.o-neil@uni.edu") == 1
+
+
+def test_what_an_lms_delivers_is_unpacked_with_care(course: Course) -> None:
+    """Prefixes are taken off; only notebooks come out, into their own places."""
+    archive = course.autograder / "downloaded" / RING / "archive"
+    archive.mkdir(parents=True)
+    named = f"{RING}__{{}}__20260130T150000{{}}.ipynb"
+    delivered = {
+        "Ann Lee_123_assignsubmission_file_/" + named.format("ann", ""): "{}",
+        "benlee_456_789_" + named.format("ben", "-1"): "{}",
+        "../../../" + named.format("cem", ""): "{}",
+        "/" + named.format("dan", ""): "{}",
+        "Eve_1_/" + named.format("fay", ""): "{}",
+        "Fay_2_/" + named.format("fay", ""): "{}",
+        "homework.ipynb": "{}",
+        "../../evil.py": "evil",
+        "bomb.zip": "x" * 10**6,
+    }
+    with zipfile.ZipFile(archive / "all.zip", "w", zipfile.ZIP_DEFLATED) as made:
+        for name, text in delivered.items():
+            made.writestr(name, text)
+        made.writestr("big_" + named.format("gus", ""), " " * 50 * 10**6)
+    (archive / "broken.zip").write_bytes(b"PK")
+    before = set(course.folder.rglob("*.py"))
+    said = course.nbgrader("zip_collect", RING).stderr
+    collected = sorted(os.listdir(course.autograder / "submitted"))
+    assert collected == ["ann", "ben", "cem", "dan", "gus"]
+    for complaint in ("homework.ipynb", "broken.zip cannot", "hands in as fay"):
+        assert complaint in said
+    assert len(list((archive.parent / "disputed").iterdir())) == 2
+    assert set(course.folder.rglob("*.py")) == before
+    sizes = [p.stat().st_size for p in archive.with_name("extracted").rglob("*.ipynb")]
+    assert max(sizes) < 20 * 10**6
