@@ -9,7 +9,7 @@ from pathlib import Path
 import cloudpickle
 
 import benchmarks
-from benchmarks import cells, fresh, many, recording, replay, ring, table
+from benchmarks import cells, fresh, grading, many, recording, replay, ring, table
 
 FIGURES = {
     "fresh": fresh.measure,
@@ -18,6 +18,7 @@ FIGURES = {
     "recording": recording.measure,
     "ring": ring.measure,
     "replay": replay.measure,
+    "grading": grading.measure,
 }
 
 

@@ -29,9 +29,6 @@ from collectives_lab.check.words import told
 from collectives_lab.launch.errors import LabError
 from collectives_lab.wire import Box, BoxError, Outcome, Program
 
-VERSION = "1"
-"""Of what is asked for and how it is judged: another one may give other marks."""
-
 FINAL = {"cpu", "wall", "idle", "memory", "flood", "protocol"}
 """Failures after which nothing more is tried."""
 
@@ -79,7 +76,6 @@ def examine(
 def versions() -> dict[str, str]:
     """What a verdict depends on beside the program and the seed."""
     return {
-        "check": VERSION,
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
