@@ -445,6 +445,20 @@ def test_what_is_received_is_there_after_the_wait_only(box: Box) -> None:
     assert outcome_of(box, body, 2).results[1] == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("waits", ["w.wait()", "w.is_completed()", "0"])
+def test_a_trace_says_what_was_waited_for(box: Box, waits: str) -> None:
+    """Also where it had ended by then, and where a rank asks until it has."""
+    body = (
+        "def f():\n    r, y = dist.get_rank(), torch.zeros(1)\n"
+        "    w = dist.isend(y, 1) if r == 0 else dist.irecv(y, 0)\n"
+        "    dist.barrier()\n"
+        f"    while not ({waits} or {waits == '0'}): pass\n"
+    )
+    events = outcome_of(box, body, 2).trace.events
+    waited = [e.waited is not None for e in events if e.op in ("send", "recv")]
+    assert waited == [waits != "0"] * 2
+
+
 def test_messages_of_one_pair_and_tag_keep_their_order(box: Box) -> None:
     """No schedule lets a message overtake one of its source, destination and tag."""
     body = (

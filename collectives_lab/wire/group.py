@@ -74,6 +74,7 @@ class Operation(Waitable):
         self.id = 0
         self.source = ANY
         self.done = False
+        self.waited = False
         self.refused = ""
 
     def wait(self, timeout: Any = None) -> bool:
@@ -82,7 +83,10 @@ class Operation(Waitable):
         return True
 
     def is_completed(self) -> bool:
+        """Whether it has ended; who asks until it has, has waited."""
         self.wire.look()
+        if self.done:
+            self.wire.tell_of_waiting(self)
         return self.done
 
     def is_success(self) -> bool:
@@ -143,13 +147,18 @@ class Wire:
 
     def wait(self, operation: Operation) -> None:
         """Answer the switch until this operation has ended."""
-        # Told even where it has ended already: a trace says what is waited for.
-        threads = threading.active_count()
-        self.tell(Kind.WAIT, operation.id, threads, where=student_line())
+        self.tell_of_waiting(operation)
         while not operation.done:
             self._turn(operation)
         if operation.refused:
             raise Refused(operation.refused)
+
+    def tell_of_waiting(self, operation: Operation) -> None:
+        """Once, even where it has ended already: a trace says what is waited for."""
+        if not operation.waited:
+            operation.waited = True
+            threads = threading.active_count()
+            self.tell(Kind.WAIT, operation.id, threads, where=student_line())
 
     def _turn(self, operation: Operation) -> None:
         """Answer one frame, or let the thread that reads do so."""

@@ -1,4 +1,4 @@
-"""verdict: 0 — EOFError
+"""verdict: 0 — input(
 
 Asks whoever is there.
 """

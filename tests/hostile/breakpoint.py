@@ -1,4 +1,4 @@
-"""verdict: 0 — BdbQuit
+"""verdict: 0 — raised
 
 A debugger has been forgotten.
 """
