@@ -445,6 +445,20 @@ def test_what_is_received_is_there_after_the_wait_only(box: Box) -> None:
     assert outcome_of(box, body, 2).results[1] == (0.0, 1.0)
 
 
+def test_a_rank_that_polls_goes_on(box: Box) -> None:
+    """Asking again and again ends as waiting does, in a schedule of its own too."""
+    body = (
+        "def f():\n    r, P = dist.get_rank(), dist.get_world_size()\n"
+        "    y = torch.zeros(1)\n    w = [dist.isend(torch.tensor([float(r)]), "
+        "(r + 1) % P), dist.irecv(y, (r - 1) % P)]\n"
+        "    while not all(v.is_completed() for v in w): pass\n    return y[0]\n"
+    )
+    for seed in (None, 1, 2):
+        assert outcome_of(box, body, 3, seed=seed).results == [2, 0, 1]
+    alone = body.replace("dist.irecv(y, (r - 1) % P)", "dist.irecv(y, r - 1, tag=r)")
+    assert outcome_of(box, alone, 2).failure.kind in ("cpu", "raised")
+
+
 @pytest.mark.parametrize("waits", ["w.wait()", "w.is_completed()", "0"])
 def test_a_trace_says_what_was_waited_for(box: Box, waits: str) -> None:
     """Also where it had ended by then, and where a rank asks until it has."""
@@ -632,6 +646,23 @@ def test_garbage_on_the_wire_fails_that_rank_only(box: Box, seed: int) -> None:
     failure = outcome_of(box, GARBAGE.replace("{seed}", str(seed)), 2).failure
     assert failure.kind == "protocol"
     assert outcome_of(box, RING, 2).failure is None
+
+
+@pytest.mark.parametrize(
+    "body", ["b''", "b'(' + bytes(8)", "encode((1, ()))", "encode(3)"]
+)
+def test_a_forged_return_fails_that_rank_only(box: Box, body: str) -> None:
+    """One that is no value, or lacks the arguments that every judge will look at."""
+    source = (
+        "import gc\n"
+        "def f(x):\n"
+        "    wire = next(o for o in gc.get_objects() if type(o).__name__ == 'Wire')\n"
+        "    globals().update(type(wire).tell.__globals__)\n"
+        "    import sys; main = sys._getframe(2).f_globals; encode = main['encode']\n"
+        f"    wire.tell(Kind.RETURNED, body={body})\n    time.sleep(9)\n"
+    )
+    failure = outcome_of(box, source, 1, (torch.ones(2),)).failure
+    assert failure.kind == "protocol" and "none of ours" in failure.text, failure
 
 
 def test_the_program_cannot_load_what_solves(box: Box) -> None:

@@ -31,7 +31,7 @@ class Case:
     args: each rank's arguments; None reads the value `entry` instead of calling it.
     tests: the properties that this case is for. label: what is special about it. data:
     what the judges need to know of it. entry: the name that is called, where it is not
-    the exercise's.
+    the exercise's. about_ranks: whether their number is worth a word.
     """
 
     args: Sequence[Sequence[Any] | None]
@@ -40,12 +40,15 @@ class Case:
     data: Mapping[str, Any] = field(default_factory=dict)
     schedule: Schedule = field(default_factory=Schedule)
     entry: str = ""
+    about_ranks: bool = True
 
     @property
     def world_size(self) -> int:
         return len(self.args)
 
     def __str__(self) -> str:
+        if not self.about_ranks:
+            return self.label
         ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
         late = "" if self.schedule.seed is None else ", messages delayed and reordered"
         return f"{ranks}{', ' * bool(self.label)}{self.label}{late}"

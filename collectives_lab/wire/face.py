@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-SOLVES = ("algorithms", "parallel", "plans")
+SOLVES = ("algorithms", "check", "costs", "parallel", "plans")
 OFFERED = ("units",)
 """Modules that are there; those who start us import them beforehand."""
 

@@ -25,9 +25,10 @@ class Kind(enum.IntEnum):
 
     From a rank: SEND and RECV (a: peer in the world, -1 for any, b: tag, c: bytes,
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),
-    WAIT (for an operation; a: how many threads the rank has), DATA (what was asked
-    for), GROUP (a: its number, b: the how manieth of these ranks, body: its ranks),
-    LOADED, RETURNED (body: values) and RAISED (body: the error).
+    WAIT (for an operation; a: how many threads the rank has), POLL (it asks again and
+    again whether something has ended), DATA (what was asked for), GROUP (a: its number,
+    b: the how manieth of these ranks, body: its ranks), LOADED, RETURNED (body: values)
+    and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (body: name and arguments), READ (give the
     data of an operation), DONE (a: source, body: what came) and REFUSED (body: why).
     """
@@ -38,6 +39,7 @@ class Kind(enum.IntEnum):
     WAIT = 4
     DATA = 5
     GROUP = 6
+    POLL = 10
     LOADED = 7
     RETURNED = 8
     RAISED = 9
@@ -64,7 +66,7 @@ class Frame(NamedTuple):
 _HEADER = struct.Struct("<BxHIqqqqQ")
 
 LONGEST = {
-    **dict.fromkeys((Kind.SEND, Kind.RECV, Kind.WAIT, Kind.LOADED), 0),
+    **dict.fromkeys((Kind.SEND, Kind.RECV, Kind.WAIT, Kind.POLL, Kind.LOADED), 0),
     **dict.fromkeys((Kind.COLLECTIVE, Kind.GROUP, Kind.RAISED), 256 * 1024),
     **dict.fromkeys((Kind.DATA, Kind.RETURNED), 16 * MiB),
 }

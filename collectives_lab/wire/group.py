@@ -31,6 +31,9 @@ from collectives_lab.wire.values import DTYPES, raw_bytes, tensor_of
 Tensors = Sequence[torch.Tensor]
 
 _OWN = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
+ASKS = 64
+"""How often a rank asks in vain whether something has ended before it polls."""
+
 _BLOCKING = {"send", "recv"}
 # Without their types, whose signatures differ from release to release.
 _Work: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
@@ -87,6 +90,8 @@ class Operation(Waitable):
         self.wire.look()
         if self.done:
             self.wire.tell_of_waiting(self)
+        else:
+            self.wire.asked_in_vain()
         return self.done
 
     def is_success(self) -> bool:
@@ -121,6 +126,7 @@ class Wire:
         self.sock, self.rank, self.world_size = sock, rank, world_size
         self.pending: dict[int, Operation] = {}
         self._numbers = 0
+        self._in_vain = 0
         self._writing = threading.RLock()
         self._changed = threading.Condition()
         self._is_reading = False
@@ -139,6 +145,7 @@ class Wire:
     ) -> Operation:
         """Number an operation and tell the switch of it."""
         with self._writing:
+            self._in_vain = 0
             self._numbers += 1
             operation.id = self._numbers
             self.pending[operation.id] = operation
@@ -152,6 +159,12 @@ class Wire:
             self._turn(operation)
         if operation.refused:
             raise Refused(operation.refused)
+
+    def asked_in_vain(self) -> None:
+        """Tell, after some asking, that this rank does nothing else."""
+        self._in_vain += 1
+        if self._in_vain == ASKS:
+            self.tell(Kind.POLL)
 
     def tell_of_waiting(self, operation: Operation) -> None:
         """Once, even where it has ended already: a trace says what is waited for."""
@@ -197,6 +210,7 @@ class Wire:
 
     def answer(self, frame: Frame) -> None:
         """Give the data of an operation, or end it."""
+        self._in_vain = 0
         operation = self.pending.get(frame.id)
         if operation is None:
             return

@@ -40,8 +40,10 @@ from collectives_lab.wire.values import DTYPES, Malformed, decode, encode
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
 
-PATIENCE = 0.02
-"""Seconds of silence after which a seeded schedule goes on although a rank may run."""
+TICK = 0.02
+PATIENCE = 0.5
+"""Seconds of silence after which a seeded schedule goes on although a rank may run; a
+TICK where it may because it has threads, not all of which wait on the wire."""
 
 MOST_PRINTED = 4096
 """Bytes of what a rank prints that are kept."""
@@ -77,8 +79,10 @@ class Line:
     unsent: bytearray = field(default_factory=bytearray)
     waits_for: set[int] = field(default_factory=set)
     threads: int = 1
+    polls: bool = False
     answered: bool = True
     answer: Any = None
+    given: int = 0
     after: tuple | None = None
     groups: dict[int, str] = field(default_factory=lambda: {0: World})
     posted: dict[int, Posted] = field(default_factory=dict)
@@ -86,8 +90,13 @@ class Line:
 
     @property
     def rests(self) -> bool:
-        """Whether all its threads wait, or it has returned: it does nothing now."""
-        return self.answered or len(self.waits_for) >= self.threads
+        """Whether it does nothing by itself: it has returned, waits or polls."""
+        return self.answered or self.polls or len(self.waits_for) >= self.threads
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether some thread of it waits; what the others do is not known."""
+        return self.rests or bool(self.waits_for)
 
 
 @dataclass(eq=False)
@@ -156,6 +165,8 @@ class Switch:
         allowed: the verbs that may be used.
         """
         bodies = [encode((name, None if a is None else tuple(a))) for a in args]
+        for line, given in zip(self.lines, args, strict=True):
+            line.given = 0 if given is None else len(given)
         failure = self._run(Kind.CALL, bodies, allowed, schedule, deadline)
         failed = failure is not None
         return Outcome(
@@ -192,11 +203,12 @@ class Switch:
         self.failures: dict[int, Failure] = {}
         for kept in self.printed:
             kept.clear()
-        self.began = self.heard_at = time.monotonic()
+        self.began = self.heard_at = self.begun_at = time.monotonic()
         try:
             for line, body in zip(self.lines, bodies, strict=True):
                 line.answered, line.answer, line.after = False, None, None
                 line.waits_for.clear()
+                line.polls = False
                 line.posted.clear()
                 self._send(line, Frame(kind, body=body))
             self._go_on(deadline)
@@ -213,15 +225,22 @@ class Switch:
                 meetings = self.traffic.candidates()
                 if meetings:
                     self._begin(self._drawn(meetings))
-                elif not self.transfers:
+                elif not any(line.polls for line in self.lines):
                     self._end()
                     return
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Broken(Failure("wall", "the ranks have not ended in time"))
-            if not self._hear(min(left, PATIENCE)) and self.schedule.seed is not None:
+            self._hear(min(left, TICK))
+            if self.schedule.seed is not None and self._is_silent():
                 for meeting in self.traffic.candidates()[:1]:
                     self._begin(meeting)
+
+    def _is_silent(self) -> bool:
+        """Whether to go on although some rank may still be about to say something."""
+        patience = TICK if all(line.may_rest for line in self.lines) else PATIENCE
+        silent = time.monotonic() - max(self.heard_at, self.begun_at)
+        return not self.transfers and silent > patience
 
     def _everyone_rests(self) -> bool:
         return not self.transfers and all(line.rests for line in self.lines)
@@ -266,8 +285,8 @@ class Switch:
 
     # -- the sockets ---------------------------------------------------------------
 
-    def _hear(self, seconds: float) -> bool:
-        """Wait for frames and take them; whether there were any."""
+    def _hear(self, seconds: float) -> None:
+        """Wait for frames and take them."""
         ready = self.selector.select(seconds)
         self.watch(time.monotonic() - self.heard_at)
         for key, events in ready:
@@ -278,7 +297,6 @@ class Switch:
                 self._flush(key.data)
             if events & selectors.EVENT_READ:
                 self._read(key.data)
-        return bool(ready)
 
     def _hear_output(self, fd: int, kept: bytearray) -> None:
         data = os.read(fd, LARGEST_READ)
@@ -331,6 +349,7 @@ class Switch:
     # -- frames --------------------------------------------------------------------
 
     def _take(self, line: Line, frame: Frame) -> None:
+        line.polls = frame.kind == Kind.POLL or (line.polls and frame.kind == Kind.DATA)
         if line.answered and frame.kind != Kind.DATA:
             raise Malformed(f"{frame.kind.name} after its end")
         if frame.kind in (Kind.SEND, Kind.RECV, Kind.COLLECTIVE):
@@ -341,12 +360,14 @@ class Switch:
             self._data(line, frame)
         elif frame.kind == Kind.GROUP:
             self._group(line, frame)
+        elif frame.kind == Kind.POLL:
+            pass
         elif frame.kind == Kind.RAISED:
             self._fail(line, _raised(line.rank, decode(frame.body)))
         else:
             line.answered = True
             if frame.kind == Kind.RETURNED:
-                line.answer, line.after = _pair(decode(frame.body))
+                line.answer, line.after = _returned(decode(frame.body), line.given)
 
     def _fail(self, line: Line, failure: Failure) -> None:
         """Note what ended this rank's part; the others go on as far as they can."""
@@ -428,6 +449,7 @@ class Switch:
 
     def _begin(self, meeting: Meeting) -> None:
         """Ask for the data of what meets now."""
+        self.begun_at = time.monotonic()
         quarrel = self.traffic.quarrel(meeting)
         if quarrel:
             raise Broken(Failure("mismatch", quarrel, meeting.operations[0].rank))
@@ -463,6 +485,7 @@ class Switch:
             line = self.lines[op.rank]
             op.completed = now
             line.waits_for.discard(op.id)
+            line.polls = False
             source = ops[0].rank if transfer.meeting.is_message else ANY
             self._send(line, Frame(Kind.DONE, op.id, source, body=body))
 
@@ -486,12 +509,12 @@ def _dtype(code: int) -> str:
     return str(DTYPES[_within(code, len(DTYPES))]).removeprefix("torch.")
 
 
-def _pair(value: Any) -> tuple[Any, tuple]:
-    if not (
-        isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)
-    ):
-        raise Malformed("a return that is no pair")
-    return value[0], value[1]
+def _returned(value: Any, given: int) -> tuple[Any, tuple]:
+    """A result, and what has become of so many arguments."""
+    match value:
+        case (result, tuple(after)) if len(after) == given:
+            return result, after
+    raise Malformed("a return without its arguments")
 
 
 def _raised(rank: int, told: Any) -> Failure:

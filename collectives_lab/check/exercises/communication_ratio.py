@@ -43,7 +43,8 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
         written = "".join(f"{number}, " for number in numbers)
         label = f"{entry}({written}cluster) for the cluster of {whose}"
         data = {"cluster": cluster, "numbers": numbers, "whose": whose}
-        yield Case([(*numbers, cluster)], [name], label, data, entry=entry)
+        args, about = [(*numbers, cluster)], False
+        yield Case(args, [name], label, data, entry=entry, about_ranks=about)
 
 
 def _size(world_size: float, cluster: dict[str, float], times: float) -> float:

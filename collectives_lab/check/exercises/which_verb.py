@@ -73,7 +73,7 @@ ANSWERS = {
 
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
-    yield Case([()], list(ANSWERS), "your answers")
+    yield Case([()], list(ANSWERS), "your answers", about_ranks=False)
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:

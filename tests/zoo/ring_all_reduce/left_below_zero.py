@@ -1,6 +1,7 @@
 """fails: two_ranks — the left of rank 0 is rank -1, which Gloo does not know."""
 
-import torch, torch.distributed as dist
+import torch
+import torch.distributed as dist
 
 
 def ring_all_reduce(tensor):

@@ -1,6 +1,5 @@
 """passes — numpy buffers, and ranks numbered downwards from the root."""
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
