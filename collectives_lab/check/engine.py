@@ -53,6 +53,8 @@ def examine(
 
     Raises NotGradable where the box itself does not work.
     """
+    if exercise.prelude:
+        program = program.after(f"the world of {exercise.name}", exercise.prelude)
     cases = sorted(exercise.cases(Inputs(seed, student)), key=lambda c: c.world_size)
     try:
         tried = list(_try_all(exercise, cases, program, box))

@@ -88,7 +88,8 @@ class Exercise:
     property, what it asks beyond the right result; a property without one asks for
     right results in its cases. cases: made from a seed and the student's id, smallest
     first. allowed: verbs that may be called. entries: names that a solution defines,
-    where it is more than the one function.
+    where it is more than the one function. prelude: Python that runs before a solution,
+    for cases that call it in a world of their own.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Exercise:
     judges: Mapping[str, Judge] = field(default_factory=dict)
     allowed: Collection[str] = EVERY_VERB
     entries: Sequence[str] = ()
+    prelude: str = ""
 
     @property
     def points(self) -> int:

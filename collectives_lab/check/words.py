@@ -45,7 +45,7 @@ def _place(where: str, program: Program) -> str:
     """`"cell 3:12"` as `` line 12 of cell 3: `dist.recv(x, 1)` ``."""
     name, _, number = where.rpartition(":")
     texts = dict(program.texts)
-    if program.pickled and number.isdigit():
+    if program.pickled and number.isdigit() and name not in texts:
         return places.describe(where)
     if name not in texts or not number.isdigit():  # it may name any file: none is read
         return where

@@ -27,8 +27,9 @@ class Kind(enum.IntEnum):
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),
     WAIT (for an operation; a: how many threads the rank has), POLL (it asks again and
     again whether something has ended), DATA (what was asked for), GROUP (a: its number,
-    b: the how manieth of these ranks, body: its ranks), LOADED, RETURNED (body: values)
-    and RAISED (body: the error).
+    b: the how manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that
+    it declares to compute for), LOADED, RETURNED (body: values) and RAISED (body: the
+    error).
     To a rank: LOAD (body: the program), CALL (body: name and arguments), READ (give the
     data of an operation), DONE (a: source, body: what came) and REFUSED (body: why).
     """
@@ -40,6 +41,7 @@ class Kind(enum.IntEnum):
     DATA = 5
     GROUP = 6
     POLL = 10
+    COMPUTE = 11
     LOADED = 7
     RETURNED = 8
     RAISED = 9
@@ -66,7 +68,8 @@ class Frame(NamedTuple):
 _HEADER = struct.Struct("<BxHIqqqqQ")
 
 LONGEST = {
-    **dict.fromkeys((Kind.SEND, Kind.RECV, Kind.WAIT, Kind.POLL, Kind.LOADED), 0),
+    **dict.fromkeys((Kind.SEND, Kind.RECV, Kind.WAIT, Kind.POLL), 0),
+    **dict.fromkeys((Kind.COMPUTE, Kind.LOADED), 0),
     **dict.fromkeys((Kind.COLLECTIVE, Kind.GROUP, Kind.RAISED), 256 * 1024),
     **dict.fromkeys((Kind.DATA, Kind.RETURNED), 16 * MiB),
 }

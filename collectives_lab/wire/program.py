@@ -33,7 +33,7 @@ def _own_modules() -> Iterator[ModuleType]:
 
 @dataclass(frozen=True)
 class Program:
-    """A program, by kind: `source` has (name of the text, text), `objects` a pickle."""
+    """A program: texts, each with its name, and the pickle of objects that come after."""
 
     texts: tuple[tuple[str, str], ...] = ()
     pickled: bytes = b""
@@ -58,6 +58,10 @@ class Program:
         finally:
             for module in own:
                 cloudpickle.unregister_pickle_by_value(module)
+
+    def after(self, name: str, text: str) -> Program:
+        """This program with a text that runs before it."""
+        return Program(((name, text), *self.texts), self.pickled)
 
     @property
     def digest(self) -> str:

@@ -63,13 +63,13 @@ def _guarded(wire: Wire, kind: Kind, step: Any, *args: Any) -> Any:
 def _load(body: bytes) -> tuple[dict[str, Any], bytes]:
     """Run the program; the names that it defines."""
     program = Program.from_bytes(body)
-    if program.pickled:
-        return pickle.loads(program.pickled), b""
     module = ModuleType("submission")
     sys.modules["submission"] = module
     for name, text in program.texts:
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
+    if program.pickled:
+        vars(module).update(pickle.loads(program.pickled))
     return module.__dict__, b""
 
 

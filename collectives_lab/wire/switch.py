@@ -45,6 +45,7 @@ PATIENCE = 0.5
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
 TICK where it may because it has threads, not all of which wait on the wire."""
 
+LONGEST_COMPUTE = 3600 * 10**9
 MOST_PRINTED = 4096
 """Bytes of what a rank prints that are kept."""
 
@@ -360,6 +361,8 @@ class Switch:
             self._data(line, frame)
         elif frame.kind == Kind.GROUP:
             self._group(line, frame)
+        elif frame.kind == Kind.COMPUTE:
+            self._compute(line, frame)
         elif frame.kind == Kind.POLL:
             pass
         elif frame.kind == Kind.RAISED:
@@ -374,10 +377,19 @@ class Switch:
         self.failures.setdefault(line.rank, failure)
         line.answered = True
 
-    def _post(self, line: Line, frame: Frame) -> None:
+    def _compute(self, line: Line, frame: Frame) -> None:
+        self._refuse_floods(line)
+        now, seconds = time.monotonic(), _within(frame.a, LONGEST_COMPUTE) / 1e9
+        op = Posted(line.rank, 0, "compute", World, now, frame.where, seconds=seconds)
+        self.traffic.compute(op)
+
+    def _refuse_floods(self, line: Line) -> None:
         if len(self.traffic.posted) >= MOST_OPERATIONS:
             text = f"more than {MOST_OPERATIONS} operations in one call"
             raise Broken(Failure("flood", text, line.rank))
+
+    def _post(self, line: Line, frame: Frame) -> None:
+        self._refuse_floods(line)
         if frame.id <= line.last_id:
             raise Malformed(f"operation {frame.id} again")
         line.last_id = frame.id

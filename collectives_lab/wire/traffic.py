@@ -47,6 +47,7 @@ class Posted:
     waited: float | None = None
     completed: float | None = None
     matched: bool = False
+    seconds: float | None = None
 
     def event(self, size: int) -> Event:
         """The operation as a trace holds it; size: ranks in its group."""
@@ -68,6 +69,7 @@ class Posted:
             self.waited,
             self.completed,
             self.where,
+            seconds=self.seconds,
             splits=self._splits(),
         )
 
@@ -150,6 +152,11 @@ class Traffic:
             self._collectives[op.rank][op.group] += 1
             op.number = self._collectives[op.rank][op.group]
             self._rounds[op.group, op.number].append(op)
+
+    def compute(self, op: Posted) -> None:
+        """Take what only a replay looks at: that a rank computes."""
+        op.matched, op.completed = True, op.issued
+        self.posted.append(op)
 
     def candidates(self) -> list[Meeting]:
         """All that could be carried out next, in a fixed order."""
