@@ -2,7 +2,7 @@
 
 A student's cells begin with `import collectives_lab as lab`, and that never fails. What
 would run processes, or holds the answer to an exercise, says so when it is asked for.
-Beside `units` there is `compute(seconds)`, which declares computing instead of doing it.
+There are `units`, and `compute(seconds)`, which declares computing and does none.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def _own_modules() -> Iterator[ModuleType]:
 
 @dataclass(frozen=True)
 class Program:
-    """A program: texts, each with its name, and the pickle of objects that come after."""
+    """A program: texts, each with its name, then the pickle of objects by name."""
 
     texts: tuple[tuple[str, str], ...] = ()
     pickled: bytes = b""

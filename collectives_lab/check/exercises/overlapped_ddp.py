@@ -23,7 +23,7 @@ from collectives_lab.trace import Event, Trace
 from collectives_lab.units import format_bytes, format_seconds
 from collectives_lab.wire import Outcome, Schedule
 
-LINK = {"alpha": 20e-6, "beta": 1 / 1e9}
+ALPHA, BETA = 20e-6, 1 / 1e9
 """The network that overlap is graded on."""
 
 SLOWER = 1.25
@@ -187,8 +187,8 @@ def _planned(case: Case, rank: int) -> Iterator[Event]:
 
 
 def _overlap(case: Case, outcome: Outcome) -> Judgement:
-    """Whether about as little is exposed as in the plan, on the network of `LINK`."""
-    network = fabrics.uniform(case.world_size, **LINK)
+    """Whether about as little is exposed as in the plan, on the network of ALPHA and BETA."""
+    network = fabrics.uniform(case.world_size, ALPHA, BETA)
     planned = max(_plan(case).replay(network).exposed())  # type: ignore[attr-defined]
     found = max(outcome.trace.replay(network).exposed())  # type: ignore[attr-defined]
     said = (
