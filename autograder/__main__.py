@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.set_defaults(run=_grade)
 
     export = commands.add_parser("export", help="the marks as CSV, by student id")
-    export.add_argument("assignment", nargs="*", help="default: all of them")
+    export.add_argument("assignment", nargs="*", help="default: all with submissions")
     export.add_argument("--to", type=Path, default=course.HERE / "grades.csv")
     export.set_defaults(run=_export)
 
@@ -88,7 +88,7 @@ def _grade(asked: argparse.Namespace) -> None:
 def _export(asked: argparse.Namespace) -> None:
     from autograder import grades
 
-    names = asked.assignment or course.assignments()
+    names = asked.assignment or filter(course.submitted, course.assignments())
     found = [row for name in names for row in grades.rows(name)]
     grades.write_csv(found, asked.to)
     print(f"{len(found)} rows in {asked.to}")

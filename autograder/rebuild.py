@@ -17,6 +17,8 @@ from autograder.notebook import Cell
 OURS = "collectives_lab"
 """The notebook's metadata in which what was found while reading travels on."""
 
+LONGEST_TEXT = 20_000
+
 TAG = re.compile(r"<(?=[a-zA-Z/!?])")
 TEX = re.compile(r"\\(?=(?:href|url|require|unicode|style|class|cssId|csname)\b)")
 
@@ -57,8 +59,13 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
 def shown(text: str) -> str:
     """Markdown that shows the same and holds no HTML and no TeX that acts.
 
-    A student's text is looked at in the browser of who grades it.
+    A student's text is looked at in the browser of who grades it. What is longer than
+    an answer is cut: some texts take a Markdown reader minutes.
     """
+    if len(text) > LONGEST_TEXT:
+        text = (
+            f"{text[:LONGEST_TEXT]}\n\n(cut here: the text has {len(text)} characters)"
+        )
     return TEX.sub("", TAG.sub("&lt;", text))
 
 

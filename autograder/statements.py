@@ -15,7 +15,9 @@ DEFINITIONS = (
     *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass),
 )
 MAGIC = re.compile(r"( *+)([%!]\S|\?|[\w.]++ *+= *+[%!]|[\w.*]++\?{1,2} *+$)")
-HARMLESS_CELL_MAGIC = re.compile(r"\s*%%(time|capture)\b[^\n]*")
+HARMLESS_CELL_MAGIC = re.compile(r"\A\s*+%%(time|capture)\b[^\n]*")
+MOST = 1000
+"""Statements of a cell: each of them costs the grader time."""
 EVERYTHING = "*"
 """What `from module import *` binds, as no name can."""
 UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -56,6 +58,8 @@ def statements(cell: Code, notes: list[str]) -> list[Statement]:
         return []
     try:
         source, tree = _parsed(source)
+        if len(tree.body) > MOST:
+            raise ValueError(f"it has {len(tree.body)} statements, more than {MOST}")
         lines = source.split("\n")
         return [_statement(cell, lines, n) for n in tree.body if not _is_text(n)]
     except UNPARSABLE as error:
@@ -66,7 +70,7 @@ def statements(cell: Code, notes: list[str]) -> list[Statement]:
 def why(error: BaseException, source: str) -> str:
     """A syntax error in words, with its line."""
     if not isinstance(error, SyntaxError) or not error.lineno:
-        return f"Python cannot read it ({type(error).__name__})"
+        return str(error) or f"Python cannot read it ({type(error).__name__})"
     lines = source.split("\n")
     line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
     return f"line {error.lineno}: {error.msg}: {quoted(line.strip())}"

@@ -1,6 +1,7 @@
 """The class run: nbgrader's real commands, the real engine, a class of all kinds."""
 
 import csv
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from multiprocessing import Pipe
 from pathlib import Path
 
 import psutil
@@ -19,9 +21,14 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader.utils import determine_grade
 
-from autograder import examples
+from autograder import course as layout
+from autograder import examples, receipts
 from autograder.execute import outputs
 from autograder.rebuild import exercise, marks
+from autograder.worker import checked, main
+from collectives_lab.wire import Box, tiers
+
+pytestmark = pytest.mark.timeout(300)
 
 XSS = "<script>alert(1)</script>"
 
@@ -367,3 +374,36 @@ def test_what_the_instructor_must_put_right_is_said(small: Course) -> None:
         said = small.python(*arguments, fails=True).stderr
         assert said.startswith("autograder: ") and complaint in said
         assert said.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with Box() as box:
+        yield box
+
+
+@pytest.mark.parametrize("assignment", layout.assignments())
+def test_every_assignment_goes_the_whole_way(
+    assignment: str, box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The solution has full marks, a stub none, from the file to the verdict."""
+    monkeypatch.setattr(layout, "SECRET", tmp_path / "secret")
+    release = receipts.read_release(assignment)
+    source = layout.ROOT / "solutions" / assignment / f"{assignment}.ipynb"
+    most = {name: marks(c)["points"] for c in release.cells if (name := exercise(c))}
+    for path, share in ((source, 1.0), (layout.released(assignment), 0.0)):
+        notebook = receipts.cleaned(path, release)
+        job = receipts.job(notebook, release, assignment, "ann")
+        for name, points in most.items():
+            verdict = checked(job, name, box)
+            assert verdict["points"] == share * points, verdict["text"]
+            assert verdict["max_points"] == points
+            assert verdict["notes"] == []
+
+
+def test_without_a_sandbox_a_class_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only tier D works, a worker takes no job unless D is asked for."""
+    monkeypatch.setattr(tiers, "best", lambda: "D")
+    ours, theirs = Pipe()
+    main(os.dup(theirs.fileno()), None)
+    assert "no sandbox works here" in json.loads(ours.recv_bytes())["refused"]

@@ -1,4 +1,4 @@
-"""An instructor in the real formgrader, in a real browser: the verdict, marks by hand."""
+"""An instructor in the real formgrader in a browser: the verdict, marks by hand."""
 
 import contextlib
 import os
@@ -50,7 +50,7 @@ def url(course: Course) -> Iterator[str]:
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
         + [f"--port={port}", "--IdentityProvider.token=", "--ServerApp.port_retries=0"]
-        + [f"--ServerApp.root_dir={course.folder}"],
+        + ["--ServerApp.root_dir=.."],
         cwd=course.autograder,
         env=course.env | {"JUPYTER_CONFIG_DIR": str(course.folder / "config")},
         stdout=subprocess.DEVNULL,

@@ -30,6 +30,8 @@ def solve(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) -> None:
     """Release, fetch, submit, collect, grade, release and fetch the feedback."""
     exchange, student = tmp_path / "exchange", tmp_path / "home"
@@ -70,6 +72,7 @@ def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) 
     assert (course.autograder / "submitted" / name).is_dir()
 
 
+@pytest.mark.timeout(300)
 def test_a_mailed_notebook_works_to_the_end(course: Course, tmp_path: Path) -> None:
     """One command makes a student's file, one collects them, one grades."""
     notebook = tmp_path / "untitled (1).ipynb"

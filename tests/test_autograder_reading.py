@@ -232,6 +232,14 @@ def test_a_students_text_acts_in_nobodys_browser(
     assert "<details>" in made.cells[0].source, "the release's own text stays"
 
 
+def test_a_text_without_end_is_cut(release: NotebookNode) -> None:
+    """An answer that would take a browser minutes is shown in part, and says so."""
+    made = rebuild([Cell("markdown", "\\begin{a}" * 10**4, "why")], release)
+    (why,) = (cell for cell in made.cells if marks(cell)["grade_id"] == "why")
+    assert len(why.source) < 21_000
+    assert why.source.endswith("(cut here: the text has 90000 characters)")
+
+
 # Definitions
 
 
@@ -325,6 +333,7 @@ def test_other_cells_of_ipython_are_named() -> None:
     assert "cell 1 is left out, for its `%%ranks 4`" in made.notes
 
 
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -335,6 +344,7 @@ def test_other_cells_of_ipython_are_named() -> None:
         "1" + "+1" * 10**5,
         "x = " + "9" * 10**5,
         "\ufffd",
+        *("1\n" * 10**5, "(" + "\n" * 10**5, " " * 10**5 + "!"),
     ],
 )
 def test_a_cell_that_python_cannot_read_costs_only_itself(bad: str) -> None:

@@ -180,3 +180,67 @@ def test_without_a_kernel_the_picture_stays(explorer):
 def test_with_a_kernel_it_is_a_widget(explorer):
     """A live page gets the sliders."""
     assert "application/vnd.jupyter.widget-view+json" in explorer._repr_mimebundle_()
+
+
+@pytest.fixture
+def ratio():
+    return widgets.explore_ratio()
+
+
+def caption_of(explorer):
+    return re.search("<figcaption>(.*)</figcaption>", explorer.picture.value)[1]
+
+
+def test_the_ratio_begins_with_the_textbook(ratio):
+    """64 ranks with 32 tokens each have gamma = 10.66, and need 341 tokens for 1."""
+    said = caption_of(ratio)
+    assert "64 ranks, 32 tokens each, 7 billion parameters" in said
+    assert "4.31 ms, the all-reduce 45.9 ms, so gamma = 10.7" in said
+    assert "communication takes longer" in said and "341 tokens each, what" in said
+
+
+def test_a_slider_moves_the_ratio(ratio):
+    """Tokens move gamma, and the model does only where latency counts."""
+    ratio.parameters.value = 1e6
+    assert "gamma = 10.7" in caption_of(ratio)
+    ratio.alpha.value = 5e-6
+    assert "gamma = 1,034 " in caption_of(ratio)
+    assert "latency included" in caption_of(ratio)
+    ratio.parameters.value, ratio.tokens.value = 7e9, 2**22
+    assert "gamma = 0.00528 and computation takes longer" in caption_of(ratio)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 5e-6])
+def test_break_even_is_where_gamma_is_1(alpha):
+    """With the tokens that the caption names, both halves take equally long."""
+    tokens = 341 if alpha == 0 else 346
+    even = widgets.explore_ratio(tokens=64 * tokens, alpha=alpha)
+    assert f"Break-even on as many ranks: {tokens} tokens" in caption_of(even)
+    assert float(re.search("gamma = ([0-9.]+)", caption_of(even))[1]) in (0.999, 1, 1.0)
+
+
+def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
+    """Sliders say what they turn, in words, and keep the value they begin with."""
+    names = "ranks", "parameters", "tokens a step", "rate a rank", "bandwidth", "alpha"
+    assert tuple(slider.description for slider in ratio.sliders) == names
+    assert [slider.options[slider.index][0] for slider in ratio.sliders] == [
+        *("64", "7 billion", "2048"),
+        *("312 TFLOP/s", "600 GB/s", "0 ns"),
+    ]
+
+
+def test_every_end_of_every_slider_can_be_drawn(ratio):
+    """No corner of the knobs breaks the picture or leaves its frame."""
+    for end in (0, -1):
+        for slider in ratio.sliders:
+            slider.value = slider.options[end][1]
+            assert not re.search(r"nan|inf|e\+", caption_of(ratio))
+
+
+def test_without_a_kernel_the_ratio_stays(ratio):
+    """An exported page has the picture and its words; a live one has the sliders."""
+    bundle = ratio._repr_mimebundle_()
+    page = exported(bundle)
+    assert "64 ranks, 32 tokens each" in page and "<figcaption>" in page
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert len(ratio.picture.value) < 40_000

@@ -1,4 +1,4 @@
-"""verdict: 0 — raised
+"""verdict: 0 — rank 0
 
 The text of its error is an error, or no text at all.
 """

@@ -1,0 +1,183 @@
+"""Hostile submissions: each gets its verdict, and nobody else is harmed.
+
+A file of `hostile/` says in its first line `verdict: <points> — <text>`: the points of
+ring_all_reduce, `20` or `0..20`, and what the report says. Tier D promises nothing
+against such files, so none of them is run there.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT, files_left, until
+
+from collectives_lab.check import Report, grade
+from collectives_lab.wire import Box, Program, tiers
+
+HOSTILE = Path(__file__).parent / "hostile"
+FILES = sorted(HOSTILE.glob("*.py"))
+HONEST = [HOSTILE / "honest.py", HOSTILE / "honest_class.py"]
+LONG = {"drips", "forges_waits"}
+"""They cost the whole of their deadline, by design."""
+
+MOST_MEMORY = 512 << 20
+"""Bytes that a verdict may cost the process that grades."""
+
+RING = HONEST[0].read_text()
+ODD_TEXTS = {
+    "empty": ("", "0", "not defined"),
+    "only a comment": ("# nothing", "0", "not defined"),
+    "no Python": ("ring all reduce!", "0", "SyntaxError"),
+    "a NUL": (RING + "\x00", "0", "raised"),
+    "a lone surrogate": (RING + "# \ud800", "0..20", "points"),
+    "a byte order mark": ("\ufeff" + RING, "20", "points"),
+    "lines of Windows": (RING.replace("\n", "\r\n"), "20", "points"),
+    "form feeds": (RING.replace("\n\n", "\n\f\n"), "20", "points"),
+    "an encoding cookie": ("# -*- coding: utf-7 -*-\n" + RING, "20", "points"),
+    "mixed tabs": (RING + "if 1:\n\tx = 1\n        y = 2\n", "0", "TabError"),
+    "deep brackets": ("(" * 100_000, "0", "raised"),
+    "deep signs": ("x = " + "-" * 1_000_000 + "1", "0", "points"),
+    "a long line": (RING + f"x = {'1 + ' * 200_000} 1", "0..20", "points"),
+    "a long text": (RING + "# all work and no play\n" * 200_000, "20", "points"),
+}
+
+
+def verdict(text: str) -> tuple[str, str]:
+    """Points and words of the first line of a file."""
+    line = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+    points, dash, words = line.removeprefix("verdict: ").partition(" — ")
+    assert dash and words, f"{line!r} has no ' — ' with what the report says"
+    return points, words
+
+
+def wrong(report: Report, points: str, words: str) -> str:
+    """Why a report is not the verdict that was asked for; empty if it is."""
+    least, _, most = points.partition("..")
+    if not float(least) <= report.points <= float(most or least):
+        return f"{report.points} points, not {points}:\n{report}"
+    return "" if words in str(report) else f"does not say {words!r}:\n{report}"
+
+
+@pytest.fixture(scope="module", params=[t for t in tiers.TIERS if t != "D"])
+def box(request: pytest.FixtureRequest) -> Iterator[Box]:
+    if reason := tiers.probe(request.param):
+        pytest.skip(f"tier {request.param}: {reason}")
+    with Box(request.param) as opened:
+        yield opened
+
+
+def graded(text: str, box: Box) -> Report:
+    return grade("ring_all_reduce", Program.source([("cell 3", text)]), 7, box=box)
+
+
+def running(box: Box) -> int:
+    """How many processes there are below this one."""
+    return len(psutil.Process().children(recursive=True))
+
+
+def package() -> dict[str, tuple[int, int]]:
+    """The files that a submission might want to change, as they are now."""
+    folders = [ROOT / "collectives_lab", ROOT / "autograder", ROOT / "solutions"]
+    files = (path for folder in folders for path in folder.rglob("*"))
+    kept = (path for path in files if "__pycache__" not in path.parts)
+    return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in kept}
+
+
+class Memory:
+    """The most memory that this process has had since it was last asked."""
+
+    status = Path("/proc/self/status")
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+        self.before = self.read("VmRSS")
+
+    def read(self, name: str) -> int:
+        lines = self.status.read_text().splitlines()
+        (line,) = (line for line in lines if line.startswith(f"{name}:"))
+        return int(line.split()[1]) * 1024
+
+    def grown(self) -> int:
+        return self.read("VmHWM") - self.before
+
+
+def harmless(report: Report) -> str:
+    """Why a report would harm who looks at it; empty if it does not."""
+    text, html = str(report), report._repr_html_()  # type: ignore[attr-defined]
+    if Report.from_json(report.as_json()).as_json() != report.as_json():
+        return "it is another one after it was kept"
+    if odd := {c for c in text if not c.isprintable()} - {"\n"}:
+        return f"its text has {odd} in it"
+    if len(text) > 50_000 or len(html) > 1_000_000:
+        return f"it has {len(text)} characters, and {len(html)} as HTML"
+    return "its HTML has a script in it" if "<script>alert" in html else ""
+
+
+def survives(text: str, box: Box, points: str, words: str, honest: Path) -> None:
+    """Grade a text; then nothing is left, and the next student has full marks."""
+    graded(RING, box)  # the box is there
+    before, count, files = package(), running(box), files_left()
+    memory = Memory()
+    report = graded(text, box)
+    grown = memory.grown()
+    assert not (why := wrong(report, points, words)), why
+    assert not (why := harmless(report)), f"{why}:\n{report!r}"
+    assert grown < MOST_MEMORY, f"the verdict took {grown >> 20} MiB"
+    following = graded(honest.read_text(), box)
+    assert following.passed, f"the next student has\n{following}"
+    assert until(lambda: running(box) <= count, 5), "something is left running"
+    assert files_left() <= files, f"left: {files_left() - files}"
+    assert package() == before, "files of the repository have changed"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else [], id=p.stem)
+        for p in FILES
+    ],
+)
+def test_a_hostile_file_gets_its_verdict(path: Path, box: Box) -> None:
+    """The verdict is right, nothing is left behind, and nobody else is harmed."""
+    text = path.read_text()
+    survives(text, box, *verdict(text), HONEST[FILES.index(path) % 2])
+
+
+@pytest.mark.parametrize("name", ODD_TEXTS)
+def test_an_odd_text_gets_its_verdict(name: str, box: Box) -> None:
+    """What is hardly a program is graded as it is, and so is the next one."""
+    text, points, words = ODD_TEXTS[name]
+    survives(text, box, points, words, HONEST[0])
+
+
+def test_secrets_stay_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable of the grader's is not in the box."""
+    monkeypatch.setenv("COURSE_SECRET", "of this course")
+    with Box() as box:
+        report = graded((HOSTILE / "probes_the_environment.py").read_text(), box)
+    assert report.passed, report
+
+
+def test_a_wrong_verdict_is_found(box: Box) -> None:
+    """The tests above fail where they should."""
+    report = graded(RING, box)
+    assert "20 points, not 0..5" in wrong(report, "0..5", "points")
+    assert "does not say" in wrong(report, "20", "no such words")
+    assert not wrong(report, "0..20", "points") and not harmless(report)
+
+
+def test_what_a_probe_reaches_shows() -> None:
+    """A probe that reaches something where nothing is sealed says so."""
+    text = (HOSTILE / "probes_the_environment.py").read_text()
+    space: dict = {"__name__": "submission"}
+    os.environ["COURSE_SECRET"] = "of this course"
+    try:
+        exec(text, space)
+    finally:
+        del os.environ["COURSE_SECRET"]
+    assert "COURSE_SECRET" in space["REACHED"]

@@ -1,0 +1,23 @@
+"""fails: overlap — a bucket waits for the one before it, one bucket is ahead."""
+
+import torch
+import torch.distributed as dist
+
+
+def overlapped_ddp(layers, bucket_bytes):
+    bucket, held, sent = [], 0, []
+    for layer in reversed(layers):
+        layer.backward()
+        bucket.append(layer)
+        held += layer.gradient.nbytes
+        if held >= bucket_bytes or layer is layers[0]:
+            if sent:
+                sent[-1][1].wait()
+            flat = torch.cat([one.gradient.reshape(-1) for one in bucket])
+            sent.append((flat, dist.all_reduce(flat, async_op=True), bucket))
+            sent[-1][1].wait()
+            bucket, held = [], 0
+    for flat, _, members in sent:
+        sizes = [one.gradient.numel() for one in members]
+        for one, part in zip(members, flat.split(sizes), strict=True):
+            one.gradient.copy_(part.view_as(one.gradient) / dist.get_world_size())
