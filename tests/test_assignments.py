@@ -434,6 +434,7 @@ def test_the_stub_has_no_marks(path: Path, name: str) -> None:
     assert report.points == 0 and not report.passed, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOLUTIONS, ids=NAMES)
 def test_a_solved_notebook_runs(path: Path) -> None:
     """All cells run in a kernel, the pictures too, and the check gives full marks."""

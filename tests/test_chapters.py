@@ -255,6 +255,13 @@ def complaints(notebook: NotebookNode) -> list[str]:
     return [out.text for out in outputs if out.get("name") == "stderr"]
 
 
+def once(path: Path) -> object:
+    """The model of all chapters runs with the quick tests, the others with the slow."""
+    marks = [] if number_of(path) == 3 else [pytest.mark.slow]
+    return pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("chapter", map(once, CHAPTERS))
 def test_a_chapter_runs_and_its_text_is_true(chapter: Path) -> None:
     """Run All works, within a minute and without a warning, and leaves no process."""
     notebook = read(chapter)

@@ -58,7 +58,13 @@ def graded(path: Path, box: Box) -> Report:
     return grade(path.parent.name, program, SEED, box=box)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def marked(path: Path) -> object:
+    """The ring's zoo in every run of the tests, the others among the slow ones."""
+    marks = [] if path.parent.name == "ring_all_reduce" else [pytest.mark.slow]
+    return pytest.param(path, id=f"{path.parent.name}-{path.stem}", marks=marks)
+
+
+@pytest.mark.parametrize("path", map(marked, FILES))
 def test_the_check_says_what_the_zoo_knows(path: Path, box: Box) -> None:
     """A mutant fails by each property it names; an unusual solution has full marks."""
     assert not (why := disagreement(claim(path), graded(path, box))), why
