@@ -335,6 +335,15 @@ def broadcast_objects(rank, P, a):
     return o
 
 
+def callback(rank, P, a):
+    x, seen = a * 1, []
+    future = dist.all_reduce(x, async_op=True).get_future()
+    then = future.then(lambda done: seen.append(done.value()[0] * 2))
+    future.wait()
+    then.wait()
+    return x, seen
+
+
 def coalesced(rank, P, a):
     x, y = a * 1, a * 2
     w = dist.all_reduce_coalesced([x, y], async_op=True)
@@ -369,6 +378,7 @@ VERBS = [
     objects,
     broadcast_objects,
     coalesced,
+    callback,
 ]
 
 

@@ -25,7 +25,7 @@ def _decades(first: int, last: int) -> list[float]:
 
 
 RANKS = [2**n for n in range(1, 15)]
-PARAMETERS = _decades(5, 12)
+PARAMETERS = _decades(6, 12)
 TOKENS = [2**n for n in range(9, 27)]
 RATES = _decades(11, 16)
 BANDWIDTHS = _decades(8, 12)
@@ -35,7 +35,7 @@ CURVE_RANKS = 2.0 ** np.arange(1, 14.01, 0.25)
 LOWEST, HIGHEST = 1e-4, 1e4
 """The ratios that the picture shows."""
 
-WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"), (1e3, "thousand"))
+WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 COMPUTE, MOVE = SERIES[2], SERIES[1]
 
 
@@ -58,8 +58,8 @@ class RatioExplorer:
         self.bytes_per_parameter = bytes_per_parameter
         self.ranks = _slider("ranks", RANKS, world_size, str)
         self.parameters = _slider("parameters", PARAMETERS, parameters, _count)
-        self.tokens = _slider("tokens a step", TOKENS, tokens, _count)
-        self.flop_rate = _slider("rate a rank", RATES, flop_rate, _rate)
+        self.tokens = _slider("tokens a step", TOKENS, tokens, "{:,}".format)
+        self.flop_rate = _slider("TFLOP/s a rank", RATES, flop_rate, _tera)
         self.bandwidth = _slider("bandwidth", BANDWIDTHS, bandwidth, format_bandwidth)
         self.alpha = _slider("alpha", ALPHAS, alpha, format_seconds)
         self.sliders = (
@@ -171,11 +171,11 @@ def _slider(
 
 
 def _count(number: float) -> str:
-    """`7 billion`, and below ten thousand the number itself."""
+    """`7 billion`, and below a million the number itself."""
     for scale, word in WORDS:
-        if number >= max(scale, 1e4):
+        if number >= scale:
             return f"{number / scale:.3g} {word}"
-    return f"{number:g}"
+    return f"{number:,g}"
 
 
 def _number(value: float) -> str:
@@ -183,8 +183,9 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
-def _rate(flop_rate: float) -> str:
-    return f"{flop_rate / 1e12:.4g} TFLOP/s"
+def _tera(flop_rate: float) -> str:
+    """Without its unit, for which the slider has no room."""
+    return f"{flop_rate / 1e12:.4g}"
 
 
 def _even(local: float, gamma: float, alpha: float) -> str:

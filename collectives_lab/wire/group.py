@@ -78,6 +78,7 @@ class Operation(Waitable):
         self.source = ANY
         self.done = False
         self.waited = False
+        self._future: _Future | None = None
         self.refused = ""
 
     def wait(self, timeout: Any = None) -> bool:
@@ -100,6 +101,15 @@ class Operation(Waitable):
     def exception(self) -> None:
         return None
 
+    def get_future(self) -> torch.futures.Future:
+        """A future whose callbacks run when this has ended; it can be waited for."""
+        if self._future is None:
+            self._future = _Future()
+            self._future.operation = self
+            if self.done:
+                self._future.set_result(self.result())
+        return self._future
+
     def source_rank(self) -> int:
         """The rank that a recv from any rank has heard."""
         return self.source
@@ -117,6 +127,18 @@ class Operation(Waitable):
             at += size
         self.source = frame.a
         self.done = True
+        if self._future is not None:
+            self._future.set_result(self.result())
+
+
+class _Future(torch.futures.Future):
+    """Torch's future, which is waited for on the wire: no thread of ours ends it."""
+
+    operation: Operation
+
+    def wait(self) -> Any:
+        self.operation.wait()
+        return super().wait()
 
 
 class Wire:
