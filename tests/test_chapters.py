@@ -59,6 +59,16 @@ CLAIMS = {
             "all_reduce": list("0123"), "scatter": None, "gather": None,
             "all_gather": None, "reduce_scatter": None, "all_to_all": None}
     """,
+    "04_all_reduce_averaging_gradients": """
+        assert fifth.shape == (201, 4225)
+        assert differ(pieces, together[0]) > 2000 and differ(ring, together[0]) > 2000
+        assert abs(row("Gloo: in shares")[3] - 9) < 0.02
+        assert abs(row("Gloo: all_reduce")[3] - 6) < 0.02
+        assert row("Gloo: in shares")[4] < 0.99 and row("through a root")[4] < 0.99
+        assert moved > 2000 and list(tests.values())[1:] == [0, 0]
+        assert calls["broadcast", S] == 1
+        assert all(nbytes == S or nbytes < 100 for _, nbytes in calls)
+    """,
     "05_the_ring_and_its_rivals": """
         gloo_ring = traffic(dist.all_reduce).wire
         assert (gloo_ring > S / 4).sum(axis=1).tolist() == [1] * 4, gloo_ring
@@ -311,9 +321,12 @@ def test_a_warning_is_found() -> None:
 # -- scripts ---------------------------------------------------------------------------
 
 
-def told_by_lab_run() -> list[str]:
+MEAN = CHEATSHEET.with_name("distributed_mean.py")
+
+
+def told_by_lab_run(script: Path = CHEATSHEET) -> list[str]:
     """What the cheat sheet prints on four ranks of `lab.run`, by rank."""
-    return lab.run(runpy.run_path(str(CHEATSHEET))["main"], backend="gloo").output
+    return lab.run(runpy.run_path(str(script))["main"], backend="gloo").output
 
 
 def test_the_cheat_sheet_runs_by_lab_run() -> None:
@@ -330,14 +343,22 @@ def test_the_cheat_sheet_runs_by_lab_run() -> None:
         assert line in first
 
 
+def test_the_script_of_the_mean_runs() -> None:
+    """Rank 0 tells the mean of shards and of a gradient, each against one process."""
+    first, *others = told_by_lab_run(MEAN)
+    assert others == [""] * 3
+    assert "rank 2        16  ->" in first and "rank 2       -32  ->" in first
+
+
 @pytest.mark.slow
-def test_the_cheat_sheet_prints_the_same_under_torchrun() -> None:
-    """The script that a reader takes along does the same without our package."""
+@pytest.mark.parametrize("script", [CHEATSHEET, MEAN], ids=lambda path: path.stem)
+def test_a_script_prints_the_same_under_torchrun(script: Path) -> None:
+    """What a reader takes along does the same without our package."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "4", str(CHEATSHEET)]
+    command += ["--nproc-per-node", "4", str(script)]
     env = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == told_by_lab_run()[0]
+    assert done.stdout == told_by_lab_run(script)[0]

@@ -789,3 +789,24 @@ def test_a_curve_that_ends_is_crossed_where_the_next_begins() -> None:
     assert crossings(np.array([1.0, 2.0, 4.0]), lines) == [
         (pytest.approx(4), pytest.approx(3), "b")
     ]
+
+
+def test_computing_has_a_lane_of_its_own() -> None:
+    """It is above what travels meanwhile, and no collective of several ranks."""
+    events = [
+        event
+        for rank in range(2)
+        for event in (
+            Event(rank, "compute", issued=0.0, completed=2.0, seconds=2.0),
+            Event(rank, "all_reduce", 8, issued=1.0, waited=3.0, completed=4.0),
+            Event(rank, "compute", issued=2.0, completed=3.0, seconds=1.0),
+        )
+    ]
+    seen = scene(Trace.from_events(events, 2))
+    assert [len(calls) for calls in seen.together] == [2]
+    for rank in range(2):
+        bars = [bar for bar in seen.bars if bar.event.rank == rank]
+        (reduce,) = (bar for bar in bars if bar.is_collective)
+        assert all(bar.bottom < reduce.top for bar in bars if bar.is_compute)
+    figure = plots.space_time(Trace.from_events(events, 2))
+    assert "computing" in [text.get_text() for text in figure.findobj(Text)]

@@ -7,6 +7,7 @@ of it in words (`Scene.facts`).
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,8 +49,18 @@ class Bar:
 
     @property
     def is_message(self) -> bool:
-        """Whether the call is a send or a recv, not a collective."""
+        """Whether the call is a send or a recv."""
         return self.event.op in ("send", "recv")
+
+    @property
+    def is_compute(self) -> bool:
+        """Whether the rank only says that it computes."""
+        return self.event.op == "compute"
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether other ranks take part: it is no message and no computing."""
+        return not self.is_message and not self.is_compute
 
     @property
     def name(self) -> str:
@@ -179,14 +190,18 @@ def _place(trace: Trace) -> tuple[dict[int, Bar], float, float]:
 
 
 def _lane(rank: int, rows: Sequence[tuple[int, Event]], last: float) -> dict[int, Bar]:
-    """One rank's calls, those that overlap in time below each other."""
-    busy: list[float] = []
+    """One rank's calls, those that overlap in time below what it computes."""
+    computes = any(event.op == "compute" for _, event in rows)
+    busy: list[float] = [math.inf] if computes else []
     placed = []
     for row, event in sorted(rows, key=lambda pair: pair[1].issued or 0.0):
         begin = event.issued or 0.0
         end = last if is_stuck(event) else max(begin, event.completed or begin)
         slot = next((i for i, until in enumerate(busy) if until <= begin), len(busy))
-        busy[slot : slot + 1] = [end]
+        if event.op == "compute":
+            slot = 0
+        else:
+            busy[slot : slot + 1] = [end]
         placed.append((row, event, begin, end, slot))
     height = FILLED / len(busy)
     gap = 0 if len(busy) == 1 else 0.18 * height
@@ -203,7 +218,7 @@ def rounds(bars: Iterable[Bar], first: float, last: float) -> list[list[Bar]]:
     count: Counter = Counter()
     calls: dict[tuple[str, int], list[Bar]] = defaultdict(list)
     for bar in bars:
-        if not bar.is_message:
+        if bar.is_collective:
             place = bar.event.rank, bar.event.group
             calls[bar.event.group, count[place]].append(bar)
             count[place] += 1

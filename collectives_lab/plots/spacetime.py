@@ -134,25 +134,34 @@ def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]], scale: float) -> None:
 def _draw_bars(ax: Axes, seen: Scene, scale: float) -> None:
     """Solid while a call runs and its rank does other work, hatched while it blocks.
 
-    Pale in steps, where nobody knows which of the two it is.
+    Pale in steps, where nobody knows which of the two it is; what is computed is empty.
     """
     bars, is_plain = seen.bars, len(seen.bars) > MANY or seen.is_steps
     shapes: dict[tuple[int, bool], list] = defaultdict(list)
+    computing: dict[int, list] = defaultdict(list)
 
     def add(bar: Bar, is_blocked: bool, begin: float, end: float) -> None:
         left, right = begin / scale, end / scale
         upper, lower = [(left, bar.top), (right, bar.top)], [(right, bar.bottom)]
         box = [*upper, *lower, (left, bar.bottom)]
-        shapes[bar.event.rank, is_blocked].append(box)
+        rank = bar.event.rank
+        (computing[rank] if bar.is_compute else shapes[rank, is_blocked]).append(box)
 
     for bar in bars:
         if bar.wait > bar.begin or bar.event.waited is None:
             add(bar, False, bar.begin, bar.wait)
         if bar.event.waited is not None:
             add(bar, True, bar.wait, bar.end)
+    for rank, boxes in computing.items():
+        look = _computing(rank_color(rank))
+        ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
     for (rank, is_blocked), boxes in shapes.items():
         for look in _looks(rank_color(rank), is_blocked or seen.is_steps, is_plain):
             ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
+
+
+def _computing(color: str) -> dict[str, Any]:
+    return {"facecolor": (color, 0.12), "edgecolor": color, "linewidth": 0.7}
 
 
 def _looks(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
@@ -217,14 +226,16 @@ def _signs(seen: Scene) -> dict[str, Any]:
     bars, is_plain = seen.bars, len(seen.bars) > MANY
     waits = any(bar.event.waited is not None for bar in bars)
     signs = {
+        "computing": any(bar.is_compute for bar in bars) and Patch(**_computing(INK)),
         "in flight": not seen.is_steps
-        and any(bar.wait > bar.begin for bar in bars)
+        and any(bar.wait > bar.begin for bar in bars if not bar.is_compute)
         and Patch(color=INK),
         "blocked": waits
         and tuple(Patch(**look) for look in _looks(INK, True, is_plain)),
         "message": seen.pairs and sign(r"$\rightarrow$", 12),
         "never received": seen.lost and sign("x", 5),
         "never completed": seen.stuck and sign("X", 7),
-        "end not seen": any(bar.is_open for bar in bars) and sign(">", 5),
+        "end not seen": any(bar.is_open for bar in bars if not bar.is_compute)
+        and sign(">", 5),
     }
     return {name: handle for name, handle in signs.items() if handle}
