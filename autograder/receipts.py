@@ -66,6 +66,7 @@ def job(
         "cells": cells,
         "tests": tests,
         "seeds": {name: digits[:16] for name, digits in seeds.items()},
+        "notes": notebook.metadata[OURS]["notes"],
         "unreadable": notebook.metadata[OURS].get("unreadable"),
     }
 
@@ -82,11 +83,8 @@ def engine() -> str:
 
 def find(job: Job, final: bool = True) -> Receipt | None:
     """The receipt of this job; a final one holds nothing that is to be tried again."""
-    try:
-        found = json.loads(_path(job["assignment"], job["student"]).read_text())
-    except (OSError, ValueError):
-        return None
-    done = found.get("key") == job["key"] and not (final and found["retry"])
+    found = load(job["assignment"], job["student"])
+    done = found and found["key"] == job["key"] and not (final and found["retry"])
     return found if done else None
 
 
@@ -96,9 +94,11 @@ def verdict_id(receipt: Receipt) -> str:
 
 
 def load(assignment: str, student: str) -> Receipt | None:
-    """The last receipt of a student, whatever it is about."""
-    path = _path(assignment, student)
-    return json.loads(path.read_text()) if path.exists() else None
+    """The last receipt of a student, if there is one and it is whole."""
+    try:
+        return json.loads(_path(assignment, student).read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def save(receipt: Receipt) -> None:

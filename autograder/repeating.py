@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import course, receipts
-from autograder.workers import Worker
+from autograder.workers import KEPT, Worker
 
 
 def repeat(path: Path, tier: str | None = None) -> str:
@@ -21,7 +21,7 @@ def repeat(path: Path, tier: str | None = None) -> str:
     try:
         worker.ready()
         worker.give(
-            {name: then[name] for name in ("key", "assignment", "student", "engine")}
+            {name: then[name] for name in KEPT}
             | {"seeds": {name: v["seed"] for name, v in graded.items()}}
             | {"programs": {name: v["program"] for name, v in graded.items()}}
         )

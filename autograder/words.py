@@ -13,7 +13,7 @@ def text(receipt: Receipt, name: str) -> str:
     """The verdict on one exercise, for a terminal or a mail."""
     verdict = receipt["exercises"][name]
     lines = [verdict["text"] if verdict["status"] == "graded" else _none(verdict)]
-    lines += [f"  note: {note}" for note in verdict["notes"]]
+    lines += [f"  note: {note}" for note in receipt["notes"] + verdict["notes"]]
     return printable("\n".join([*lines, _seal(receipt)]))
 
 
@@ -22,9 +22,9 @@ def card(receipt: Receipt, name: str) -> str:
     verdict = receipt["exercises"][name]
     graded = verdict["status"] == "graded"
     shown = verdict["html"] if graded else _pre(_none(verdict))
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in verdict["notes"])
-    notes = f"<ul>{notes}</ul>" if notes else ""
-    return f"{shown}{notes}<p><small>{html.escape(_seal(receipt))}</small></p>"
+    notes = receipt["notes"] + verdict["notes"]
+    items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+    return f"{shown}<ul>{items}</ul><p><small>{html.escape(_seal(receipt))}</small></p>"
 
 
 def printable(string: str) -> str:

@@ -25,6 +25,9 @@ from autograder.receipts import Job, Receipt
 STARTING = 180.0
 ANSWERING = 600.0
 """Seconds for one submission: only for what the engine's own deadlines do not see."""
+KEPT = ("key", "assignment", "student", "engine", "notes")
+"""What of a job stands in its receipt."""
+
 LONGEST = 64 * 10**6
 
 
@@ -98,7 +101,7 @@ class Worker:
 
 def receipt(job: Job, said: dict[str, Any]) -> Receipt:
     """A receipt of a worker's answer; `retry` where the fault is not the student's."""
-    kept = {name: job[name] for name in ("key", "assignment", "student", "engine")}
+    kept = {name: job[name] for name in KEPT}
     verdicts = said["exercises"].values()
     retry = any(verdict["status"] != "graded" for verdict in verdicts)
     made = datetime.now(UTC).isoformat(timespec="seconds")

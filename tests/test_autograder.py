@@ -208,6 +208,9 @@ def test_the_verdict_names_what_was_left_out(graded: Course) -> None:
     """A student learns which of the own cells did not count, and where."""
     (note,) = graded.receipt("own_cells")["exercises"][RING]["notes"]
     assert note.startswith("not run for the mark")
+    assert graded.receipt("doubled")["notes"] == []
+    (note,) = graded.receipt("claims")["notes"]
+    assert note == f"the cell check_{RING} was changed; the released one counts"
     (note,) = graded.receipt("syntax")["exercises"][RING]["notes"]
     assert note.startswith("cell 2 is left out: line 1: ")
 
@@ -279,7 +282,7 @@ def test_plain_nbgrader_gives_the_same(graded: Course) -> None:
 def test_the_test_cell_holds_what_nbgrader_reads(score: float) -> None:
     """One finite number within the cell's points, as nbgrader's own rule reads it."""
     verdict = {"status": "graded", "score": score, "text": "", "html": "", "notes": []}
-    receipt = {"key": "0" * 64, "exercises": {"f": verdict}}
+    receipt = {"key": "0" * 64, "notes": [], "exercises": {"f": verdict}}
     marks = {"grade": True, "solution": False, "locked": True, "points": 3}
     cell = new_code_cell("", metadata={"nbgrader": marks})
     cell.outputs = outputs(receipt, "f", 3.0)

@@ -271,7 +271,7 @@ def once(path: Path) -> object:
     return pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.parametrize("chapter", map(once, CHAPTERS))
+@pytest.mark.parametrize("chapter", [once(path) for path in CHAPTERS])
 def test_a_chapter_runs_and_its_text_is_true(chapter: Path) -> None:
     """Run All works, within a minute and without a warning, and leaves no process."""
     notebook = read(chapter)

@@ -63,7 +63,12 @@ def wrong(report: Report, points: str, words: str) -> str:
     return "" if words in str(report) else f"does not say {words!r}:\n{report}"
 
 
-@pytest.fixture(scope="module", params=[t for t in tiers.TIERS if t != "D"])
+def tier(name: str):
+    """The best tier in every run of the tests, the others among the slow ones."""
+    return pytest.param(name, marks=[] if name == tiers.best() else pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=[tier(t) for t in tiers.TIERS if t != "D"])
 def box(request: pytest.FixtureRequest) -> Iterator[Box]:
     if reason := tiers.probe(request.param):
         pytest.skip(f"tier {request.param}: {reason}")
@@ -86,6 +91,12 @@ def package() -> dict[str, tuple[int, int]]:
     files = (path for folder in folders for path in folder.rglob("*"))
     kept = (path for path in files if "__pycache__" not in path.parts)
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in kept}
+
+
+def changed(before: dict[str, tuple[int, int]]) -> list[str]:
+    """Which of these files are others now, or new."""
+    now = package()
+    return [path for path in now | before if now.get(path) != before.get(path)]
 
 
 class Memory:
@@ -132,7 +143,7 @@ def survives(text: str, box: Box, points: str, words: str, honest: Path) -> None
     assert following.passed, f"the next student has\n{following}"
     assert until(lambda: running(box) <= count, 5), "something is left running"
     assert files_left() <= files, f"left: {files_left() - files}"
-    assert package() == before, "files of the repository have changed"
+    assert not (paths := changed(before)), f"{paths} have changed"
 
 
 @pytest.mark.parametrize(

@@ -221,11 +221,13 @@ def test_break_even_is_where_gamma_is_1(alpha):
 
 def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     """Sliders say what they turn, in words, and keep the value they begin with."""
-    names = "ranks", "parameters", "tokens a step", "rate a rank", "bandwidth", "alpha"
-    assert tuple(slider.description for slider in ratio.sliders) == names
+    assert [slider.description for slider in ratio.sliders] == [
+        *("ranks", "parameters", "tokens a step"),
+        *("TFLOP/s a rank", "bandwidth", "alpha"),
+    ]
     assert [slider.options[slider.index][0] for slider in ratio.sliders] == [
-        *("64", "7 billion", "2048"),
-        *("312 TFLOP/s", "600 GB/s", "0 ns"),
+        *("64", "7 billion", "2,048"),
+        *("312", "600 GB/s", "0 ns"),
     ]
 
 

@@ -64,7 +64,7 @@ def marked(path: Path) -> object:
     return pytest.param(path, id=f"{path.parent.name}-{path.stem}", marks=marks)
 
 
-@pytest.mark.parametrize("path", map(marked, FILES))
+@pytest.mark.parametrize("path", [marked(path) for path in FILES])
 def test_the_check_says_what_the_zoo_knows(path: Path, box: Box) -> None:
     """A mutant fails by each property it names; an unusual solution has full marks."""
     assert not (why := disagreement(claim(path), graded(path, box))), why

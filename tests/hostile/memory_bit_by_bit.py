@@ -1,4 +1,4 @@
-"""verdict: 0 — MemoryError
+"""verdict: 0 — points
 
 Megabytes, until there are none.
 """
