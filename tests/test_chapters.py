@@ -80,6 +80,18 @@ CLAIMS = {
         double = double(8, MiB, segment=MiB // 8).replay(network).elapsed
         assert double < single(8, MiB).replay(network).elapsed < 7e-4
     """,
+    "09_composing_verbs": """
+        assert calls == [3, 0]
+        assert [c.reduce_op for c in forward] == ["MAX", "SUM", "SUM"]
+        assert all(c.nbytes == 1024 * 8 for c in forward), "one number a token"
+        assert gathered.trace.ops() == {"all_gather": 4}, "a DTensor gathers"
+        assert max(gathered.trace.bytes_sent()) / (3 * 12_288) == 2048 / 6
+        assert 250 < on_the_wire(gathered) / (3 * 12_288) < 350
+        assert by_the_verb == [4] * 4, "the backward pass of all_reduce is all_reduce"
+        assert recorded == predicted and 1 <= wire / recorded[1] < 1.15
+        assert dict(winners) == {1: 43, 4: 30, 6: 43, 9: 4} and nans == 24
+        assert duals["broadcast"] == "reduce" and own == ["all_reduce", "all_to_all"]
+    """,
     "11_placement": """
         assert flat.results == two.results and crossed == [1.75, 1.0]
         assert runs["dp"].results[0] == [0, 1] and tokens == 4096
