@@ -98,6 +98,14 @@ CLAIMS = {
         assert all(slowdown(everyone, f) < 0.6 for f in list(four.values())[1:])
         assert slowdown(two_level, four["one NIC a node"]) > 12
     """,
+    "12_overlap": """
+        by_default, by_25 = [[32.03], [4.0, 28.03]], [[32.03], [28.03, 4.0]]
+        assert recorded == {None: by_default, 25: by_25}, "torch 2.13"
+        assert first == ["7.bias", "7.weight"] and moved == [4, 1, 4]
+        assert middle[0] > 0.3 and 0.7 < cpu_ratio[1] < 1.4, (middle, cpu_ratio)
+        assert calling < elapsed / 2, "asking is the smaller part with Gloo"
+        assert not ranks.alive
+    """,
 }
 
 
