@@ -59,6 +59,17 @@ CLAIMS = {
             "all_reduce": list("0123"), "scatter": None, "gather": None,
             "all_gather": None, "reduce_scatter": None, "all_to_all": None}
     """,
+    "01_why_communication_bounds_training": """
+        assert needed[1] / needed[4] > 3 and fewer < 1.5
+        assert gammas["formula"] < gammas["profiler"]
+        assert 0.5 < sources["profiler"][1] / sources["recorder"][1] < 2
+        assert longer > 1e3 * LATE / 2
+        waits = [row["wait"] for row in met.results]
+        assert waits[2] < LATE / 2 < min(w for r, w in enumerate(waits) if r != 2)
+        assert max(row["gloo:all_reduce"] for row in met.results) < LATE / 2
+        row = met.results[0]
+        assert row["c10d::allreduce_"] < row["gloo:all_reduce"]
+    """,
     "04_all_reduce_averaging_gradients": """
         assert fifth.shape == (201, 4225)
         assert differ(pieces, together[0]) > 2000 and differ(ring, together[0]) > 2000

@@ -28,6 +28,7 @@ from collectives_lab.check.spec import (
 from collectives_lab.check.words import told
 from collectives_lab.launch.errors import LabError
 from collectives_lab.wire import Box, BoxError, Outcome, Program
+from collectives_lab.wire.values import clean
 
 FINAL = {"cpu", "wall", "idle", "memory", "flood", "protocol"}
 """Failures after which nothing more is tried."""
@@ -60,7 +61,9 @@ def examine(
         tried = list(_try_all(exercise, cases, program, box))
     except BoxError as error:
         raise NotGradable(str(error)) from error
-    findings = [_finding(exercise, p.name, tried, program) for p in exercise.properties]
+    findings = [
+        _finding(exercise, p.name, cases, tried, program) for p in exercise.properties
+    ]
     shown = _shown(tried)
     return Report(
         exercise.name,
@@ -68,7 +71,7 @@ def examine(
         box.description,
         seed,
         str(shown.case) if shown else "",
-        next((t.outcome.printed for t in tried if t.outcome.printed), ""),
+        clean(next((t.outcome.printed for t in tried if t.outcome.printed), "")),
         [_run(t) for t in tried],
         versions(),
         shown.outcome.trace if shown else None,
@@ -134,25 +137,30 @@ def _holds(exercise: Exercise, name: str, one: Tried) -> Judgement:
 
 
 def _finding(
-    exercise: Exercise, name: str, tried: Sequence[Tried], program: Program
+    exercise: Exercise,
+    name: str,
+    cases: Sequence[Case],
+    tried: Sequence[Tried],
+    program: Program,
 ) -> Finding:
     """Judge one property by all its cases; the smallest that fails speaks."""
     (prop,) = (p for p in exercise.properties if p.name == name)
     mine = [one for one in tried if name in one.case.tests]
     last = tried[-1].outcome.failure if tried else None
+    all_tried = len(mine) == sum(name in case.tests for case in cases)
     said = GOOD
     for one in mine:
         judgement = _holds(exercise, name, one)
         said = judgement if judgement.message else said
         if not judgement.holds:
             failure, case = one.outcome.failure, str(one.case)
-            message = told(failure, program) if failure else judgement.message
+            message = clean(told(failure, program) if failure else judgement.message)
             measured = (list(judgement.sent), judgement.bound)
             return Finding(
                 name, False, 0, prop.points, message, prop.title, case, *measured
             )
-    if last is not None and last.kind in FINAL:
-        message = f"not tried to the end: {told(last, program)}"
+    if last is not None and not all_tried:
+        message = clean(f"not tried to the end: {told(last, program)}")
         return Finding(name, False, 0, prop.points, message, prop.title)
     measured = (list(said.sent), said.bound)
     points = (prop.points, prop.points)

@@ -65,7 +65,9 @@ class _Pickler(cloudpickle.Pickler):
             return _parameter, (obj.detach(), obj.requires_grad)
         if _is_plain(obj):
             flat = obj.detach().resolve_conj().resolve_neg().cpu().contiguous()
-            raw: Any = flat.reshape(-1).view(torch.uint8).numpy()
+            # An empty one may have strides that cannot be viewed as bytes.
+            whole = flat.reshape(-1) if flat.numel() else torch.empty(0)
+            raw: Any = whole.view(torch.uint8).numpy()
             keeps_grad = obj.requires_grad and obj.is_leaf
             buffer = pickle.PickleBuffer(raw)
             return _tensor, (buffer, obj.dtype, tuple(obj.shape), keeps_grad)

@@ -165,8 +165,8 @@ def _slider(
         value=value,
         description=name,
         continuous_update=False,
-        style={"description_width": "7em"},
-        layout=ipywidgets.Layout(width="26em"),
+        style={"description_width": "8.5em"},
+        layout=ipywidgets.Layout(width="27em"),
     )
 
 

@@ -305,10 +305,18 @@ class SealedGroup(_Group):
     # -- messages ------------------------------------------------------------------
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Operation:
-        return self._message(Kind.SEND, tensors, self.members[dst], tag)
+        return self._message(Kind.SEND, tensors, self._member("dst", dst), tag)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Operation:
-        return self._message(Kind.RECV, tensors, self.members[src], tag)
+        return self._message(Kind.RECV, tensors, self._member("src", src), tag)
+
+    def _member(self, name: str, rank: int) -> int:
+        if not 0 <= rank < self._size:  # Gloo waits forever for rank -1
+            raise ValueError(
+                f"{name} is {rank}; need 0 <= {name} < world_size, which is "
+                f"{self._size}: does a step of the ring lack its % world_size?"
+            )
+        return self.members[rank]
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Operation:
         return self._message(Kind.RECV, tensors, ANY, tag)

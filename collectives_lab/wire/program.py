@@ -18,7 +18,10 @@ from typing import Any
 
 import cloudpickle
 
-_INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1]))
+_AS = ("utf-8", "surrogatepass")
+"""A notebook's JSON may hold half a character, which is for Python to refuse."""
+
+INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1]))
 
 
 def _own_modules() -> Iterator[ModuleType]:
@@ -27,7 +30,7 @@ def _own_modules() -> Iterator[ModuleType]:
         file = getattr(module, "__file__", None)
         if name == "__main__" or not isinstance(file, str):
             continue
-        if not os.path.abspath(file).startswith(_INSTALLED):
+        if not os.path.abspath(file).startswith(INSTALLED):
             yield module
 
 
@@ -41,7 +44,10 @@ class Program:
     @classmethod
     def source(cls, texts: Sequence[tuple[str, str]]) -> Program:
         """Texts of Python, each with a name that stands in messages, as `cell 3`."""
-        return cls(texts=tuple((str(name), str(text)) for name, text in texts))
+        # A byte order mark is what Windows begins a file with, and no Python.
+        return cls(
+            texts=tuple((name, text.removeprefix("\ufeff")) for name, text in texts)
+        )
 
     @classmethod
     def objects(cls, named: Mapping[str, Any]) -> Program:
@@ -72,7 +78,7 @@ class Program:
         """For the way into a rank."""
         parts = [part for text in self.texts for part in text]
         head = b"".join(
-            len(p := part.encode()).to_bytes(8, "little") + p for part in parts
+            len(p := part.encode(*_AS)).to_bytes(8, "little") + p for part in parts
         )
         return len(parts).to_bytes(8, "little") + head + self.pickled
 
@@ -82,6 +88,6 @@ class Program:
         count, at, parts = int.from_bytes(data[:8], "little"), 8, []
         for _ in range(count):
             size = int.from_bytes(data[at : at + 8], "little")
-            parts.append(data[at + 8 : at + 8 + size].decode())
+            parts.append(data[at + 8 : at + 8 + size].decode(*_AS))
             at += 8 + size
         return cls(tuple(zip(parts[0::2], parts[1::2], strict=True)), bytes(data[at:]))

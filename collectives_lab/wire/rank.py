@@ -20,7 +20,7 @@ import torch
 from collectives_lab.wire import face, frames
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.group import Wire, connect, student_line
-from collectives_lab.wire.program import Program
+from collectives_lab.wire.program import INSTALLED, Program
 from collectives_lab.wire.values import Strided, decode, encode
 
 MOST_LINES = 12
@@ -98,9 +98,7 @@ def _told(error: BaseException) -> tuple[str, str, tuple]:
     """A type, a message and the student's frames (file, line, function)."""
     stack = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno or 0, f.name) for f in stack]
-    own = [
-        p for p in places if "/torch/" not in p[0] and "/collectives_lab/" not in p[0]
-    ]
+    own = [p for p in places if not p[0].startswith(("<frozen", *INSTALLED))]
     if isinstance(error, SyntaxError) and error.lineno:
         own.append((error.filename or "", error.lineno, ""))
     return type(error).__name__, _message(error)[:2000], tuple(own[-MOST_LINES:])
@@ -111,7 +109,7 @@ def _message(error: BaseException) -> str:
         return str(error.msg)
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return "(its message cannot be shown)"
 
 

@@ -160,6 +160,8 @@ class Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+            sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
             if self.sealed:
                 seconds = math.ceil(command["cpu"]) + 1
                 seal.enter((1, 2, fd), command["memory"], seconds, self.readable)
@@ -200,5 +202,5 @@ def main(fd: int, sealed: bool) -> None:
     rank_module.warm_up()
     gc.collect()
     gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
-    sys.stdin.close()
+    sys.stdin = open(os.devnull)  # noqa: SIM115  (as long as we live)
     Server(socket.socket(fileno=fd), sealed).serve()

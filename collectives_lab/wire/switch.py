@@ -46,6 +46,7 @@ PATIENCE = 0.5
 TICK where it may because it has threads, not all of which wait on the wire."""
 
 LONGEST_COMPUTE = 3600 * 10**9
+MOST_UNSENT = 64 << 20
 MOST_PRINTED = 4096
 """Bytes of what a rank prints that are kept."""
 
@@ -333,6 +334,10 @@ class Switch:
 
     def _send(self, line: Line, frame: Frame) -> None:
         line.unsent += frames.pack(frame)
+        if len(line.unsent) > MOST_UNSENT:
+            raise Broken(
+                Failure("flood", "it reads nothing of what it gets", line.rank)
+            )
         self._flush(line)
 
     def _flush(self, line: Line) -> None:
@@ -437,7 +442,7 @@ class Switch:
         members = struct.unpack(f"<{len(frame.body) // 8}q", frame.body)
         world = range(len(self.lines))
         if line.rank not in members or not set(members) <= set(world):
-            raise Malformed(f"a group of {members}")
+            raise Malformed(f"a group of {len(members)} ranks that is none")
         if len(line.groups) > 1000:
             raise Malformed("too many groups")
         number, nth = frame.a, frame.b

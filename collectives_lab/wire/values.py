@@ -65,6 +65,15 @@ _DOUBLE = struct.Struct("<d")
 _INT_RANGE = range(-(1 << 63), 1 << 63)
 
 
+def clean(text: str, most: int = 4000) -> str:
+    """A stranger's text for people: what does not print is escaped, and it ends."""
+    kept = text if len(text) <= most else f"{text[:most]} ..."
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
+        for c in kept
+    )
+
+
 def raw_bytes(tensor: torch.Tensor) -> bytes:
     """The elements of a tensor, in order of its indices."""
     flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
@@ -135,7 +144,8 @@ def _plain_number(value: Any) -> Any:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.dtype in DTYPES
+    is_dense = tensor.layout is torch.strided and tensor.device.type != "meta"
+    return is_dense and tensor.dtype in DTYPES
 
 
 def _write_tensor(out: bytearray, tensor: torch.Tensor) -> None:
@@ -208,7 +218,10 @@ class _Reader:
         count = dtype.itemsize
         for n in shape:
             count *= n
-        return tensor_of(self.take(count), dtype, shape)
+        try:
+            return tensor_of(self.take(count), dtype, shape)
+        except RuntimeError as error:  # no elements, in dimensions beyond all bounds
+            raise Malformed(str(error)) from None
 
 
 _CONSTANTS = {b"N": None, b"T": True, b"F": False}

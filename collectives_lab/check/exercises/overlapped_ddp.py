@@ -93,8 +93,8 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
     yield _case(inputs, 3, [[5], [8]], 16, "shapes", exact=False)
     for bucket in (4, 100, 10**6):
         yield _case(inputs, 2, [[5], [7], [1], [9], [3]], bucket, "buckets")
-    for schedule in inputs.schedules(2):
-        yield _case(inputs, 3, [[5]] * 5, 40, "schedules", schedule=schedule)
+    for schedule in inputs.schedules(4):
+        yield _case(inputs, 3, [[5]] * 8, 40, "schedules", schedule=schedule)
     size = 4 * LAYER
     for layers, together in ((12, 4), (8, 2)):
         shapes = [[LAYER]] * layers

@@ -45,7 +45,7 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
     for n in (1, 2, 8):
         yield _case(inputs, 2, [n], "two_ranks" + " neighbours" * (n == 8))
     for p in WORLD_SIZES:
-        yield _case(inputs, p, [2 * p], "world_sizes neighbours")
+        yield _case(inputs, p, [2 * p], "world_sizes" + " neighbours" * (p > 1))
     for p, n in ((2, 3), (3, 7), (3, 1), (4, 6), (4, 3), (5, 13), (8, 5), (3, 0)):
         yield _case(inputs, p, [n], "lengths")
     for dtype in (torch.float64, torch.int64):
