@@ -21,8 +21,8 @@ Medians, with the quartiles in brackets. Ours and the peer's were measured in tu
 one run. Our ranks run under `SCHED_BATCH`, which makes Gloo faster where there are more
 ranks than cores; the peers run as they come, with `OMP_NUM_THREADS=1` and Gloo on the
 loopback, as our ranks do. The plain fork is of a process that has imported torch, no
-more, and its FileStore is in shared memory. A replay is in seconds of one core. The class
-is graded once, by two workers.
+more, and its FileStore is in shared memory. A replay is in seconds of one core. The
+class is graded once, by two workers.
 """
 
 
