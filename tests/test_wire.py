@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import time
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -16,6 +17,7 @@ import torch.distributed as dist
 
 import collectives_lab as lab
 from collectives_lab.wire import Box, Other, Outcome, Program, Schedule, Strided, frames
+from collectives_lab.wire.box import IDLE
 from collectives_lab.wire.frames import Frame, Kind, Reader
 from collectives_lab.wire.values import Malformed, decode, encode
 
@@ -593,6 +595,21 @@ def test_a_failure_is_told_and_the_next_run_is_well(box: Box, kind: str) -> None
     failure = outcome_of(box, body, world_size).failure
     assert failure is not None and failure.kind == kind, failure
     assert outcome_of(box, RING, 3).failure is None
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_data_of_a_rank_that_died_is_not_waited_for(box: Box, late: int) -> None:
+    """Whether it had died when its send met the recv, or dies while it is asked."""
+    body = (
+        "def f():\n    r, x = dist.get_rank(), torch.zeros(1)\n"
+        "    if r == 0:\n        dist.isend(x, 1)\n"
+        f"        time.sleep({0.1 * late})\n        os._exit(3)\n"
+        f"    time.sleep({0.1 * (1 - late)})\n    dist.recv(x, 0)\n"
+    )
+    began = time.monotonic()
+    failure = outcome_of(box, body, 2).failure
+    assert (failure.kind, failure.rank) == ("died", 0) and "code 3" in failure.text
+    assert time.monotonic() - began < IDLE, "it was waited for until all were idle"
 
 
 def test_the_rank_that_raised_is_told_with_its_lines(box: Box) -> None:

@@ -83,6 +83,7 @@ class Line:
     threads: int = 1
     polls: bool = False
     answered: bool = True
+    gone: bool = False
     answer: Any = None
     given: int = 0
     after: tuple | None = None
@@ -323,6 +324,9 @@ class Switch:
         if not data:
             self.selector.unregister(line.sock)
             self._fail(line, Failure("died", "it has ended", line.rank))
+            line.gone = True
+            for of_rank in [key for key in self.transfers if key[0] == line.rank]:
+                del self.transfers[of_rank]
             return
         self.heard_at = time.monotonic()
         try:
@@ -472,6 +476,8 @@ class Switch:
             raise Broken(Failure("mismatch", quarrel, meeting.operations[0].rank))
         self.traffic.take(meeting)
         givers = meeting.operations[:1] if meeting.is_message else meeting.operations
+        if any(self.lines[op.rank].gone for op in givers):
+            return  # whoever waits for it waits in vain
         transfer = Transfer(meeting, {op.rank: None for op in givers})
         for op in givers:
             self.transfers[op.rank, op.id] = transfer
