@@ -46,6 +46,13 @@ def box() -> Iterator[Box]:
         yield opened
 
 
+@pytest.fixture(scope="module", autouse=True)
+def end_the_warm_box() -> Iterator[None]:
+    """Other tests count the processes of this one."""
+    yield
+    lab.check.close()
+
+
 def graded(
     box: Box, text: str, seed: str = "0", name: str = "ring_all_reduce"
 ) -> Report:

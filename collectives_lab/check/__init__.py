@@ -29,6 +29,7 @@ __all__ = [
     "NotGradable",
     "Report",
     "check",
+    "close",
     "constants",
     "grade",
     "versions",
@@ -111,10 +112,19 @@ def _own_box() -> Box:
                 reasons.append(str(error))
             else:
                 _box = box
-                atexit.register(box.close)
                 return box
         raise NotGradable("; ".join(reasons))
     return _box
+
+
+@atexit.register
+def close() -> None:
+    """End the box that `check` keeps warm; the next check opens another one."""
+    global _box
+    with _checking:
+        box, _box = _box, None
+        if box is not None:
+            box.close()
 
 
 class _Callable(ModuleType):
