@@ -28,7 +28,8 @@ from autograder.rebuild import exercise, marks
 from autograder.worker import checked, main
 from collectives_lab.wire import Box, tiers
 
-pytestmark = pytest.mark.timeout(300)
+# A class and its marks in a minute or two; reading what is handed in is tried always.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 XSS = "<script>alert(1)</script>"
 

@@ -25,7 +25,7 @@ HONEST = [HOSTILE / "honest.py", HOSTILE / "honest_class.py"]
 LONG = {"drips", "forges_waits"}
 """They cost the whole of their deadline, by design."""
 
-QUICK = ("forges", "probes", "tampers", "fork_bomb", "memory", "segfaults", "starts")
+QUICK = ("forges_frames", "fork_bomb", "honest", "probes_files", "segfaults", "starts")
 """How the names begin of those that are tried in every run of the tests."""
 
 MOST_MEMORY = 512 << 20
@@ -167,6 +167,7 @@ def test_a_hostile_file_gets_its_verdict(path: Path, box: Box) -> None:
     survives(text, box, *verdict(text), HONEST[FILES.index(path) % 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD_TEXTS)
 def test_an_odd_text_gets_its_verdict(name: str, box: Box) -> None:
     """What is hardly a program is graded as it is, and so is the next one."""
