@@ -78,6 +78,7 @@ class Operation(Waitable):
         self.source = ANY
         self.done = False
         self.waited = False
+        self.polled = False
         self._future: _Future | None = None
         self.refused = ""
 
@@ -87,12 +88,12 @@ class Operation(Waitable):
         return True
 
     def is_completed(self) -> bool:
-        """Whether it has ended; who asks until it has, has waited."""
+        """Whether it has ended; who asks again and again until it has, has waited."""
         self.wire.look()
-        if self.done:
+        if not self.done:
+            self.polled = self.wire.asked_in_vain()
+        elif self.polled:
             self.wire.tell_of_waiting(self)
-        else:
-            self.wire.asked_in_vain()
         return self.done
 
     def is_success(self) -> bool:
@@ -182,11 +183,12 @@ class Wire:
         if operation.refused:
             raise Refused(operation.refused)
 
-    def asked_in_vain(self) -> None:
-        """Tell, after some asking, that this rank does nothing else."""
+    def asked_in_vain(self) -> bool:
+        """Tell, after some asking, that this rank does nothing else; whether it is so."""
         self._in_vain += 1
         if self._in_vain == ASKS:
             self.tell(Kind.POLL)
+        return self._in_vain >= ASKS
 
     def tell_of_waiting(self, operation: Operation) -> None:
         """Once, even where it has ended already: a trace says what is waited for."""
