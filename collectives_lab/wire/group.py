@@ -184,7 +184,7 @@ class Wire:
             raise Refused(operation.refused)
 
     def asked_in_vain(self) -> bool:
-        """Tell, after some asking, that this rank does nothing else; whether that is."""
+        """Tell, after some asking, that this rank does nothing else; whether it did."""
         self._in_vain += 1
         if self._in_vain == ASKS:
             self.tell(Kind.POLL)
