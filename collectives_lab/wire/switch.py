@@ -17,25 +17,19 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from collectives_lab.trace import Trace
-from collectives_lab.wire import frames
+from collectives_lab.wire import frames, hearing
 from collectives_lab.wire.collectives import carry_out
 from collectives_lab.wire.frames import Frame, Kind
-from collectives_lab.wire.operations import (
-    ANY,
-    EVERY_VERB,
-    REDUCE_OPS,
-    REDUCING,
-    ROOTED,
-    VERBS,
-)
+from collectives_lab.wire.hearing import Line
+from collectives_lab.wire.operations import ANY, EVERY_VERB
 from collectives_lab.wire.outcome import Failure, Outcome
-from collectives_lab.wire.traffic import Meeting, Posted, Traffic, World, read_sides
-from collectives_lab.wire.values import DTYPES, Malformed, decode, encode
+from collectives_lab.wire.traffic import Meeting, Posted, Traffic
+from collectives_lab.wire.values import Malformed, encode
 
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
@@ -45,7 +39,6 @@ PATIENCE = 0.5
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
 TICK where it may because it has threads, not all of which wait on the wire."""
 
-LONGEST_COMPUTE = 3600 * 10**9
 MOST_UNSENT = 64 << 20
 MOST_PRINTED = 4096
 """Bytes of what a rank prints that are kept."""
@@ -69,37 +62,6 @@ class Broken(Exception):
     def __init__(self, failure: Failure):
         super().__init__(failure.text)
         self.failure = failure
-
-
-@dataclass(eq=False)
-class Line:
-    """The switch's end of a rank's socket, and what is known of the rank."""
-
-    rank: int
-    sock: socket.socket
-    reader: frames.Reader = field(default_factory=frames.Reader)
-    unsent: bytearray = field(default_factory=bytearray)
-    waits_for: set[int] = field(default_factory=set)
-    threads: int = 1
-    polls: bool = False
-    answered: bool = True
-    gone: bool = False
-    answer: Any = None
-    given: int = 0
-    after: tuple | None = None
-    groups: dict[int, str] = field(default_factory=lambda: {0: World})
-    posted: dict[int, Posted] = field(default_factory=dict)
-    last_id: int = 0
-
-    @property
-    def rests(self) -> bool:
-        """Whether it does nothing by itself: it has returned, waits or polls."""
-        return self.answered or self.polls or len(self.waits_for) >= self.threads
-
-    @property
-    def may_rest(self) -> bool:
-        """Whether some thread of it waits; what the others do is not known."""
-        return self.rests or bool(self.waits_for)
 
 
 @dataclass(eq=False)
@@ -369,17 +331,17 @@ class Switch:
         elif frame.kind == Kind.DATA:
             self._data(line, frame)
         elif frame.kind == Kind.GROUP:
-            self._group(line, frame)
+            hearing.group(line, frame, self.traffic.groups)
         elif frame.kind == Kind.COMPUTE:
             self._compute(line, frame)
         elif frame.kind == Kind.POLL:
             pass
         elif frame.kind == Kind.RAISED:
-            self._fail(line, _raised(line.rank, decode(frame.body)))
+            self._fail(line, hearing.raised(line.rank, frame))
         else:
             line.answered = True
             if frame.kind == Kind.RETURNED:
-                line.answer, line.after = _returned(decode(frame.body), line.given)
+                line.answer, line.after = hearing.returned(line, frame)
 
     def _fail(self, line: Line, failure: Failure) -> None:
         """Note what ended this rank's part; the others go on as far as they can."""
@@ -388,9 +350,7 @@ class Switch:
 
     def _compute(self, line: Line, frame: Frame) -> None:
         self._refuse_floods(line)
-        now, seconds = time.monotonic(), _within(frame.a, LONGEST_COMPUTE) / 1e9
-        op = Posted(line.rank, 0, "compute", World, now, frame.where, seconds=seconds)
-        self.traffic.compute(op)
+        self.traffic.compute(hearing.compute(line, frame))
 
     def _refuse_floods(self, line: Line) -> None:
         if len(self.traffic.posted) >= MOST_OPERATIONS:
@@ -402,7 +362,7 @@ class Switch:
         if frame.id <= line.last_id:
             raise Malformed(f"operation {frame.id} again")
         line.last_id = frame.id
-        op = self._read_operation(line, frame)
+        op = hearing.operation(line, frame, self.traffic.groups)
         if op.verb not in self.allowed:
             text = f"{op.verb} is not allowed in this exercise"
             self.failures.setdefault(
@@ -415,46 +375,6 @@ class Switch:
         if self.schedule.seed is None:
             for meeting in self.traffic.possible(op)[:1]:
                 self._begin(meeting)
-
-    def _read_operation(self, line: Line, frame: Frame) -> Posted:
-        name = line.groups[frame.d >> 16]
-        op = Posted(line.rank, frame.id, "", name, time.monotonic(), frame.where)
-        if frame.kind == Kind.COLLECTIVE:
-            op.verb = VERBS[_within(frame.a, len(VERBS))]
-            op.sides = read_sides(frame.body)
-            if op.verb in ROOTED:
-                op.root = self._member(name, frame.b)
-            if op.verb in REDUCING:
-                op.reduce_op = REDUCE_OPS[_within(frame.c, len(REDUCE_OPS))]
-            op.nbytes = sum(n for side in op.sides for _, n in side)
-            op.dtype = next((_dtype(c) for side in op.sides for c, _ in side), "")
-            return op
-        op.verb = "send" if frame.kind == Kind.SEND else "recv"
-        if frame.a != ANY or op.verb == "send":
-            op.peer = self._member(name, frame.a)
-        op.tag, op.nbytes = frame.b, _within(frame.c, 1 << 40)
-        op.dtype = _dtype(frame.d & 0xFF)
-        op.blocks = bool(frame.d & 0x100)
-        return op
-
-    def _member(self, group: str, rank: int) -> int:
-        if rank not in self.traffic.groups[group]:
-            raise Malformed(f"rank {rank} is not in the group")
-        return rank
-
-    def _group(self, line: Line, frame: Frame) -> None:
-        members = struct.unpack(f"<{len(frame.body) // 8}q", frame.body)
-        world = range(len(self.lines))
-        if line.rank not in members or not set(members) <= set(world):
-            raise Malformed(f"a group of {len(members)} ranks that is none")
-        if len(line.groups) > 1000:
-            raise Malformed("too many groups")
-        number, nth = frame.a, frame.b
-        name = World if number == 0 else f"{','.join(map(str, members))}#{nth}"
-        if number == 0 and members != tuple(world):
-            raise Malformed("another world")
-        line.groups[number] = name
-        self.traffic.groups[name] = members
 
     def _wait(self, line: Line, frame: Frame) -> None:
         op = line.posted.get(frame.id)
@@ -520,36 +440,6 @@ def _given(op: Posted) -> int:
     if op.verb == "broadcast" and op.rank != op.root:
         return 0
     return sum(n for _, n in op.sides[0])
-
-
-def _within(number: int, end: int) -> int:
-    if not 0 <= number < end:
-        raise Malformed(f"{number} is not within 0 to {end - 1}")
-    return number
-
-
-def _dtype(code: int) -> str:
-    return str(DTYPES[_within(code, len(DTYPES))]).removeprefix("torch.")
-
-
-def _returned(value: Any, given: int) -> tuple[Any, tuple]:
-    """A result, and what has become of so many arguments."""
-    match value:
-        case (result, tuple(after)) if len(after) == given:
-            return result, after
-    raise Malformed("a return without its arguments")
-
-
-def _raised(rank: int, told: Any) -> Failure:
-    match told:
-        case (str(name), str(message), tuple(places)):
-            kept = [
-                (p[0], p[1], p[2])
-                for p in places
-                if isinstance(p, tuple) and tuple(map(type, p)) == (str, int, str)
-            ]
-            return Failure("raised", message, rank, "", name[:200], kept)
-    raise Malformed("an error that is none of ours")
 
 
 def _unanswered(op: Posted) -> str:
