@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from collectives_lab import plans
 from collectives_lab.check import tensors
 from collectives_lab.check.spec import GOOD, Case, Judgement, bad
 from collectives_lab.units import format_bytes
@@ -24,8 +25,11 @@ LENGTHS = ((3, 1), (0, 5), (4, 0, 2), (0, 0, 0, 1), (2, 7, 0, 30, 1), (0, 9, 1) 
 LONG = 4096
 """Elements of a shard where traffic is counted: far more than may be sent."""
 
-ALLOWANCE = 1024
-"""Bytes times the world size that a rank may send: enough for pickled numbers."""
+PAIR = 16
+"""Bytes that a rank has to tell the others: two numbers of 8 bytes each."""
+
+SLACK = 64
+"""Times that traffic may be sent: enough for pickled numbers, and by way of a root."""
 
 
 def case(shards: Sequence[torch.Tensor], tests: str, special: str = "") -> Case:
@@ -46,13 +50,20 @@ def drawn(
     return [tensors.normals(random, [n], dtype) for n in lengths]
 
 
+def allowance(world_size: int) -> int:
+    """Bytes that a rank may send, by the plan that gathers a pair from every rank."""
+    plan = plans.ring_all_gather(world_size, PAIR * world_size)
+    return SLACK * max(plan.bytes_sent())
+
+
 def few_bytes(case: Case, outcome: Outcome) -> Judgement:
     """Whether no rank sends more than the allowance, however long its shard is."""
     size, sent = case.world_size, outcome.trace.bytes_sent()
     busiest = max(range(size), key=lambda rank: sent[rank])
     said = f"{format_bytes(sent[busiest])} from rank {busiest}"
-    most = format_bytes(ALLOWANCE * size)
-    if sent[busiest] > ALLOWANCE * size:
+    allowed = allowance(size)
+    most = format_bytes(allowed)
+    if sent[busiest] > allowed:
         return bad(
             f"right, but it sends {said}, where {most} are allowed on {size} ranks: "
             "send what is needed to know of a shard, and not the shard"

@@ -143,7 +143,7 @@ EXERCISE = Exercise(
         Property("ties", 2, "the lowest rank of those that hold the maximum"),
         Property("nan", 2, "a NaN wins, on the lowest rank with one"),
         Property("infinities", 1, "maxima of inf and of −inf, beside empty shards too"),
-        Property("traffic", 2, "at most 1 KiB times the world size from each rank"),
+        Property("traffic", 2, "at most 64 times an all_gather of two numbers a rank"),
     ],
     _cases,
     _result,
