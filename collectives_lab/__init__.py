@@ -14,7 +14,16 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from collectives_lab import algorithms, check, costs, fabrics, plans, replay, wire
+from collectives_lab import (
+    algorithms,
+    check,
+    costs,
+    fabrics,
+    perfetto,
+    plans,
+    replay,
+    wire,
+)
 from collectives_lab.launch import (
     DeadlineExceeded,
     Deadlock,
@@ -89,6 +98,8 @@ def _run_text(self: Run) -> str:
 
 
 Trace.replay = replay.replay  # type: ignore[attr-defined]
+Trace.chrome = perfetto.chrome  # type: ignore[attr-defined]
+Trace.save_chrome = perfetto.save_chrome  # type: ignore[attr-defined]
 Run._repr_html_ = _run_html  # type: ignore[attr-defined]
 check.Report._repr_html_ = _report_html  # type: ignore[attr-defined]
 Run.__repr__ = _run_text  # type: ignore[assignment]

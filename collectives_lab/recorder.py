@@ -9,33 +9,20 @@ a trace, and take a `snapshot` of what the process waits for.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import sysconfig
 import threading
-import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 import torch.distributed as dist
 
-from collectives_lab import _c10d
+from collectives_lab import _c10d, callers
 from collectives_lab.board import Board, digest
-from collectives_lab.deadlock import Snapshot, Waiting
-from collectives_lab.trace import Event
-
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_DISTRIBUTED = os.path.dirname(dist.__file__) + os.sep
-_HOUSE = os.path.dirname(__file__) + os.sep
-_SPEAKS_FOR_ITSELF = ("distributed_c10d.py", "_functional_collectives.py")
-WRAPPERS = {"contextlib.py", "typing_extensions.py", "warnings.py"}
-"""Where the wrappers come from that torch has around its functions."""
-
-now = time.perf_counter
+from collectives_lab.deadlock import Snapshot
+from collectives_lab.event import Event
+from collectives_lab.records import Group, Meeting, Record, now, place
 
 
 class Mismatched(Exception):
@@ -46,126 +33,6 @@ class Mismatched(Exception):
         self.record = record
 
 
-class Group(NamedTuple):
-    """A process group: its name in the trace, its ranks in the world, its key."""
-
-    name: str
-    ranks: tuple[int, ...]
-    source: Any
-    key: int
-
-
-class Record:
-    """One call while it is under way; `row` makes the event of it."""
-
-    __slots__ = (
-        "call",
-        "completed",
-        "group",
-        "issued",
-        "key",
-        "number",
-        "op",
-        "peer",
-        "root",
-        "thread",
-        "variant",
-        "waited",
-        "where",
-    )
-
-    def __init__(
-        self,
-        op: str,
-        call: _c10d.Call,
-        group: Group,
-        where: tuple[str, int] | None,
-        variant: str,
-    ):
-        self.op = op
-        self.call = call
-        self.group = group
-        self.peer = None if call.peer is None else group.ranks[call.peer]
-        self.root = None if call.root is None else group.ranks[call.root]
-        self.where = where
-        self.variant = variant
-        self.issued = now()
-        self.waited: float | None = None
-        self.completed: float | None = None
-        self.key = 0
-        self.number = 0
-        self.thread = 0
-
-    def text(self) -> str:
-        """The call as a person would name it: `all_reduce(8 float32, SUM)`."""
-        call, inside = self.call, []
-        if call.dtype:
-            inside.append(f"{call.count} {call.dtype}")
-        if call.reduce_op:
-            inside.append(call.reduce_op)
-        if self.op in ("send", "recv"):
-            side = "dst" if self.op == "send" else "src"
-            inside.append(f"{side}={'any' if self.peer is None else self.peer}")
-        elif self.root is not None:
-            side = "dst" if self.op in ("reduce", "gather") else "src"
-            inside.append(f"{side}={self.root}")
-        return f"{self.op}({', '.join(inside)})"
-
-    def told(self) -> tuple[str, str]:
-        """The call in words, and the reader's line."""
-        return self.text(), _place(self.where)
-
-    def waiting(self) -> Waiting:
-        """The call as the wait-for graph sees it."""
-        return Waiting(
-            self.op,
-            self.group.name,
-            self.number,
-            self.peer,
-            self.root,
-            self.call.tag,
-            _place(self.where),
-            self.text(),
-            self.call.nbytes == 0 and self.op != "barrier",
-        )
-
-    def row(self, rank: int, thread: int) -> Event:
-        """The event that this call was, on the clock of `now`."""
-        call = self.call
-        sent = received = None
-        splits = ""
-        if call.splits is not None:
-            me = self.group.ranks.index(rank)
-            sent, received = (float(sum(s) - s[me]) for s in call.splits)
-            if len(set(call.splits[0] + call.splits[1])) > 1:
-                splits = ",".join(map(str, call.splits[0]))
-        return Event(
-            rank,
-            self.op,
-            call.nbytes,
-            self.peer,
-            self.root,
-            call.tag,
-            self.group.name,
-            self.variant,
-            call.dtype,
-            call.reduce_op,
-            self.issued,
-            self.waited,
-            self.completed,
-            _place(self.where),
-            thread,
-            sent,
-            received,
-            None,
-            splits,
-        )
-
-
-def _place(where: tuple[str, int] | None) -> str:
-    return f"{where[0]}:{where[1]}" if where else ""
-
-
 class _Fresh(threading.local):
     """What a thread's last call has left: a work that nobody else holds yet.
 
@@ -174,19 +41,6 @@ class _Fresh(threading.local):
 
     work: Any = None
     waits: Record | None = None
-
-
-class Meeting(NamedTuple):
-    """A call under way that is no operator, and that all of its ranks must make."""
-
-    op: str
-    name: str
-    number: int
-    where: str
-
-    def waiting(self) -> Waiting:
-        """The call as the wait-for graph sees it."""
-        return Waiting(self.op, self.name, self.number, where=self.where)
 
 
 class Recorder:
@@ -211,7 +65,6 @@ class Recorder:
         self.finished = False
         self.epoch = 0
         self.on_mismatch: Callable[[Record], None] = lambda record: None
-        self._kinds: dict[str, str] = {}
         self._fresh = _Fresh()
 
     # -- one call ------------------------------------------------------------------
@@ -219,7 +72,7 @@ class Recorder:
     def call(self, op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:
         """Record a call, check it against its counterparts, and let it go on."""
         group = self._group(_c10d.group_of(op, args))
-        where, variant, reduce_op = self._reader(op, sys._getframe(2))
+        where, variant, reduce_op = callers.find_reader(op, sys._getframe(2))
         call = _c10d.describe(op, args, len(group.ranks), reduce_op)
         record = Record(op.verb, call, group, where, variant)
         record.thread = threading.get_ident()
@@ -260,29 +113,6 @@ class Recorder:
         group = Group(shown, members, ranks, digest("collective", shown))
         self.groups[name] = self._known[id(ranks)] = group
         return group
-
-    def _reader(
-        self, op: _c10d.Operator, frame: FrameType | None
-    ) -> tuple[tuple[str, int] | None, str, str]:
-        """The reader's line, the torch.distributed function there, its reduce op.
-
-        frame: the first that may be torch's or the reader's.
-        """
-        kinds, variant, reduce_op = self._kinds, op.variant, ""
-        while frame is not None:
-            code = frame.f_code
-            file = code.co_filename
-            kind = kinds.get(file)
-            if kind is None:
-                kind = kinds[file] = _kind_of(file)
-            if kind == "reader":
-                return (file, frame.f_lineno), variant, reduce_op
-            if kind == "verbs" and code.co_name[0] != "_":
-                variant = code.co_name
-                if op.reduces and not reduce_op:
-                    reduce_op = _reduce_op_of(frame.f_locals)
-            frame = frame.f_back
-        return None, variant, reduce_op
 
     def _post(self, record: Record) -> None:
         """Count the call, then say so on the board, before anything is sent."""
@@ -365,8 +195,8 @@ class Recorder:
         name = f"{op} {ranks}"
         self.meetings[name] = ranks
         self.collectives[name] += 1
-        where, _, _ = self._reader(_c10d.NO_OPERATOR, sys._getframe(1))
-        meeting = Meeting(op, name, self.collectives[name], _place(where))
+        where, _, _ = callers.find_reader(_c10d.NO_OPERATOR, sys._getframe(1))
+        meeting = Meeting(op, name, self.collectives[name], place(where))
         ident = threading.get_ident()
         self.blocked[ident] = meeting
         self._publish()
@@ -404,7 +234,7 @@ class Recorder:
             return bool(waiting)
         frames = sys._current_frames()
         others = [t for t in threading.enumerate() if t.ident not in self.blocked]
-        return not any(_may_call(t, frames.get(t.ident or 0)) for t in others)
+        return not any(callers.may_call(t, frames.get(t.ident or 0)) for t in others)
 
     def _note_end(self, work: Any, record: Record) -> None:
         """Note when an asynchronous collective ends, though nobody may wait for it.
@@ -476,47 +306,6 @@ class Recorder:
             self.finished,
             epoch,
         )
-
-
-_LIBRARIES = tuple(
-    sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")
-)
-
-
-def _may_call(thread: threading.Thread, frame: FrameType | None) -> bool:
-    """Whether a thread that does not wait may come to a communication call by itself.
-
-    It may if it runs the reader's code, or a timer or an event loop that may; a helper
-    thread of a library does not, nor does one that waits for another thread to end.
-    """
-    if isinstance(thread, threading.Timer):
-        return True
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if frame.f_code is _JOIN and frame.f_locals.get("timeout") is None:
-            return False
-        if file.startswith(_DISTRIBUTED) or f"{os.sep}asyncio{os.sep}" in file:
-            return True
-        if not file.startswith((*_LIBRARIES, _TORCH, _HOUSE, "<frozen")):
-            return True
-        frame = frame.f_back
-    return False
-
-
-_JOIN = threading.Thread.join.__code__
-
-
-def _reduce_op_of(variables: dict[str, Any]) -> str:
-    op = variables.get("op", variables.get("reduceOp"))
-    return "" if op is None else _c10d.reduce_name(op)
-
-
-def _kind_of(file: str) -> str:
-    """Whose a file is: the reader's, torch.distributed's with its verbs, or neither."""
-    inside = file.startswith((_TORCH, _HOUSE)) or os.path.basename(file) in WRAPPERS
-    if not inside:
-        return "reader"
-    return "verbs" if file.endswith(_SPEAKS_FOR_ITSELF) else "inside"
 
 
 def _mix(base: int, number: int) -> int:

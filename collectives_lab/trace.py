@@ -1,9 +1,9 @@
 """What moved: the events of a run, or of a plan, in one data structure.
 
 A `Trace` holds one `Event` for every communication call of every rank, in order. Here
-you can count bytes (`bytes_sent`), match sends with receives (`messages`), keep a trace
-(`save`, `load`) and look at it in Perfetto (`save_chrome`). It knows numpy and nothing
-of processes or torch, so a planned trace is the same type as a recorded one.
+you can count bytes (`bytes_sent`), match sends with receives (`messages`), and keep a
+trace (`save`, `load`). It knows numpy and nothing of processes or torch, so a planned
+trace is the same type as a recorded one.
 """
 
 from __future__ import annotations
@@ -13,99 +13,17 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from collectives_lab.event import Event, Message, bound
+
+__all__ = ["Event", "Message", "Trace", "bound"]
+
 FORMAT = "collectives_lab trace 1"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One communication call on one rank.
-
-    rank: the caller. op: the verb as torch spells it (`send`, `recv`, `all_reduce`,
-    `all_gather`, ...). variant: the function called (`isend`,
-    `all_gather_into_tensor`, ...). nbytes: the payload of a send or recv; for a
-    collective S, the bytes of the full logical tensor (one rank's buffer for
-    `all_to_all`). peer: the other rank of a send or recv. root: the rank a
-    `broadcast`, `scatter`, `gather` or `reduce` starts from or ends at. tag: of a
-    send or recv. group: the name of the process group, `"0"` for all ranks.
-    issued, waited, completed: seconds since the trace began: the call, the start of a
-    blocking wait for it, and its end; None where it is not known. where: the reader's
-    line, `"file:line"`. thread: 0 for the first thread of the rank that communicates.
-    sent, received: the bytes this rank must at least move for this call; None asks for
-    the bound of the verb (`bound`). seconds: how long a `compute` takes, the one op
-    that communicates nothing. splits: of an all_to_all with parts of different sizes,
-    the bytes for each rank of the group, `"8,0,16"`. All ranks are numbers in the whole
-    world.
-    """
-
-    rank: int
-    op: str
-    nbytes: int = 0
-    peer: int | None = None
-    root: int | None = None
-    tag: int = 0
-    group: str = "0"
-    variant: str = ""
-    dtype: str = ""
-    reduce_op: str = ""
-    issued: float | None = None
-    waited: float | None = None
-    completed: float | None = None
-    where: str = ""
-    thread: int = 0
-    sent: float | None = None
-    received: float | None = None
-    seconds: float | None = None
-    splits: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A send and the recv that took it."""
-
-    send: Event
-    recv: Event
-
-
-def bound(
-    op: str, nbytes: float, rank: int, root: int | None, ranks: Sequence[int]
-) -> tuple[float, float]:
-    """Bytes `(sent, received)` that one rank must at least move for one collective.
-
-    nbytes is S, the bytes of the full logical tensor; with P ranks each sends
-    2 S (P-1)/P for an all_reduce, S (P-1)/P for an all_gather, reduce_scatter or
-    all_to_all. The root of a scatter sends S (P-1)/P and the others S/P to the root of
-    a gather. For broadcast and reduce only the total, S (P-1), and the root's share, S,
-    are bounds; we count the chain along `ranks` that reaches both, so that the last
-    rank before the root passes nothing on. An unknown verb and a barrier move nothing.
-    Bounds: Chan, Heimlich, Purkayastha, van de Geijn 2007, section 3.
-    """
-    p = len(ranks)
-    if p < 2:
-        return 0.0, 0.0
-    share = nbytes * (p - 1) / p
-    if op == "all_reduce":
-        return 2 * share, 2 * share
-    if op in ("all_gather", "reduce_scatter", "all_to_all"):
-        return share, share
-    if root is None:
-        return 0.0, 0.0
-    is_root = rank == root
-    if op in ("scatter", "gather"):
-        at_root, elsewhere = (share, 0.0), (0.0, nbytes / p)
-        pair = at_root if is_root else elsewhere
-        return pair if op == "scatter" else pair[::-1]
-    if op in ("broadcast", "reduce"):
-        is_tail = ranks[ranks.index(root) - 1] == rank
-        outward = 0.0 if is_tail else float(nbytes)
-        inward = 0.0 if is_root else float(nbytes)
-        return (outward, inward) if op == "broadcast" else (inward, outward)
-    return 0.0, 0.0
 
 
 _TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
@@ -413,29 +331,6 @@ class Trace:
                 f"{path} is no trace saved by Trace.save: {error}"
             ) from None
 
-    def chrome(self) -> dict[str, Any]:
-        """The trace in Chrome's trace-event format, with a process for each rank.
-
-        Open the JSON in https://ui.perfetto.dev. Messages are arrows, and calls under
-        way at once have rows of their own; events without times are left out.
-        """
-        rows: list[dict[str, Any]] = []
-        for rank in range(self.world_size):
-            name = {"name": f"rank {rank}"}
-            rows.append({"ph": "M", "name": "process_name", "pid": rank, "args": name})
-        lanes = _chrome_lanes(self.events)
-        for event, lane in zip(self.events, lanes, strict=True):
-            rows += _chrome_slices(event, lane)
-        for n, (i, j) in enumerate(zip(*self.pairs(), strict=True)):
-            rows += _chrome_arrow(n, self.event(i), self.event(j), lanes[i], lanes[j])
-        return {"traceEvents": rows, "displayTimeUnit": "ms"}
-
-    def save_chrome(self, path: str | Path) -> Path:
-        """Write `chrome()` as JSON and return the path."""
-        path = Path(path)
-        path.write_text(json.dumps(self.chrome()))
-        return path
-
     # -- comparing -----------------------------------------------------------------
 
     def _calls(self) -> list[tuple]:
@@ -474,63 +369,3 @@ def _nth_with_nth(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def _whole(values: np.ndarray) -> list[int | float]:
     return [int(v) if float(v).is_integer() else float(v) for v in values]
-
-
-_LANES = 1000
-"""Row numbers that a thread has in Chrome's format."""
-
-
-def _chrome_lanes(events: Iterable[Event]) -> list[int]:
-    """A row for each event: the first of its thread's in which it nests.
-
-    Perfetto drops a slice that overlaps another in part.
-    """
-    rows: list[int] = []
-    under_way: dict[tuple[int, int], list[list[tuple[float, float]]]] = {}
-    for event in events:
-        begin = event.issued or 0.0
-        end = begin if event.completed is None else event.completed
-        lanes = under_way.setdefault((event.rank, event.thread), [])
-        for lane in lanes:
-            while lane and lane[-1][1] <= begin:
-                lane.pop()
-        fits = (n for n, lane in enumerate(lanes) if not lane or end <= lane[-1][0])
-        row = next(fits, len(lanes))
-        if row == len(lanes):
-            lanes.append([])
-        # What nests in this call must end before the slice of its wait begins.
-        lanes[row].append((end if event.waited is None else event.waited, end))
-        rows.append(_LANES * event.thread + row)
-    return rows
-
-
-def _chrome_slices(event: Event, lane: int) -> list[dict[str, Any]]:
-    """A slice for the whole call and, inside it, one for the time spent blocked."""
-    if event.issued is None:
-        return []
-    end = event.issued if event.completed is None else event.completed
-    place = {"pid": event.rank, "tid": lane, "ph": "X", "cat": "comm"}
-    args = {
-        name: value
-        for name in ("nbytes", "peer", "root", "tag", "group", "variant", "where")
-        if (value := getattr(event, name)) not in (None, "")
-    }
-    start, length = event.issued * 1e6, (end - event.issued) * 1e6
-    rows = [place | {"name": event.op, "ts": start, "dur": length, "args": args}]
-    if event.waited is not None and event.completed is not None:
-        blocked = (event.completed - event.waited) * 1e6
-        rows.append(
-            place | {"name": "blocked", "ts": event.waited * 1e6, "dur": blocked}
-        )
-    return rows
-
-
-def _chrome_arrow(
-    number: int, send: Event, recv: Event, tail: int, tip: int
-) -> list[dict[str, Any]]:
-    if send.issued is None or recv.completed is None:
-        return []
-    arrow = {"name": "message", "cat": "message", "id": number}
-    start = {"ph": "s", "pid": send.rank, "tid": tail, "ts": send.issued * 1e6}
-    end = {"ph": "f", "bp": "e", "pid": recv.rank, "tid": tip}
-    return [arrow | start, arrow | end | {"ts": recv.completed * 1e6}]

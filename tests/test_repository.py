@@ -14,10 +14,11 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
 
-GROUND = ["units", "trace", "trees", "nodes"]
+GROUND = ["units", "event", "trace", "perfetto", "trees", "nodes"]
 THEORY = ["fabrics", "costs", "plans", "replay"]
 PRACTICE = [
-    *["deadlock", "board", "tcp_info", "_c10d", "recorder", "launch"],
+    *["deadlock", "board", "tcp_info", "_c10d", "callers", "records"],
+    *["recorder", "launch"],
     *["algorithms", "parallel", "bench", "wire", "check"],
 ]
 VIEWS = ["tables", "plots", "widgets", "report", "card", "looks", "magic"]

@@ -53,7 +53,7 @@ def drawn(
 def allowance(world_size: int) -> int:
     """Bytes that a rank may send, by the plan that gathers a pair from every rank."""
     plan = plans.ring_all_gather(world_size, PAIR * world_size)
-    return SLACK * max(plan.bytes_sent())
+    return SLACK * int(max(plan.bytes_sent()))
 
 
 def few_bytes(case: Case, outcome: Outcome) -> Judgement:

@@ -11,7 +11,7 @@ import traceback
 import numpy as np
 import torch
 
-from collectives_lab import recorder
+from collectives_lab import callers, recorder
 
 _HOUSE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
@@ -22,7 +22,7 @@ class Unsendable(Exception):
 
 def is_readers(file: str) -> bool:
     """Whether a file is the reader's: not ours, not torch's, not Python's own."""
-    if os.path.basename(file) in recorder.WRAPPERS:
+    if os.path.basename(file) in callers.WRAPPERS:
         return False
     return not file.startswith((_HOUSE, *_LIBRARIES, "<frozen"))
 
