@@ -1272,10 +1272,11 @@ def test_the_server_is_replaced_when_it_has_been_killed() -> None:
     os.kill(server.process.pid, signal.SIGKILL)
     assert until(lambda: not alive(server.process.pid))
     assert lab.run(dist.get_rank, world_size=2).results == [0, 1]
-    server = processes._servers.current
-    assert server is not None
-    timer = threading.Timer(0.5, os.kill, (server.process.pid, signal.SIGKILL))
-    timer.start()
-    error = fails(lab.RankDied, lambda: time.sleep(20), world_size=2)
-    timer.join()
+
+    def kills_the_server() -> None:
+        if dist.get_rank() == 0:
+            os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(20)
+
+    error = fails(lab.RankDied, kills_the_server, world_size=2)
     assert "SIGKILL" in str(error)

@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import ctypes
 import datetime
 import faulthandler
-import functools
 import linecache
 import os
 import queue
-import random
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from collectives_lab import _c10d, recorder, tcp_info
 from collectives_lab.board import Board
-from collectives_lab.launch import rich
+from collectives_lab.launch import own_process, rich, stand_ins
 from collectives_lab.launch.channel import (
     Channel,
     ChannelClosed,
@@ -153,7 +149,7 @@ class Rank:
             signal.pthread_kill(self.main.ident, signal.SIGINT)
 
     def _exit(self) -> None:
-        flush()
+        own_process.flush()
         os._exit(0)
 
     # -- the thread that works -----------------------------------------------------
@@ -191,7 +187,7 @@ class Rank:
             with contextlib.suppress(Exception):
                 result = pack(error)
         self.busy = False
-        flush()
+        own_process.flush()
         self._close(report)
         try:
             self.channel.send(("done", number, report), result)
@@ -261,7 +257,7 @@ class Rank:
     def display(self, *objects: Any) -> None:
         """Show objects under the cell that runs, as in a notebook."""
         for obj in objects:
-            flush()
+            own_process.flush()
             self.channel.send(("display",), pack(rich.bundle(obj)))
             # What is printed next must not overtake it: that takes another way.
             self.shown.acquire(timeout=1.0)
@@ -325,7 +321,7 @@ class Rank:
         sys.path[:] = settings["path"]
         with contextlib.suppress(OSError):
             os.chdir(settings["cwd"])
-        _heed_environment()
+        own_process.heed_environment()
         self._record(Board(board, self.world_size))
         os.close(board)
         self.store = f"/proc/self/fd/{store[0]}" if store else settings["store"]
@@ -350,7 +346,7 @@ class Rank:
         self.counted = {}
         backend = self.settings["backend"]
         self.open_store = store = QuickStore(self.store, self.world_size)
-        _real_init(
+        stand_ins.real_init(
             "cpu:gloo,cuda:nccl" if backend == "nccl" else backend,
             store=dist.PrefixStore(f"group {self.joined}", store),
             rank=self.rank,
@@ -369,72 +365,6 @@ class Rank:
         self.joined = self.joined + 1000 - self.joined % 1000  # the same on every rank
         self._join_group()
         recorder.start(self.recorder)
-
-
-_real_init = dist.init_process_group
-
-
-def init_process_group(
-    backend: Any = None, init_method: Any = None, *args: Any, **kwargs: Any
-) -> None:
-    """torch's `init_process_group`, content with the group a rank already has.
-
-    So the body of a function may begin as a script for torchrun does. A group that
-    differs from ours (another backend, a store, an address) is made as asked for
-    instead.
-    """
-    rank = current
-    if rank is None or not rank.prepared:
-        _real_init(backend, init_method, *args, **kwargs)
-        return
-    rank.prepared = False
-    ours = (None, rank.settings["backend"], "cpu:gloo,cuda:nccl")
-    same = backend in ours and init_method in (None, "env://") and not args
-    if not dist.is_initialized() or not same or kwargs.get("store") is not None:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        _real_init(backend, init_method, *args, **kwargs)
-
-
-_real_new_group = dist.new_group
-
-
-def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """torch's `new_group`, seen by the wait-for graph: every member must come to it."""
-    recording = recorder.current()
-    go = functools.partial(_real_new_group, ranks, *args, **kwargs)
-    if recording is None or not dist.is_initialized():
-        return go()
-    members = tuple(sorted(range(dist.get_world_size()) if ranks is None else ranks))
-    if recording.rank not in members:
-        return go()
-    return recording.meet("new_group", members, go)
-
-
-def _settle_in() -> None:
-    """Set what suits a process that shares a few cores with many others."""
-    # torch draws from a fixed seed in a fresh process; these two do not, but a fork
-    # would.
-    random.seed()
-    np.random.seed()
-    if hasattr(os, "SCHED_BATCH"):
-        # Gloo's loop thread otherwise keeps the core for milliseconds at a time.
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
-def _heed_environment() -> None:
-    """Do what torch reads from the environment only when it is imported."""
-    wanted = os.environ.get("OMP_NUM_THREADS") or "1"
-    first = wanted.split(",")[0].strip()  # OpenMP takes a number a level
-    if not first.isdigit() or int(first) < 1:
-        raise ValueError(f"OMP_NUM_THREADS={wanted!r} is no number of threads")
-    threads = int(first)
-    if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)
-    level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()
-    if level in ("INFO", "DETAIL"):
-        dist.set_debug_level(getattr(dist.DebugLevel, level))
 
 
 def _kind_of(error: BaseException) -> str:
@@ -456,61 +386,17 @@ def _why_unsendable(value: Any, error: BaseException) -> str:
     )
 
 
-def flush() -> None:
-    """Let everything printed so far reach the launcher."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-
-
-def _note_exits(rank: Rank) -> None:
-    """Let os._exit say its line before it ends the process without a word."""
-    leave, process = os._exit, os.getpid()
-
-    def noted(code: int) -> None:
-        own = os.getpid() == process and threading.current_thread() is rank.main
-        if rank.busy and own:
-            with contextlib.suppress(Exception):
-                frame = sys._getframe(1)
-                where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                rank.channel.send(("leaving", code, where))
-        leave(code)
-
-    os._exit = noted  # type: ignore[assignment]
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants that lose theirs, so that they can be ended.
-
-    Linux only; elsewhere a daemon that a rank starts outlives it.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
-
-
-_SET_SUBREAPER = 36
-
-
-def _stream(fd: int) -> TextIO:
-    """A text stream on a descriptor that has just come to mean something else."""
-    return open(
-        fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
-    )
-
-
 def main(fd: int) -> None:
     """Serve as a rank on the socket `fd` to the launcher; never returns."""
     global current
     current = Rank(Channel(socket.socket(fileno=fd)))
-    for module in (dist, dist.distributed_c10d):
-        vars(module).update(init_process_group=init_process_group, new_group=new_group)
     sys.stdin = sys.__stdin__ = NoKeyboard()  # type: ignore[assignment,misc]
-    sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[assignment,misc]
-    sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[assignment,misc]
+    sys.stdout = sys.__stdout__ = own_process.stream(1)  # type: ignore[assignment,misc]
+    sys.stderr = sys.__stderr__ = own_process.stream(2)  # type: ignore[assignment,misc]
     faulthandler.enable(all_threads=False)
     recorder.install()
-    adopt_orphans()
-    _note_exits(current)
+    own_process.adopt_orphans()
+    stand_ins.put_in_place(current)
     os.register_at_fork(after_in_child=lambda: recorder.start(None))
-    _settle_in()
+    own_process.settle_in()
     current.serve()

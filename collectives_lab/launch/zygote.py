@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from collectives_lab import recorder
+from collectives_lab.launch import own_process
 from collectives_lab.launch import rank as rank_module
 from collectives_lab.launch.channel import Channel, ChannelClosed, pack, unpack
 from collectives_lab.launch.ending import has_ended, kill
@@ -230,7 +231,7 @@ def _warm_up() -> None:
 def main(fd: int, modules: str = "") -> None:
     """Serve the launcher on the socket `fd`, with `modules` imported."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    rank_module.adopt_orphans()
+    own_process.adopt_orphans()
     recorder.install()
     for name in filter(None, modules.split(",")):
         with contextlib.suppress(Exception):  # a rank that needs it will say why not

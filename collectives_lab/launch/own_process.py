@@ -1,0 +1,70 @@
+"""What suits a process that is a rank, one of many on a few cores.
+
+Here it takes its place (`settle_in`), does what its environment says
+(`heed_environment`), becomes the parent of what it leaves behind (`adopt_orphans`) and
+writes to where its launcher reads (`stream`, `flush`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import random
+import sys
+from typing import TextIO
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+_SET_SUBREAPER = 36  # of prctl
+
+
+def settle_in() -> None:
+    """Set what suits a process that shares a few cores with many others."""
+    # torch draws from a fixed seed in a fresh process; these two do not, but a fork
+    # would.
+    random.seed()
+    np.random.seed()
+    if hasattr(os, "SCHED_BATCH"):
+        # Gloo's loop thread otherwise keeps the core for milliseconds at a time.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def heed_environment() -> None:
+    """Do what torch reads from the environment only when it is imported."""
+    wanted = os.environ.get("OMP_NUM_THREADS") or "1"
+    first = wanted.split(",")[0].strip()  # OpenMP takes a number a level
+    if not first.isdigit() or int(first) < 1:
+        raise ValueError(f"OMP_NUM_THREADS={wanted!r} is no number of threads")
+    threads = int(first)
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    level = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper()
+    if level in ("INFO", "DETAIL"):
+        dist.set_debug_level(getattr(dist.DebugLevel, level))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that they can be ended.
+
+    Linux only; elsewhere a daemon that a rank starts outlives it.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+
+
+def stream(fd: int) -> TextIO:
+    """A text stream on a descriptor that has just come to mean something else."""
+    return open(
+        fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+
+
+def flush() -> None:
+    """Let everything printed so far reach the launcher."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
