@@ -19,7 +19,7 @@ from collectives_lab.launch.errors import (
     RankDied,
     RankError,
 )
-from collectives_lab.launch.group import Outcome
+from collectives_lab.launch.job import Outcome
 from collectives_lab.launch.telling import is_readers
 
 MOST_TOLD = 10_000

@@ -218,7 +218,6 @@ class ForkedRanks:
         try:
             server.control.send(count, None, [theirs.fileno()])
         except ChannelClosed:
-            server.process.kill()
             raise _server_gone(server) from None
         finally:
             theirs.close()
@@ -283,7 +282,9 @@ class ServerGone(LaunchError):
 
 
 def _server_gone(server: _Server) -> ServerGone:
-    status = server.process.poll()
+    # Its socket closes before it has ended, and meanwhile it would be taken again.
+    server.process.kill()
+    status = server.process.wait(10)
     return ServerGone(
         f"the fork server of the ranks could not serve (exit status {status}); its "
         "last words are above, on standard error. The next run starts a new one."

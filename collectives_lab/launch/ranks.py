@@ -19,7 +19,8 @@ from collectives_lab.launch import processes
 from collectives_lab.launch.channel import Parts, pack, unpack
 from collectives_lab.launch.errors import LabError, LaunchError
 from collectives_lab.launch.failures import error_of
-from collectives_lab.launch.group import Asked, Group, Outcome
+from collectives_lab.launch.group import Group
+from collectives_lab.launch.job import Asked, Outcome
 from collectives_lab.launch.output import Display, write_here
 from collectives_lab.launch.plan import Plan, checked_timeout
 from collectives_lab.launch.unmatched import unmatched
