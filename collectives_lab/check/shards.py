@@ -35,7 +35,7 @@ SLACK = 64
 def case(shards: Sequence[torch.Tensor], tests: str, special: str = "") -> Case:
     """One call with these shards; tests: the properties it is for."""
     lengths = ", ".join(str(x.numel()) for x in shards)
-    dtype = str(shards[0].dtype).removeprefix("torch.")
+    dtype = tensors.name_of(shards[0].dtype)
     label = f"{'shards' if len(shards) > 1 else 'a shard'} of {lengths} {dtype} numbers"
     label += f", {special}" if special else ""
     return Case(

@@ -88,13 +88,28 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
+def given(kind: str, tensor: torch.Tensor) -> torch.Tensor | Strided:
+    """A copy of a tensor to call a solution with, as a view if a layout is named."""
+    return layout(kind, tensor) if kind else tensor.clone()
+
+
+def described(shape: Sequence[int], dtype: torch.dtype, layout: str = "") -> str:
+    """A tensor in a case's label: `3 x 5 of float32, a view (columns)`."""
+    size = " x ".join(map(str, shape)) if shape else "one element, 0-dim,"
+    return f"{size} of {name_of(dtype)}" + (f", a view ({layout})" if layout else "")
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """`float32`, as one says it."""
+    return str(dtype).removeprefix("torch.")
+
+
 def kind_of(value: Any) -> str:
     """What a value is, for a message."""
     if isinstance(value, Other):
         return value.type_name
     if isinstance(value, torch.Tensor):
-        dtype = str(value.dtype).removeprefix("torch.")
-        return f"a tensor of {dtype} {tuple(value.shape)}"
+        return f"a tensor of {name_of(value.dtype)} {tuple(value.shape)}"
     return "None" if value is None else type(value).__name__
 
 

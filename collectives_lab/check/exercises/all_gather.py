@@ -27,14 +27,11 @@ def _case(
     dtype: torch.dtype = torch.float32,
     schedule: Schedule | None = None,
 ) -> Case:
-    """One all-gather; shape: of the input, the output is world_size times as long."""
+    """One all-gather; shape: of the input. The output is P times as long."""
     whole = [shape[0] * world_size, *shape[1:]]
     given = [tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)]
-    args = [
-        (tensors.integers(inputs.random, whole, dtype), x.clone()) for x in given
-    ]
-    name = str(dtype).removeprefix("torch.")
-    label = f"input {' x '.join(map(str, shape))} of {name}"
+    args = [(tensors.integers(inputs.random, whole, dtype), x.clone()) for x in given]
+    label = f"input {tensors.described(shape, dtype)}"
     data = {"inputs": given, "nbytes": args[0][0].nbytes, "itemsize": dtype.itemsize}
     return Case(args, tests.split(), label, data, schedule or Schedule())
 

@@ -37,16 +37,14 @@ def _case(
 ) -> Case:
     make = tensors.integers if exact else tensors.normals
     given = [make(inputs.random, shape, dtype) for _ in range(world_size)]
-    args = [
-        (tensors.layout(layout, x) if layout else x.clone(), ranks_per_node)
-        for x in given
-    ]
-    size = " x ".join(map(str, shape))
-    name = str(dtype).removeprefix("torch.")
-    label = f"{ranks_per_node} a node, {size} of {name}"
-    label += f", a view ({layout})" * bool(layout)
+    args = [(tensors.given(layout, x), ranks_per_node) for x in given]
+    label = f"{ranks_per_node} a node, {tensors.described(shape, dtype, layout)}"
     data = sums.sum_case_data(given, exact)
-    data |= {"nbytes": given[0].nbytes, "itemsize": dtype.itemsize, "node": ranks_per_node}
+    data |= {
+        "nbytes": given[0].nbytes,
+        "itemsize": dtype.itemsize,
+        "node": ranks_per_node,
+    }
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
 
@@ -96,11 +94,13 @@ def _crossing(case: Case, outcome: Outcome) -> Judgement:
         f"{sums.in_sizes(left, full)} leave a node; {sums.in_sizes(planned, full)} are "
         f"enough for {case.world_size // node} nodes of {node} ranks"
     )
-    return bad(f"right, but {said}") if left > planned + spare else Judgement(True, said)
+    return (
+        bad(f"right, but {said}") if left > planned + spare else Judgement(True, said)
+    )
 
 
 def _time(case: Case, outcome: Outcome) -> Judgement:
-    """Whether the run, replayed on a cluster with slow NICs, is near the plan's time."""
+    """Whether the run, replayed on a cluster of slow NICs, is near the plan's time."""
     p, node = case.world_size, case.data["node"]
     cluster = fabrics.hierarchical(p // node, node, INSIDE, ACROSS, node)
     planned = _plan(case).replay(cluster).elapsed  # type: ignore[attr-defined]
@@ -110,7 +110,8 @@ def _time(case: Case, outcome: Outcome) -> Judgement:
         f"between nodes; the plan takes {format_seconds(planned)}"
     )
     if took > SLOWER * planned:
-        return bad(f"right, but it takes {said}. Does every rank use "
+        return bad(
+            f"right, but it takes {said}. Does every rank use "
             "its own NIC, and send while it receives?"
         )
     return Judgement(True, said)
@@ -125,7 +126,9 @@ EXERCISE = Exercise(
         Property("result", 3, "the sum on two nodes of 2 ranks"),
         Property("world_sizes", 2, "any nodes, also of one rank, and a single node"),
         Property("lengths", 2, "lengths that nothing divides, down to 0"),
-        Property("layouts", 2, "any dtype, shape and stride, the memory beside untouched"),
+        Property(
+            "layouts", 2, "any dtype, shape and stride, the memory beside untouched"
+        ),
         Property("identical", 1, "all ranks end with the same bits"),
         Property("crossing", 3, "no more than 2(M-1)/M of the tensor leaves a node"),
         Property("time", 3, "within 1.5 times the plan on a cluster with slow NICs"),

@@ -1,4 +1,4 @@
-"""overlapped_ddp(layers, bucket_bytes) -> None: the mean of gradients, while computing."""
+"""overlapped_ddp(layers, bucket_bytes) -> None: means of gradients while computing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOWER = 1.25
 """How many times the planned exposed communication is let pass."""
 
 SECONDS = 1e-4
-"""What a third of the layers compute for; the others take twice and three times that."""
+"""What a third of the layers compute for; others take two and three times that."""
 
 LAYER = 16_384
 """Elements of a layer where time is counted: 64 KiB of float32."""
@@ -126,7 +126,7 @@ def _tolerance(mean: torch.Tensor) -> float:
 
 
 def _wrong_computing(rank: int, case: Case, trace: Trace) -> str:
-    """Whether backward passes were not run once each, the last first, before sending."""
+    """Whether backward passes were not run once each, last first, before sending."""
     seconds, sizes = case.data["seconds"][::-1], case.data["sizes"][::-1]
     done, sent = 0, 0
     for event in trace.events:
@@ -207,7 +207,7 @@ def _planned(case: Case, rank: int) -> Iterator[Event]:
 
 
 def _overlap(case: Case, outcome: Outcome) -> Judgement:
-    """Whether about as little is exposed as in the plan, on the network of ALPHA and BETA."""
+    """Whether about as little is exposed as in the plan, on the same network."""
     network = fabrics.uniform(case.world_size, ALPHA, BETA)
     planned = max(_plan(case).replay(network).exposed())  # type: ignore[attr-defined]
     found = max(outcome.trace.replay(network).exposed())  # type: ignore[attr-defined]

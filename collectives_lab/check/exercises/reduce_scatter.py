@@ -9,7 +9,15 @@ import torch
 
 from collectives_lab import plans
 from collectives_lab.check import sums, tensors
-from collectives_lab.check.spec import GOOD, Case, Exercise, Inputs, Judgement, Property, bad
+from collectives_lab.check.spec import (
+    GOOD,
+    Case,
+    Exercise,
+    Inputs,
+    Judgement,
+    Property,
+    bad,
+)
 from collectives_lab.trace import Trace
 from collectives_lab.wire import POINT_TO_POINT, Outcome, Schedule
 
@@ -22,14 +30,11 @@ def _case(
     dtype: torch.dtype = torch.float32,
     schedule: Schedule | None = None,
 ) -> Case:
-    """One reduce-scatter; shape: of the output, the input is world_size times as long."""
+    """One reduce-scatter; shape: of the output. The input is P times as long."""
     whole = [shape[0] * world_size, *shape[1:]]
     given = [tensors.integers(inputs.random, whole, dtype) for _ in range(world_size)]
-    args = [
-        (tensors.integers(inputs.random, shape, dtype), x.clone()) for x in given
-    ]
-    name = str(dtype).removeprefix("torch.")
-    label = f"output {' x '.join(map(str, shape))} of {name}"
+    args = [(tensors.integers(inputs.random, shape, dtype), x.clone()) for x in given]
+    label = f"output {tensors.described(shape, dtype)}"
     data = {"inputs": given, "nbytes": given[0].nbytes, "itemsize": dtype.itemsize}
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
@@ -78,7 +83,9 @@ def input_kept(case: Case, outcome: Outcome) -> Judgement:
         after = outcome.after[rank][1]  # type: ignore[index]
         before = case.args[rank][1]  # type: ignore[index]
         if not isinstance(after, torch.Tensor) or not tensors.same_bits(after, before):
-            return bad(f"rank {rank}: input was written to; sum in a buffer of your own")
+            return bad(
+                f"rank {rank}: input was written to; sum in a buffer of your own"
+            )
     return GOOD
 
 

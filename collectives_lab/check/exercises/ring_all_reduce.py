@@ -32,12 +32,14 @@ def _case(
     """One all-reduce of random tensors; tests: the properties it is for."""
     make = tensors.integers if exact else tensors.normals
     given = [make(inputs.random, shape, dtype) for _ in range(world_size)]
-    args = [(tensors.layout(layout, x) if layout else x.clone(),) for x in given]
-    name = str(dtype).removeprefix("torch.")
-    size = " x ".join(map(str, shape)) if shape else "one element, 0-dim,"
-    label = f"{size} of {name}" + (f", a view ({layout})" if layout else "")
+    args = [(tensors.given(layout, x),) for x in given]
+    label = tensors.described(shape, dtype, layout)
     data = sums.sum_case_data(given, exact)
-    data |= {"nbytes": given[0].nbytes, "count": prod(shape), "itemsize": dtype.itemsize}
+    data |= {
+        "nbytes": given[0].nbytes,
+        "count": prod(shape),
+        "itemsize": dtype.itemsize,
+    }
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
 
@@ -82,9 +84,13 @@ EXERCISE = Exercise(
     [
         Property("two_ranks", 2, "the sum on 2 ranks"),
         Property("world_sizes", 3, "the sum on 1, 3, 4, 5 and 8 ranks"),
-        Property("lengths", 2, "lengths that the world size does not divide, down to 0"),
+        Property(
+            "lengths", 2, "lengths that the world size does not divide, down to 0"
+        ),
         Property("dtypes", 2, "float64 and int64, exact beyond what float32 can hold"),
-        Property("layouts", 2, "any shape; views, with the memory beside them untouched"),
+        Property(
+            "layouts", 2, "any shape; views, with the memory beside them untouched"
+        ),
         Property("identical", 1, "all ranks end with the same bits"),
         Property("neighbours", 2, "messages between neighbours in the ring only"),
         Property("traffic", 5, "no rank sends more than 2(P-1)/P of the tensor"),

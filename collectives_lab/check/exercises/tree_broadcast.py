@@ -8,7 +8,15 @@ import torch
 
 from collectives_lab import fabrics, plans
 from collectives_lab.check import tensors
-from collectives_lab.check.spec import GOOD, Case, Exercise, Inputs, Judgement, Property, bad
+from collectives_lab.check.spec import (
+    GOOD,
+    Case,
+    Exercise,
+    Inputs,
+    Judgement,
+    Property,
+    bad,
+)
 from collectives_lab.wire import POINT_TO_POINT, Outcome, Schedule
 
 
@@ -23,12 +31,8 @@ def _case(
     schedule: Schedule | None = None,
 ) -> Case:
     given = [tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)]
-    args = [
-        (tensors.layout(layout, x) if layout else x.clone(), root) for x in given
-    ]
-    name = str(dtype).removeprefix("torch.")
-    size = " x ".join(map(str, shape))
-    label = f"root {root}, {size} of {name}" + (f", a view ({layout})" * bool(layout))
+    args = [(tensors.given(layout, x), root) for x in given]
+    label = f"root {root}, {tensors.described(shape, dtype, layout)}"
     data = {"expected": given[root], "nbytes": given[root].nbytes, "root": root}
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
@@ -98,7 +102,9 @@ EXERCISE = Exercise(
         Property("result", 3, "the root's tensor on 2 and 4 ranks"),
         Property("world_sizes", 2, "on 1, 3, 4, 5 and 8 ranks"),
         Property("roots", 2, "from any root"),
-        Property("layouts", 1, "any dtype, shape and stride, the memory beside untouched"),
+        Property(
+            "layouts", 1, "any dtype, shape and stride, the memory beside untouched"
+        ),
         Property("messages", 2, "every rank but the root receives the tensor once"),
         Property("rounds", 2, "ceil(log2 P) rounds of messages"),
     ],
