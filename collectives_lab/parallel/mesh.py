@@ -1,0 +1,195 @@
+"""Products of strategies: ranks in a grid, one strategy along each of its levels.
+
+Here: `grid`, the ranks as a DeviceMesh; `train`, data times tensor parallel on it, and
+`train_3d`, a pipeline of such grids; `two_level_all_reduce`, nodes of ranks;
+`bytes_by_level`, what a trace says was sent along each level.
+
+    who owns what  of the model the part that a rank's place in `tensor` names, which
+                   all along `data` have; of the batch the share that its place in
+                   `data` names, which all along `tensor` have
+    forward        along `tensor` what `tensor` or `sequence` says, for a share of the
+                   batch only: 1/D of the bytes
+    backward       the same; then along `data` an all_reduce of the gradients of the own
+                   part, 1/T of the bytes
+    update         nothing
+    pipe           outside of both, a rank has only the layers of its stage, and x and
+                   its gradient go along `pipe`, from each rank to its like: 1/D of the
+                   bytes, T times
+
+The last level has neighbours: put there what sends most, and most often. Source:
+Narayanan et al., Efficient large-scale language model training on GPU clusters, SC
+2021, sections 2.3 and 3; for two levels Sergeev and Del Balso, Horovod, 2018, and
+Goyal et al. 2017, section 4.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from collectives_lab.parallel import (
+    data,
+    pipeline,
+    problem,
+    sequence,
+    tensor,
+    vocabulary,
+)
+from collectives_lab.parallel.schedules import one_f_one_b
+from collectives_lab.trace import Event, Trace
+
+Layers = Callable[[torch.Tensor], torch.Tensor]
+
+
+def grid(**levels: int) -> DeviceMesh:
+    """All ranks as a grid, row by row: `grid(data=2, tensor=4)` of 8 ranks.
+
+    levels: name and size, the outermost first; a size of 1 is a level, too. All ranks
+    call it. `mesh.get_group(name)` is the group along a level that this rank is in.
+    Raises ValueError where the sizes do not multiply to the world size.
+    """
+    world_size = dist.get_world_size()
+    if math.prod(levels.values()) != world_size or min(levels.values(), default=1) < 1:
+        raise ValueError(
+            f"rank {dist.get_rank()}: levels {levels} are "
+            f"{math.prod(levels.values())} ranks; the world has {world_size}"
+        )
+    names, sizes = tuple(levels), tuple(levels.values())
+    return init_device_mesh(problem.device().type, sizes, mesh_dim_names=names)
+
+
+def train(
+    data_ranks: int,
+    tensor_ranks: int,
+    by_sequence: bool = False,
+    steps: int = 100,
+    batch_size: int = 32,
+    model: nn.Sequential | None = None,
+    rate: float = problem.RATE,
+) -> list[float]:
+    """Train by Adam on a grid of data x tensor ranks; the loss of this rank's share.
+
+    It is the same along `tensor`: `problem.added_up(results[::tensor_ranks])` is the
+    loss of the batch. by_sequence: with sequence parallelism.
+    """
+    mesh = grid(data=data_ranks, tensor=tensor_ranks)
+    replicas, parts = mesh.get_group("data"), mesh.get_group("tensor")
+    split = sequence.sequence_parallel if by_sequence else tensor.tensor_parallel
+    mine = split(problem.new_model() if model is None else model, parts)
+    optimizer = torch.optim.Adam(mine.parameters(), lr=rate)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        examples = problem.batch(step, batch_size)
+        share = examples.share(mesh.get_local_rank("data"), data_ranks)
+        loss = vocabulary.loss(mine, share, whole=batch_size, group=parts)
+        loss.backward()
+        if by_sequence:
+            sequence.add_up_norms(mine, parts)
+        data.all_reduce_each(mine, replicas)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def train_3d(
+    pipe_ranks: int,
+    data_ranks: int,
+    tensor_ranks: int,
+    micro: int = 2,
+    steps: int = 100,
+    batch_size: int = 32,
+    model: nn.Sequential | None = None,
+    rate: float = problem.RATE,
+) -> list[float]:
+    """Train by Adam on a grid of pipe x data x tensor ranks.
+
+    Each share of a batch goes through the pipeline by 1F1B, in `micro` micro-batches.
+    The losses of this rank's share on the last stage, the same along `tensor`; 0 on
+    other stages, so that here, too, `results[::tensor_ranks]` add up.
+    """
+    mesh = grid(pipe=pipe_ranks, data=data_ranks, tensor=tensor_ranks)
+    stages, replicas, parts = map(mesh.get_group, ("pipe", "data", "tensor"))
+    model = problem.new_model() if model is None else model
+    shape = problem.LENGTH, model.get_parameter("0.tokens.weight").shape[1]
+    mine = tensor.tensor_parallel(model, parts)
+    stage = pipeline.cut(mine, pipe_ranks, mesh.get_local_rank("pipe"))
+    schedule = one_f_one_b(pipe_ranks, micro)
+    optimizer = torch.optim.Adam(stage.parameters(), lr=rate)
+
+    def loss(stage: Layers, examples: problem.Batch, _: int) -> torch.Tensor:
+        return vocabulary.loss(stage, examples, whole=batch_size, group=parts)
+
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        examples = problem.batch(step, batch_size)
+        share = examples.share(mesh.get_local_rank("data"), data_ranks)
+        done = pipeline.step(stage, share, schedule, shape, loss, stages)
+        data.all_reduce_each(stage, replicas)
+        optimizer.step()
+        losses.append(done.loss or 0.0)
+    return losses
+
+
+def two_level_all_reduce(
+    x: torch.Tensor, inner: dist.ProcessGroup, outer: dist.ProcessGroup
+) -> None:
+    """Add x up over a grid in place: within a node, across nodes, within again.
+
+    inner: the G ranks of this node. outer: one rank of each of M nodes, those at the
+    same place. reduce_scatter leaves a G-th of the node's sum with each rank;
+    all_reduce adds that up over nodes; all_gather puts the parts together. With x of S
+    bytes each rank sends 2 S (G-1)/G within its node and 2 S (M-1)/M / G across. What
+    fills up the last part, at most G - 1 numbers, travels too.
+    """
+    ranks = dist.get_world_size(inner)
+    part = -(-x.numel() // ranks)
+    flat = x.new_zeros(ranks * part)
+    flat[: x.numel()] = x.flatten()
+    parts = list(flat.split(part)) if part else [flat] * ranks
+    own = torch.empty_like(parts[0])
+    dist.reduce_scatter(own, parts, group=inner)
+    dist.all_reduce(own, group=outer)
+    dist.all_gather(parts, own, group=inner)
+    x.copy_(flat[: x.numel()].view_as(x))
+
+
+def bytes_by_level(trace: Trace, **levels: int) -> dict[str, list[int | float]]:
+    """Bytes that each rank sent along each level of a grid, as the calls say.
+
+    levels: as for `grid`. A call belongs to the levels along which its ranks differ;
+    one among ranks that differ along several counts for `"data+tensor"`.
+    """
+    sizes = list(levels.values())
+    if math.prod(sizes) != trace.world_size:
+        raise ValueError(f"levels {levels}; the trace has {trace.world_size} ranks")
+    sorted_out: dict[str, list[Event]] = {name: [] for name in levels}
+    events_of = defaultdict(list, sorted_out)
+    for event in trace.events:
+        ranks = trace.groups[event.group]
+        if event.peer is not None:
+            ranks = (event.rank, event.peer)
+        places = zip(*(_place(rank, sizes) for rank in ranks), strict=True)
+        differ = [n for n, at in zip(levels, places, strict=True) if len(set(at)) > 1]
+        if differ:
+            events_of["+".join(differ)].append(event)
+    return {
+        name: Trace.from_events(events, trace.world_size, trace.groups).bytes_sent()
+        for name, events in events_of.items()
+    }
+
+
+def _place(rank: int, sizes: Sequence[int]) -> list[int]:
+    """Where a rank stands in the grid, by level: the last one counts fastest."""
+    place = []
+    for size in reversed(sizes):
+        rank, at = divmod(rank, size)
+        place.append(at)
+    return place[::-1]
