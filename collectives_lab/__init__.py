@@ -61,6 +61,7 @@ __all__ = [
     "compare",
     "costs",
     "fabrics",
+    "parallel",
     "plans",
     "plots",
     "replay",
@@ -70,7 +71,7 @@ __all__ = [
     "wire",
 ]
 
-_LAZY = {"bench", "card", "magic", "plots", "report", "widgets"}
+_LAZY = {"bench", "card", "magic", "parallel", "plots", "report", "widgets"}
 """Modules that not everybody needs, and some need a notebook's packages."""
 
 

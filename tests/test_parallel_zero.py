@@ -126,6 +126,27 @@ def test_memory_is_foretold(Stage: type[Zero1], world_size: int) -> None:
         assert held == formula(Stage, world_size, units)
 
 
+def accumulated(Stage: type[Zero1], parts: int) -> list[torch.Tensor]:
+    """What this rank owns after a step on one batch, in several backward passes."""
+    zero = Stage(new_model())
+    share = problem.batch(0, BATCH).share(dist.get_rank(), dist.get_world_size())
+    for index in range(parts):
+        problem.loss(zero.model, share.share(index, parts), whole=BATCH).backward()
+    zero.step()
+    return [unit.own.detach() for unit in zero.units]
+
+
+@pytest.mark.parametrize("Stage", STAGES)
+def test_backward_passes_add_up(Stage: type[Zero1]) -> None:
+    """Two halves of a share, one after the other, are the share."""
+    once, twice = (
+        lab.run(accumulated, 2, args=(Stage, parts)).results for parts in (1, 2)
+    )
+    for rank in range(2):
+        for a, b in zip(once[rank], twice[rank], strict=True):
+            assert torch.allclose(a, b, rtol=0, atol=1e-10)
+
+
 def alive() -> int:
     """Bytes behind all tensors of the process, but for step counters and the text."""
     gc.collect()
@@ -229,9 +250,8 @@ def test_a_wrong_training_is_found(Wrong: type[Zero1]) -> None:
 class KeepsGradients(Zero2):
     """Adds them up layer by layer, and keeps all of full size."""
 
-    def _arrived(self, unit):
-        if all(p.grad is not None for p in unit.parameters):
-            unit.reduce()
+    def _complete(self, unit):
+        unit.reduce()
 
 
 class KeepsParameters(Zero3):
@@ -240,10 +260,7 @@ class KeepsParameters(Zero3):
     def _passed(self, unit, output):
         pass
 
-    def _arrived(self, unit):
-        if all(p.grad is not None for p in unit.parameters):
-            unit.reduce()
-            unit.forget_gradients()
+    _complete = Zero2._complete
 
 
 class AllState(Zero1):

@@ -16,10 +16,9 @@ Here: `grid`, the ranks as a DeviceMesh; `train`, data times tensor parallel on 
                    its gradient go along `pipe`, from each rank to its like: 1/D of the
                    bytes, T times
 
-The last level has neighbours: put there what sends most, and most often. Source:
+The last level has neighbours: put there what sends most, and most often. Sources:
 Narayanan et al., Efficient large-scale language model training on GPU clusters, SC
-2021, sections 2.3 and 3; for two levels Sergeev and Del Balso, Horovod, 2018, and
-Goyal et al. 2017, section 4.2.
+2021, sections 2 and 3; for two levels Goyal et al. 2017, section 4.
 """
 
 from __future__ import annotations

@@ -71,14 +71,15 @@ class Unit:
     def reduce(self) -> None:
         """Add up the gradients, each part at its owner: each rank sends S (P-1)/P.
 
-        Meanwhile they are there twice.
+        Meanwhile they are there twice. What the owner has already is added to.
         """
         flat = torch.zeros_like(self.whole)
         for parameter, view in self._views(flat):
             if parameter.grad is not None:
                 view.copy_(parameter.grad)
-        self.own.grad = torch.empty_like(self.own)
-        dist.reduce_scatter(self.own.grad, self.parts(flat), group=self.group)
+        total = torch.empty_like(self.own)
+        dist.reduce_scatter(total, self.parts(flat), group=self.group)
+        self.own.grad = total if self.own.grad is None else self.own.grad + total
 
     def forget_gradients(self) -> None:
         """Free the gradients of full size."""
@@ -113,7 +114,9 @@ class Held(NamedTuple):
 class Zero1:
     """Optimizer state in parts; parameters and gradients on every rank.
 
-    Call `zero_grad`, then backward() of this rank's share of the loss, then `step`.
+    model: the same on all ranks; its parameters become views of the units. Call
+    `zero_grad`, then backward() of this rank's share of the loss, then `step`; the
+    gradients of several backward() add up.
     """
 
     def __init__(
@@ -182,8 +185,11 @@ class Zero2(Zero1):
 
     def _arrived(self, unit: Unit) -> None:
         if all(p.grad is not None for p in unit.parameters):
-            unit.reduce()
-            unit.forget_gradients()
+            self._complete(unit)
+
+    def _complete(self, unit: Unit) -> None:
+        unit.reduce()
+        unit.forget_gradients()
 
     def step(self) -> None:
         """Update the own parts, then gather the parameters."""
@@ -229,10 +235,9 @@ class Zero3(Zero2):
             # Called with the output's gradient, before the layer's backward pass.
             output.register_hook(lambda _: unit.restore())
 
-    def _arrived(self, unit: Unit) -> None:
-        super()._arrived(unit)
-        if unit.own.grad is not None:
-            unit.release()
+    def _complete(self, unit: Unit) -> None:
+        super()._complete(unit)
+        unit.release()
 
     def step(self) -> None:
         """Update the own parts; the next forward pass gathers them."""
