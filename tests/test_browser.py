@@ -1,24 +1,33 @@
-"""A reader's notebook in a real JupyterLab, in a real browser."""
+"""The notebooks in a real JupyterLab and the pages of the book, in a real browser."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from collectives_lab import fabrics, plans, widgets
 
 playwright = pytest.importorskip("playwright.sync_api")
 
+CHAPTERS = Path(__file__).parents[1] / "chapters"
+CHAPTER = "01_why_communication_bounds_training.ipynb"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox",
@@ -29,7 +38,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-CELLS = [
+FIRST = [
     "import torch, torch.distributed as dist, collectives_lab as lab\n"
     "%load_ext collectives_lab",
     "def mean():\n"
@@ -40,35 +49,67 @@ CELLS = [
     "%%ranks 4\nx = torch.tensor([float(rank)])\ndist.all_reduce(x)\nx",
     "%%ranks\nprint('slot', 10 * rank)\nx + 1",
 ]
+ENDLESS = [
+    "%load_ext collectives_lab",
+    "%%ranks 4\nimport time\nprint('begun', flush=True)\ntime.sleep(600)",
+    "6 * 7",
+]
+SHOWN = ["%load_ext collectives_lab", "%%ranks 4 --show\ndist.barrier()\nrank"]
+"""What a chapter gets at its end: a cell on ranks that shows what moved."""
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(
         CHROMIUM is None, reason="no Chromium: `make system` installs it"
     ),
 ]
 
 
-@pytest.fixture
-def lab_url(tmp_path: Path) -> Iterator[str]:
-    """A JupyterLab that serves a notebook of CELLS, stopped by handle."""
-    notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+def of_cells(sources: list[str], outputs: list[Any] | None = None) -> Any:
+    cells = [new_code_cell(source) for source in sources]
+    for cell, output in zip(cells, outputs or [], strict=False):
+        cell.outputs = [output]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook.metadata["kernelspec"] = kernel
-    nbformat.write(notebook, tmp_path / "first.ipynb")
+    return new_notebook(cells=cells, metadata={"kernelspec": kernel})
+
+
+def shown(thing: Any) -> Any:
+    """The output of a cell that ends with this."""
+    return new_output("display_data", {"text/html": thing._repr_html_()})
+
+
+def things() -> list[Any]:
+    timeline = plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
+    stepper = widgets.step_through(timeline)
+    return [widgets.explore_costs(), widgets.explore_ratio(), stepper]
+
+
+# -- servers and pages -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A JupyterLab with notebooks and a copy of the chapters, stopped by handle."""
+    home = tmp_path_factory.mktemp("lab")
+    shutil.copytree(CHAPTERS, home / "chapters")
+    chapter = nbformat.read(home / "chapters" / CHAPTER, as_version=4)
+    chapter.cells += of_cells(SHOWN).cells
+    nbformat.write(chapter, home / "chapters" / CHAPTER)
+    nbformat.write(of_cells(FIRST), home / "first.ipynb")
+    nbformat.write(of_cells(ENDLESS), home / "endless.ipynb")
+    foreign = of_cells(["explore"] * 3, [shown(thing) for thing in things()])
+    nbformat.write(foreign, home / "foreign.ipynb")
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-    home = {
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "c"),
-        "IPYTHONDIR": str(tmp_path / "i"),
-    }
+    own = {"JUPYTER_CONFIG_DIR": f"{home}/c", "IPYTHONDIR": f"{home}/i"}
+    own["JUPYTER_DATA_DIR"] = f"{home}/d"  # what it trusts, and the sessions
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
         + [f"--port={port}", "--IdentityProvider.token=", "--ServerApp.port_retries=0"]
-        + [f"--ServerApp.root_dir={tmp_path}"],
-        env=os.environ | home,
+        + [f"--ServerApp.root_dir={home}"],
+        env=os.environ | own,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -94,43 +135,108 @@ def wait_for(url: str, server: subprocess.Popen) -> None:
     raise AssertionError(f"JupyterLab did not answer at {url}")
 
 
-def run_all(page, last_output) -> None:
-    """Choose Run All Cells until it was heard: JupyterLab drops what comes too soon."""
-    for _ in range(6):
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_text("Run All Cells", exact=True).click()
-        with contextlib.suppress(playwright.TimeoutError):
-            last_output.wait_for(timeout=25_000)
-            return
-    raise AssertionError("Run All Cells was never heard")
-
-
-@pytest.fixture
-def page(lab_url: str) -> Iterator:
-    """The notebook, open in Chromium, with all cells run."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1200, "height": 1400})
-        page.goto(f"{lab_url}/lab/tree/first.ipynb")
-        page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
-        ready = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
-        page.wait_for_selector(ready, timeout=60_000)
-        last = page.locator(".jp-Notebook .jp-Cell").nth(len(CELLS) - 1)
-        run_all(page, last.locator(".jp-OutputArea-output").first)
-        page.wait_for_timeout(1000)
-        yield page
+        yield browser
         browser.close()
 
 
-@pytest.mark.timeout(600)
-def test_a_reader_runs_all_cells_and_sees_results_and_pictures(page, tmp_path):
+@pytest.fixture
+def opened(lab_url: str, browser: Any) -> Iterator[Callable[[str], Any]]:
+    """Open a notebook in JupyterLab; returns the page when its kernel is idle."""
+    pages = []
+
+    def open_notebook(name: str) -> Any:
+        page = browser.new_page(viewport={"width": 1200, "height": 1400})
+        pages.append(page)
+        # A workspace of its own, or JupyterLab would open the last notebooks too.
+        space = name.split("/")[-1].split(".")[0]
+        page.goto(f"{lab_url}/lab/workspaces/{space}/tree/{name}")
+        page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+        idle(page)
+        return page
+
+    yield open_notebook
+    for page in pages:
+        page.close()
+
+
+def idle(page: Any, seconds: float = 60) -> None:
+    ready = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
+    page.wait_for_selector(ready, timeout=1000 * seconds)
+
+
+def from_menu(page: Any, menu: str, entry: str, heard: Callable[[], Any]) -> None:
+    """Choose from a menu until it was heard: JupyterLab drops what comes too soon."""
+    for _ in range(6):
+        page.get_by_role("menuitem", name=menu, exact=True).click()
+        page.get_by_text(entry, exact=True).click()
+        with contextlib.suppress(playwright.TimeoutError):
+            heard()
+            return
+    raise AssertionError(f"{entry} was never heard")
+
+
+def run_all(page: Any) -> None:
+    first = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first
+    begun = re.compile(r"\[(\d+|\*)\]")
+    expect = playwright.expect(first)
+    from_menu(
+        page,
+        "Run",
+        "Run All Cells",
+        lambda: until(lambda: expect.to_have_text(begun, timeout=10_000)),
+    )
+
+
+def until(expectation: Callable[[], Any]) -> None:
+    """An expectation that did not come true in time is a time-out like the others."""
+    try:
+        expectation()
+    except AssertionError as error:
+        raise playwright.TimeoutError(str(error)) from None
+
+
+def cell(page: Any, source: str) -> Any:
+    """The cell with this in its source, in view, since those far off are not drawn."""
+    found = page.locator(".jp-Notebook .jp-CodeCell").filter(has_text=source).last
+    found.scroll_into_view_if_needed()
+    return found
+
+
+def errors(page: Any) -> list[str]:
+    """What cells raised, by the notebook itself: the page draws only what is near."""
+    return page.evaluate(
+        """() => {
+            const raised = document.querySelectorAll(
+                '[data-mime-type="application/vnd.jupyter.error"]');
+            return [...raised].map((error) => error.textContent);
+        }"""
+    )
+
+
+def photograph(page: Any, name: str) -> None:
+    """Keep a picture where LAB_SCREENSHOTS says, for a person to look at."""
+    if folder := os.environ.get("LAB_SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+# -- JupyterLab ------------------------------------------------------------------------
+
+
+def test_a_reader_runs_all_cells_and_sees_results_and_pictures(opened):
     """Run All shows the Run with its picture, folded values, and lines by rank."""
-    page.screenshot(path=os.environ.get("LAB_SCREENSHOT", tmp_path / "lab.png"))
+    page = opened("first.ipynb")
+    run_all(page)
     outputs = [
         page.locator(".jp-Notebook .jp-Cell").nth(i).locator(".jp-Cell-outputArea")
-        for i in range(len(CELLS))
+        for i in range(len(FIRST))
     ]
-    assert page.locator('[data-mime-type="application/vnd.jupyter.error"]').count() == 0
+    playwright.expect(outputs[3]).to_contain_text("7.", timeout=60_000)
+    photograph(page, "first")
+    assert not errors(page)
     run = outputs[1]
     assert "21.25" in run.inner_text() and "all_reduce" in run.inner_text()
     picture = run.locator("figure img").first
@@ -139,3 +245,150 @@ def test_a_reader_runs_all_cells_and_sees_results_and_pictures(page, tmp_path):
     assert outputs[2].inner_text().count("6.") == 1
     lines = outputs[3].inner_text()
     assert all(f"slot {10 * rank}" in lines for rank in range(4)) and "7." in lines
+
+
+def test_a_chapter_runs_and_its_sliders_move(opened):
+    """Run All of a chapter raises nothing, shows figures, and its explorer is alive."""
+    page = opened(f"chapters/{CHAPTER}")
+    run_all(page)
+    last = cell(page, SHOWN[1].splitlines()[0])
+    figure = last.locator(".jp-OutputArea-output figure img").first
+    figure.wait_for(timeout=150_000)
+    assert figure.evaluate("i => i.complete && i.naturalWidth") > 300
+    assert not errors(page)
+    assert_moves(cell(page, "explore_ratio()"), "ranks", page)
+    photograph(page, "chapter")
+
+
+def assert_moves(place: Any, name: str, page: Any) -> None:
+    """A slider is moved by keys and by the mouse; words and picture follow both."""
+    picture = place.locator(".stage svg").first
+    picture.wait_for(timeout=20_000)
+    picture.scroll_into_view_if_needed()
+    slider = place.get_by_label(name, exact=True)
+    said = place.locator(".said")
+
+    def now() -> tuple[str, str, str]:
+        stage = place.locator(".stage").inner_html()
+        return said.inner_text(), stage, slider.get_attribute("aria-valuetext")
+
+    states = [now()]
+    slider.focus()
+    keys = ("Home", "ArrowRight", "End")
+    if slider.input_value() == "0":
+        keys = ("End", "ArrowLeft", "Home")
+    for key in keys:
+        page.keyboard.press(key)
+        states.append(now())
+    box = slider.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2)
+    states.append(now())
+    for part in zip(*states, strict=True):
+        assert all(a != b for a, b in pairwise(part)), part
+    assert slider.evaluate("s => s === document.activeElement"), "keys went elsewhere"
+
+
+def test_an_interrupted_cell_gives_the_prompt_back(opened):
+    """Interrupting ranks that sleep ends their cell at once, and the next one runs."""
+    page = opened("endless.ipynb")
+    run_all(page)
+    endless, after = cell(page, "time.sleep"), cell(page, "6 * 7")
+    begun = playwright.expect(endless.locator(".jp-Cell-outputArea"))
+    begun.to_contain_text("begun", timeout=60_000)
+    interrupted = playwright.expect(endless.locator(".jp-InputPrompt"))
+    from_menu(
+        page,
+        "Kernel",
+        "Interrupt Kernel",
+        lambda: until(lambda: interrupted.to_have_text("[2]:", timeout=15_000)),
+    )
+    idle(page, 15)
+    assert "KeyboardInterrupt" in endless.locator(".jp-Cell-outputArea").inner_text()
+    after.locator(".jp-InputArea-editor").click()
+    page.keyboard.press("Shift+Enter")
+    answer = playwright.expect(after.locator(".jp-Cell-outputArea"))
+    answer.to_contain_text("42", timeout=20_000)
+
+
+def test_a_notebook_that_is_not_trusted_shows_pictures(opened):
+    """JupyterLab runs no script of a stranger's notebook; its reader sees pictures."""
+    page = opened("foreign.ipynb")
+    for number in range(3):
+        place = page.locator(".jp-Notebook .jp-CodeCell").nth(number)
+        place.scroll_into_view_if_needed()
+        picture = place.locator("figure img").first
+        picture.wait_for(timeout=20_000)
+        assert picture.evaluate("i => i.complete && i.naturalWidth") > 300
+        words = place.locator(".jp-Cell-outputArea").inner_text()
+        assert "ranks" in words and "function" not in words and "{" not in words
+        assert place.locator("input[type=range]").count() == 0
+    photograph(page, "foreign")
+
+
+# -- an exported page ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a file that nbconvert wrote, of a notebook with its outputs."""
+    notebook = of_cells(["explore"] * 3, [shown(thing) for thing in things()])
+    path = tmp_path_factory.mktemp("book") / "page.html"
+    path.write_text(HTMLExporter().from_notebook_node(notebook)[0])
+    return f"file://{path}"
+
+
+def visit(browser: Any, address: str, **options: Any) -> Any:
+    """A page with no network at all: what it asks for beyond its file is refused."""
+    page = browser.new_context(**options).new_page()
+    page.set_default_timeout(20_000)
+    page.route(re.compile("^https?:"), lambda route: route.abort())
+    page.goto(address, wait_until="domcontentloaded")
+    return page
+
+
+@pytest.mark.parametrize("width", [1000, 390])
+def test_an_exported_page_is_alive(browser, exported, width):
+    """From a file, without kernel and network, everything moves; on a phone too."""
+    page = visit(browser, exported, viewport={"width": width, "height": 900})
+    raised: list[str] = []
+    page.on("pageerror", lambda error: raised.append(str(error)))
+    costs, ratio, stepper = page.locator(".jp-CodeCell, .jp-Cell").all()[:3]
+    assert_moves(costs, "size S", page)
+    assert_moves(costs, "ranks P", page)
+    assert_moves(ratio, "bandwidth, one way", page)
+    assert_moves(stepper, "time", page)
+    for place in (costs, ratio, stepper):
+        wide = place.locator(".lab-live").evaluate("e => e.scrollWidth - e.clientWidth")
+        assert wide <= 0, "it is wider than its page"
+    photograph(page, f"exported-{width}")
+    assert not raised
+    page.context.close()
+
+
+def test_keys_go_from_step_to_step(browser, exported):
+    """One panel is seen at a time, chosen by a click, an arrow key, Home or End."""
+    page = visit(browser, exported)
+    place = page.locator("fieldset")
+
+    def seen() -> list[int]:
+        panels = place.locator(".panel").all()
+        return [n for n, panel in enumerate(panels) if panel.is_visible()]
+
+    assert seen() == [0]
+    place.locator("label").nth(2).click()
+    assert seen() == [2]
+    for key, number in (("ArrowRight", 3), ("End", 6), ("Home", 0), ("ArrowLeft", 6)):
+        page.keyboard.press(key)
+        assert seen() == [number], key
+    page.context.close()
+
+
+def test_an_exported_page_without_scripts_shows_pictures(browser, exported):
+    """Where no script runs, pictures and words stay, and steps can be chosen."""
+    page = visit(browser, exported, java_script_enabled=False)
+    assert page.locator(".stage figure img").count() == 3
+    assert all(image.is_visible() for image in page.locator(".stage img").all())
+    assert page.get_by_text("halving_doubling, the fastest").first.is_visible()
+    page.locator("fieldset label").nth(3).click()
+    assert page.locator(".panel.p3").is_visible()
+    page.context.close()

@@ -1,17 +1,26 @@
-"""What a reader moves: steppers that need no kernel, and explorers that survive one."""
+"""What a reader moves: pages that need no kernel, and say what the formulas say."""
 
+import json
 import re
 import shutil
+import subprocess
+from functools import partial
 from html.parser import HTMLParser
+from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
-from nbconvert import HTMLExporter
 
-from collectives_lab import plots, widgets
+from collectives_lab import costs, fabrics, plans, plots, widgets
+from collectives_lab.plots.cost_curves import crossings
+from collectives_lab.trace import Event, Trace
+from collectives_lab.units import format_bytes, format_seconds
+from collectives_lab.widgets import page as pages
+from collectives_lab.widgets.coefficients import form_of
+from collectives_lab.widgets.pieces import algorithms_like, story
+from collectives_lab.widgets.words import number
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SOURCES = Path(widgets.__file__).parent
 
 
 class Page(HTMLParser):
@@ -41,11 +50,35 @@ def page_of(thing):
     return thing._repr_html_()
 
 
+def node():
+    """The Node.js of Playwright, which comes with the package, or the system's."""
+    playwright = pytest.importorskip("playwright")
+    own = Path(playwright.__file__).parent / "driver" / "node"
+    found = str(own) if own.exists() else shutil.which("node")
+    return found or pytest.skip("no Node.js to run the script of a page with")
+
+
+def script(expression, data=None):
+    """What an expression over `data` gives in the scripts of the pages."""
+    names = ("units.js", "knobs.js", "chart.js", "costs.js", "ratio.js")
+    source = "".join((SOURCES / name).read_text() for name in names)
+    given = json.dumps(data)
+    source += f"\nconst data = {given};\nconsole.log(JSON.stringify({expression}));"
+    ran = subprocess.run(
+        [node(), "-"], input=source, capture_output=True, text=True, check=False
+    )
+    assert not ran.returncode, ran.stderr
+    return json.loads(ran.stdout)
+
+
+# -- the stepper of chunks -------------------------------------------------------------
+
+
 def test_a_button_and_a_panel_for_each_step():
     """Every button shows one panel, the first one at the beginning."""
     page = page_of(widgets.step_through(4))
     buttons = Page(page).all("input")
-    assert len(buttons) == 7 == page.count('<div class="panel')
+    assert len(buttons) == 7 == page.count('<div class="panel ')
     assert [("checked" in b) for b in buttons] == [True] + [False] * 6
     assert len({b["name"] for b in buttons}) == 1  # arrow keys move within one name
     # Without this on each, JupyterLab would take the arrow keys for itself.
@@ -53,7 +86,7 @@ def test_a_button_and_a_panel_for_each_step():
     labels = [label["for"] for label in Page(page).all("label")]
     assert labels == [b["id"] for b in buttons]
     for n, button in enumerate(buttons):
-        assert f"#{button['id']}:checked~.p{n}" in page
+        assert f"#{button['id']}:checked~.panels>.p{n}" in page
 
 
 def test_two_steppers_on_a_page_are_two():
@@ -69,22 +102,27 @@ def test_it_says_what_it_shows():
     """The words of a step are in its panel, and in the plain text."""
     stepper = widgets.step_through(4)
     said = "rank 1 sends chunk 3 to rank 2, which adds it to its own and now holds"
-    panel = page_of(stepper).split('<div class="panel')[3]
+    panel = page_of(stepper).split('<div class="panel ')[3]
     assert "Step 2 of 6: reduce-scatter" in panel and said in panel
     assert said in repr(stepper) and repr(stepper).startswith("start: every rank")
+
+
+def shown(page):
+    """By panel and cell, the classes of the cell and the ranks of its dots."""
+    for panel in page.split('<div class="panel ')[1:]:
+        cells = re.findall(r'<td class="([^"]*)"><div>(.*?)</div>', panel)
+        yield [(k, tuple(map(int, re.findall(r">(\d+)</b>", d)))) for k, d in cells]
 
 
 @pytest.mark.parametrize("p", [1, 4, 8])
 def test_the_table_is_the_state(p):
     """A dot is there for each contribution, which a table without style says too."""
     states = plots.chunk_states(p)
-    panels = page_of(widgets.step_through(states)).split('<div class="panel')[1:]
-    for state, panel in zip(states, panels, strict=True):
-        cells = re.findall(r'<td class="([^"]*)"><div>(.*?)</div>', panel)
-        shown = [tuple(map(int, re.findall(r">(\d+)</b>", dots))) for _, dots in cells]
-        assert shown == [held for chunks in state.holds for held in chunks]
-        framed = sum("f" in kinds for kinds, _ in cells)
-        assert framed == len(state.moves)
+    panels = shown(page_of(widgets.step_through(states)))
+    for state, cells in zip(states, panels, strict=True):
+        dots = [held for chunks in state.holds for held in chunks]
+        assert [held for _, held in cells] == dots
+        assert sum("f" in kinds for kinds, _ in cells) == len(state.moves)
 
 
 def test_a_doubled_rank_is_shown_twice():
@@ -95,30 +133,6 @@ def test_a_doubled_rank_is_shown_twice():
     assert '<td class="f0 d"><div><b class=r0>0</b> <b class=r0>0</b>' in page
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `make system` installs it")
-def test_keys_go_from_step_to_step(tmp_path):
-    """In a browser one panel is seen at a time, chosen by a click or an arrow key."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    (tmp_path / "page.html").write_text(page_of(widgets.step_through(4)))
-    with playwright.sync_playwright() as driver:
-        flags = ["--no-sandbox", "--disable-gpu"]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=flags)
-        page = browser.new_page()
-        page.goto(f"file://{tmp_path}/page.html")
-
-        def seen():
-            panels = page.locator(".panel").all()
-            return [n for n, panel in enumerate(panels) if panel.is_visible()]
-
-        assert seen() == [0]
-        page.locator("label").nth(2).click()
-        assert seen() == [2]
-        page.keyboard.press("ArrowRight")
-        assert seen() == [3]
-        browser.close()
-
-
 def test_it_is_small():
     """A ring of four ranks takes less than 20 kB of a notebook, of eight 150 kB."""
     assert len(page_of(widgets.step_through(4))) < 20_000
@@ -126,17 +140,140 @@ def test_it_is_small():
 
 
 def test_nothing_to_step_through():
-    """No states are refused with what to give."""
+    """No states, and what has no trace, are refused with what to give."""
     with pytest.raises(ValueError, match="chunk_states"):
         widgets.step_through([])
+    with pytest.raises(TypeError, match="has no trace"):
+        widgets.step_through(1.5)
 
 
-def exported(bundle):
-    """The page that nbconvert makes of an output, without any kernel."""
-    output = nbformat.v4.new_output("display_data", bundle)
-    cell = nbformat.v4.new_code_cell("", outputs=[output])
-    notebook = nbformat.v4.new_notebook(cells=[cell])
-    return HTMLExporter().from_notebook_node(notebook)[0]
+# -- the chunks of a trace -------------------------------------------------------------
+
+UNTOLD = {"direct_all_to_all", "pairwise_all_to_all", "bruck_all_to_all"}
+"""Their parts differ by sender and receiver, for which the table has no place."""
+
+
+@pytest.mark.parametrize("p", [2, 4, 8])
+def test_every_plan_is_found_by_its_messages_and_told(p):
+    """The chunks of all algorithms but all-to-alls are known from their messages."""
+    for name in plans.__all__:
+        trace = getattr(plans, name)(p, 1200 * p, 4)
+        assert name in algorithms_like(trace)
+        assert (story(name, p) is None) == (name in UNTOLD), name
+
+
+def test_the_ring_is_told_as_it_is():
+    """What is told from the plan alone are the chunks that a ring is made of."""
+    for told, known in zip(
+        story("ring_all_reduce", 5).states, plots.chunk_states(5), strict=True
+    ):
+        assert told.holds == known.holds
+        assert {*told.moves} == {*known.moves}
+
+
+def test_uneven_chunks_are_found_too():
+    """A tensor of 10 elements on 4 ranks is recognised by its sizes."""
+    assert "ring_all_reduce" in algorithms_like(plans.ring_all_reduce(4, 40, 4))
+
+
+def changed(trace, **fields):
+    events = [*trace.events]
+    first = next(i for i, event in enumerate(events) if event.op == "send")
+    names = Event.__dataclass_fields__
+    old = {name: getattr(events[first], name) for name in names}
+    events[first] = Event(**old | fields)
+    return Trace.from_events(events, trace.world_size, meta=trace.meta)
+
+
+def test_a_wrong_message_is_no_algorithm():
+    """One message of another size, and nothing is told of chunks."""
+    wrong = changed(plans.ring_all_reduce(4, 4096, 4), nbytes=1000)
+    assert not algorithms_like(wrong)
+    assert "radio" not in page_of(widgets.step_through(wrong))
+
+
+def test_a_wrong_algorithm_is_not_told(monkeypatch):
+    """A ring that stops a step early does not end as an all-reduce must."""
+
+    whole = plans.ring_all_reduce
+
+    def short(p, nbytes, itemsize=1):
+        steps = 2 * (p - 1) - 1
+        events = [e for e in whole(p, nbytes, itemsize).events if e.issued < 2 * steps]
+        return Trace.from_events(events, p, meta={"clock": "steps"})
+
+    assert story("ring_all_reduce", 4)
+    monkeypatch.setattr(plans, "ring_all_reduce", short)
+    assert story("ring_all_reduce", 4) is None
+
+
+def test_a_plan_is_stepped_through_by_chunks():
+    """A tree moves whole tensors, a broadcast dots of its root alone."""
+    tree = page_of(widgets.step_through(plans.tree_all_reduce(4, 64)))
+    assert "<th>tensor</th>" in tree and tree.count('type="radio"') == 5
+    sent = widgets.step_through(plans.binomial_broadcast(4, 64, root=2))
+    assert "rank 2 sends the tensor to rank" in repr(sent)
+    assert {held for _, held in [*shown(page_of(sent))][-1]} == {(2,)}
+
+
+def test_a_replay_says_when():
+    """A Timeline has the steps with their times, and below them its moments."""
+    plan = plans.ring_all_reduce(4, 4096)
+    timeline = plan.replay(fabrics.uniform(4, 1e-6, 1e-9))
+    page = page_of(widgets.step_through(timeline))
+    one = 1e-6 + 1024 * 1e-9
+    when = f"from {format_seconds(one)} to {format_seconds(2 * one)}"
+    assert f"Step 2 of 6: adding, {when}" in page
+    assert f"<li>at {format_seconds(one)}: rank 0 → 1: 1 KiB (chunk 2);" in page
+    assert "nothing is under way</li></ol>" in page
+
+
+def test_messages_that_fit_two_verbs():
+    """Nobody can tell a gathering ring from a reducing one, and the page says so."""
+    trace = plans.ring_all_gather(4, 64)
+    page = page_of(widgets.step_through(trace))
+    assert "ring_all_gather or whole_ring_all_reduce or ring_reduce_scatter" in page
+    assert "radio" not in page and "<li>step 3: rank 0 → 1: 16 B;" in page
+    named = widgets.step_through(trace, algorithm="ring_reduce_scatter")
+    assert "which adds it to its own" in repr(named)
+    with pytest.raises(ValueError, match="not the messages of 'tree_all_reduce'"):
+        widgets.step_through(trace, algorithm="tree_all_reduce")
+
+
+def timed():
+    """Rank 0 computes 1 ms, then sends to rank 1, which waited; then a collective."""
+    events = [
+        Event(0, "compute", issued=0.0, completed=1e-3, seconds=1e-3),
+        Event(0, "send", 2048, peer=1, issued=1e-3, waited=1e-3, completed=2e-3),
+        Event(0, "all_reduce", 64, issued=3e-3, waited=3e-3, completed=4e-3),
+        Event(1, "recv", 2048, peer=0, issued=0.0, waited=0.0, completed=2e-3),
+        Event(1, "all_reduce", 64, issued=2.5e-3, waited=2.5e-3, completed=4e-3),
+    ]
+    return Trace.from_events(events, 2)
+
+
+def test_any_run_is_told_moment_by_moment():
+    """What is computed, awaited, under way and called together is in the words."""
+    assert repr(widgets.step_through(timed())).splitlines() == [
+        "at 0 ns: rank 1 waits for rank 0; rank 0 computing",
+        "at 1 ms: rank 0 → 1: 2 KiB",
+        "at 2 ms: nothing is under way",
+        "at 2.5 ms: all_reduce on rank 1",
+        "at 3 ms: all_reduce on ranks 0, 1",
+        "at 4 ms: nothing is under way",
+    ]
+
+
+def test_thousands_of_messages_stay_small():
+    """Of 1560 messages a page has little more than their picture."""
+    plan = plans.direct_all_to_all(40, 40 * 2**10)
+    page, picture = page_of(widgets.step_through(plan)), page_of(plots.space_time(plan))
+    assert len(page) < len(picture) + 20_000 and "and 1552 more" in page
+
+
+# -- the coefficients of formulas ------------------------------------------------------
+
+SIZES = 2.0 ** np.arange(0, 31)
 
 
 def ring(p, n, alpha, beta):
@@ -147,39 +284,181 @@ def doubling(p, n, alpha, beta):
     return np.log2(p) * (alpha + n * beta)
 
 
-@pytest.fixture
-def explorer():
-    return widgets.explore_costs({"ring": ring, "doubling": doubling})
+def best_segment(p, n, alpha, beta):
+    """Of a pipeline whose segments are as long as is best, which is no line."""
+    return (np.sqrt((p - 2) * alpha) + np.sqrt(n * beta)) ** 2
 
 
-def test_a_slider_redraws(explorer):
-    """The picture is that of what the sliders say."""
-    before = explorer.picture.value
-    explorer.ranks.value = 64
-    assert explorer.picture.value != before
-    assert "64 ranks, alpha = 5 us, 10 GB/s" in explorer.picture.value
-    explorer.bandwidth.value = 1e8
-    assert "64 ranks, alpha = 5 us, 100 MB/s" in explorer.picture.value
+def form(cost, worlds=(2, 8, 1024)):
+    return form_of(cost, worlds, SIZES, [1e-7, 5e-3], [2e-12, 1e-7], (5e-6, 1e-10))
 
 
-def test_the_knobs_are_named_with_their_units(explorer):
-    """Each slider has a name, and its options are in units."""
-    assert [s.description for s in explorer.sliders] == ["ranks", "alpha", "1 / beta"]
-    assert "2 us" in dict(explorer.latency.options)
-    assert "50 GB/s" in dict(explorer.bandwidth.options)
+@pytest.mark.parametrize("name", [name for name in costs.__all__ if name != "training"])
+def test_all_formulas_of_the_book_are_linear(name):
+    """Their coefficients are found, and all but pipelines need four numbers."""
+    kind = "table" if name == "chain_broadcast" else "line"
+    assert form(getattr(costs, name))["kind"] == kind
 
 
-def test_without_a_kernel_the_picture_stays(explorer):
-    """An exported page shows the curves, and all steps of a stepper can be chosen."""
-    page = exported(explorer._repr_mimebundle_())
-    assert "8 ranks, alpha = 5 us" in page and "<figcaption>" in page
-    page = exported({"text/html": page_of(widgets.step_through(4))})
-    assert page.count('type="radio"') == 7
+def test_the_coefficients_are_those_of_the_formula():
+    """2 (P-1) alpha + 2 (P-1)/P S beta, and what it costs to begin and to add up."""
+    found = form(lambda p, n, a, b: ring(p, n, a, b) + 1e-5 + n * 1e-11)
+    assert found["kind"] == "line"
+    assert np.allclose(found["entries"][1], [14, 1.75, 1e-5, 1e-11], rtol=1e-6)
 
 
-def test_with_a_kernel_it_is_a_widget(explorer):
-    """A live page gets the sliders."""
-    assert "application/vnd.jupyter.widget-view+json" in explorer._repr_mimebundle_()
+def test_what_is_not_linear_is_not_said_to_be():
+    """Segments make a table, a square root holds where the sliders began alone."""
+    assert form(partial(costs.ring_all_reduce, segment=2**16))["kind"] == "table"
+    assert form(best_segment)["kind"] == "fixed"
+
+
+def test_a_number_of_ranks_may_be_refused():
+    """It has no entry; where all are refused, the reader hears why."""
+    two_nodes = partial(costs.hierarchical_all_reduce, ranks_per_node=8)
+    assert [entry is None for entry in form(two_nodes)["entries"]] == [
+        True,
+        False,
+        False,
+    ]
+    with pytest.raises(ValueError, match="rank"):
+        form(two_nodes, worlds=(2, 3))
+
+
+# -- the explorer of costs -------------------------------------------------------------
+
+MIXED = {
+    "ring": ring,
+    "doubling": doubling,
+    "chain": costs.chain_broadcast,
+    "best": best_segment,
+    "nodes of 8": partial(costs.hierarchical_all_reduce, ranks_per_node=8),
+}
+
+
+def moved(explorer, **values):
+    """The same explorer, begun with other values: what Python says of them."""
+    knobs = {one.key: one.value for one in explorer.knobs} | values
+    renamed = {"ranks": "world_size", "size": "nbytes"}
+    return type(explorer), {renamed.get(key, key): v for key, v in knobs.items()}
+
+
+def at(explorer, **values):
+    """What the page is told when the sliders are moved to these values."""
+    return {
+        one.key: one.values.index(values.get(one.key, one.value))
+        for one in explorer.knobs
+    }
+
+
+@pytest.mark.parametrize("verb", ["all_reduce", "broadcast", "all_gather"])
+def test_the_page_computes_what_the_formulas_say(verb):
+    """Where the sliders stand, a page's seconds are Python's to six digits."""
+    explorer = widgets.explore_costs(verb)
+    for world, alpha, rate in ((2, 1e-7, 1e7), (64, 2e-5, 5e10), (131072, 5e-3, 5e11)):
+        place = at(explorer, ranks=world, alpha=alpha, bandwidth=rate)
+        told = script(f"told(data, {json.dumps(place)}).curves", explorer.data)
+        for cost, seconds in zip(explorer.costs.values(), told, strict=True):
+            true = cost(world, explorer.sizes, alpha, 1 / rate)
+            assert np.allclose(seconds, true, rtol=1e-6, atol=0)
+
+
+def test_a_wrong_coefficient_is_found():
+    """The test above fails where one number is off by a thousandth."""
+    explorer = widgets.explore_costs("all_reduce")
+    explorer.data["forms"][2]["entries"][2][1] *= 1.001
+    told = script(f"told(data, {json.dumps(at(explorer))}).curves", explorer.data)
+    true = [cost(8, explorer.sizes, 5e-6, 1e-10) for cost in explorer.costs.values()]
+    close = [np.allclose(*pair, rtol=1e-6) for pair in zip(told, true, strict=True)]
+    assert not close[2] and all(close[:2] + close[3:])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"size": 16.0},
+        {"ranks": 4096, "size": 2.0**30},
+        {"ranks": 2, "alpha": 1e-7, "bandwidth": 5e11},
+        {"alpha": 5e-3, "bandwidth": 1e7},
+    ],
+)
+def test_the_page_says_what_python_says(values):
+    """Winner, distance and crossings are one sentence, wherever the sliders are."""
+    explorer = widgets.explore_costs("all_reduce")
+    said = script(f"words(data, {json.dumps(at(explorer, **values))})", explorer.data)
+    _, begun = moved(explorer, **values)
+    assert said == widgets.explore_costs("all_reduce", **begun).words()
+
+
+def test_the_crossings_are_those_of_the_formulas():
+    """Where two lines meet, both formulas give the same time."""
+    explorer = widgets.explore_costs({"ring": ring, "doubling": doubling})
+    place = json.dumps(at(explorer))
+    ((size, seconds, winner),) = script(f"told(data, {place}).changes", explorer.data)
+    exact = (14 - 3) * 5e-6 / ((3 - 1.75) * 1e-10)
+    assert winner == 0 and abs(size / exact - 1) < 0.01
+    lines = {
+        name: f(8, explorer.sizes, 5e-6, 1e-10) for name, f in explorer.costs.items()
+    }
+    assert np.allclose([size, seconds], crossings(explorer.sizes, lines)[0][:2])
+    assert "from 430 KiB ring" in explorer.words()
+
+
+def test_what_cannot_be_computed_is_said():
+    """A formula that is not linear, or refuses the ranks, has no time elsewhere."""
+    explorer = widgets.explore_costs(MIXED)
+    kinds = [one["kind"] for one in explorer.data["forms"]]
+    assert kinds == ["line", "line", "table", "fixed", "line"]
+    here = script(f"words(data, {json.dumps(at(explorer))})", explorer.data)
+    assert here == explorer.words() and "No time here" not in here
+    there = json.dumps(at(explorer, ranks=4, alpha=1e-3))
+    assert "No time here: best, nodes of 8." in script(
+        f"words(data, {there})", explorer.data
+    )
+
+
+@pytest.mark.parametrize("size", [16, 2**20])
+def test_a_formula_may_have_no_time_for_a_size(size):
+    """One that is for small tensors only is missing beyond, and never the fastest."""
+
+    def small(p, n, alpha, beta):
+        return np.where(n < 2**10, alpha, np.nan)
+
+    explorer = widgets.explore_costs({"small": small, "ring": ring}, nbytes=size)
+    said = script(f"words(data, {json.dumps(at(explorer))})", _null(explorer.data))
+    assert said == explorer.words()
+    assert ("No time here: small." in said) == (size > 2**10)
+    assert ("with small, the fastest" in said) == (size < 2**10)
+
+
+def _null(data):
+    """The data as a page gets it."""
+    return json.loads(pages._json(data))
+
+
+def test_the_knobs_are_named_with_their_units():
+    """Each slider has a name, and its values are in units."""
+    explorer = widgets.explore_costs({"ring": ring})
+    assert [one.text for one in explorer.knobs] == ["1 MiB", "8", "5 us", "10 GB/s"]
+    assert "2 us" in explorer.alpha.texts and "50 GB/s" in explorer.bandwidth.texts
+    assert explorer.ranks.texts[-1] == "131,072"
+
+
+def test_a_verb_stands_for_its_algorithms():
+    """All formulas of a verb, by the names of the algorithms; no others."""
+    assert {"ring", "bruck", "recursive_doubling"} == {
+        *widgets.explore_costs("all_gather").costs
+    }
+    with pytest.raises(
+        ValueError, match="'allreduce' is no verb; need one of broadcast"
+    ):
+        widgets.explore_costs("allreduce")
+    with pytest.raises(ValueError, match="nothing to compare"):
+        widgets.explore_costs({})
+
+
+# -- the explorer of the ratio ---------------------------------------------------------
 
 
 @pytest.fixture
@@ -187,62 +466,125 @@ def ratio():
     return widgets.explore_ratio()
 
 
-def caption_of(explorer):
-    return re.search("<figcaption>(.*)</figcaption>", explorer.picture.value)[1]
-
-
 def test_the_ratio_begins_with_the_textbook(ratio):
     """64 ranks with 32 tokens each have gamma = 10.66, and need 341 tokens for 1."""
-    said = caption_of(ratio)
+    said = repr(ratio)
     assert "64 ranks, 32 tokens each, 7 billion parameters" in said
     assert "4.31 ms, the all-reduce 45.9 ms, so gamma = 10.7" in said
     assert "communication takes longer" in said and "341 tokens each, what" in said
+    assert said.endswith("with this batch: 6.9 ranks.")
 
 
-def test_a_slider_moves_the_ratio(ratio):
+def test_tokens_move_the_ratio():
     """Tokens move gamma, and the model does only where latency counts."""
-    ratio.parameters.value = 1e6
-    assert "gamma = 10.7" in caption_of(ratio)
-    ratio.alpha.value = 5e-6
-    assert "gamma = 1,034 " in caption_of(ratio)
-    assert "latency included" in caption_of(ratio)
-    ratio.parameters.value, ratio.tokens.value = 7e9, 2**22
-    assert "gamma = 0.00528 and computation takes longer" in caption_of(ratio)
+    begun = widgets.explore_ratio
+    assert "gamma = 10.7" in repr(begun(parameters=1e6))
+    latency = repr(begun(parameters=1e6, alpha=5e-6))
+    assert "gamma = 1,034 " in latency and "latency included" in latency
+    tokens = repr(begun(alpha=5e-6, tokens=2**22))
+    assert "gamma = 0.00528 and computation takes longer" in tokens
 
 
 @pytest.mark.parametrize("alpha", [0.0, 5e-6])
 def test_break_even_is_where_gamma_is_1(alpha):
-    """With the tokens that the caption names, both halves take equally long."""
+    """With the tokens that are named, both halves take equally long."""
     tokens = 341 if alpha == 0 else 346
-    even = widgets.explore_ratio(tokens=64 * tokens, alpha=alpha)
-    assert f"Break-even on as many ranks: {tokens} tokens" in caption_of(even)
-    assert float(re.search("gamma = ([0-9.]+)", caption_of(even))[1]) in (0.999, 1, 1.0)
+    said = repr(widgets.explore_ratio(tokens=64 * tokens, alpha=alpha))
+    assert f"Break-even on as many ranks: {tokens} tokens" in said
+    assert float(re.search("gamma = ([0-9.]+)", said)[1]) in (0.999, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"ranks": 2, "tokens": 2**26, "rate": 1e11},
+        {"ranks": 8192, "tokens": 2**9, "alpha": 5e-4},
+        {"parameters": 1e6, "alpha": 1e-5, "bandwidth": 1e8},
+        {"tokens": 2**16, "rate": 1e13},
+    ],
+)
+def test_the_page_says_what_python_says_of_the_ratio(ratio, values):
+    """Both halves, the side and both break-evens are the same sentence."""
+    said = script(f"ratioWords(data, {json.dumps(at(ratio, **values))})", ratio.data)
+    _, begun = moved(ratio, **values)
+    begun["flop_rate"] = begun.pop("rate")
+    assert said == repr(widgets.explore_ratio(**begun))
+    assert not re.search(r"nan|inf|undefined|e[+-]", said.replace("infini", ""))
+
+
+def test_a_wrong_coefficient_of_the_ratio_is_found(ratio):
+    """The test above fails where computing costs 4 operations and not 6."""
+    wrong = ratio.data | {"compute": 4.0}
+    said = script(f"ratioWords(data, {json.dumps(at(ratio))})", wrong)
+    assert said != repr(ratio) and "gamma = 16" in said
 
 
 def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     """Sliders say what they turn, in words, and keep the value they begin with."""
-    assert [slider.description for slider in ratio.sliders] == [
-        *("ranks", "parameters", "tokens a step"),
-        *("TFLOP/s a rank", "bandwidth", "alpha"),
+    assert {one.name: one.text for one in ratio.knobs} == {
+        "ranks": "64",
+        "parameters": "7 billion",
+        "tokens a step, all ranks": "2,048",
+        "speed of a rank": "312 TFLOP/s",
+        "bandwidth, one way": "600 GB/s",
+        "alpha, a message": "0 ns",
+    }
+
+
+# -- pages -----------------------------------------------------------------------------
+
+
+def test_numbers_are_written_as_in_python():
+    """Units and digits of the page are those of the package, at their borders too."""
+    seconds = [0, 1e-10, 9.994e-7, 9.996e-7, 1.5e-3, 0.9996, 12.34, 99999.0]
+    assert script("data.map(formatSeconds)", seconds) == [*map(format_seconds, seconds)]
+    sizes = [1, 1023, 1024, 1536, 2**20 * 2.5, 2**40]
+    assert script("data.map((n) => formatBytes(n))", sizes) == [
+        *map(format_bytes, sizes)
     ]
-    assert [slider.options[slider.index][0] for slider in ratio.sliders] == [
-        *("64", "7 billion", "2,048"),
-        *("312", "600 GB/s", "0 ns"),
-    ]
+    numbers = [0.00005, 0.00012345, 1.0, 10.66, 999.4, 999.6, 1234567.0]
+    assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-def test_every_end_of_every_slider_can_be_drawn(ratio):
-    """No corner of the knobs breaks the picture or leaves its frame."""
-    for end in (0, -1):
-        for slider in ratio.sliders:
-            slider.value = slider.options[end][1]
-            assert not re.search(r"nan|inf|e\+", caption_of(ratio))
+def things():
+    timeline = plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
+    return {
+        "costs": widgets.explore_costs(),
+        "ratio": widgets.explore_ratio(),
+        "timeline": widgets.step_through(timeline),
+    }
 
 
-def test_without_a_kernel_the_ratio_stays(ratio):
-    """An exported page has the picture and its words; a live one has the sliders."""
-    bundle = ratio._repr_mimebundle_()
-    page = exported(bundle)
-    assert "64 ranks, 32 tokens each" in page and "<figcaption>" in page
-    assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert len(ratio.picture.value) < 40_000
+@pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
+def test_a_page_needs_nothing_from_outside(name):
+    """It loads no script, style or font, and two of them are two."""
+    one = things()[name]
+    page = page_of(one)
+    assert not re.search(
+        r"""(src|href)=["'](?!data:)|@import|https?://(?!www\.w3)""", page
+    )
+    (root,) = (tag for tag in Page(page).all("div") if tag.get("class") == "lab-live")
+    assert root["id"] in page.split("<script>")[-1] and root["id"] not in page_of(one)
+
+
+@pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
+def test_where_no_script_runs_there_is_a_picture(name):
+    """A page that drops scripts and styles has the picture and its words."""
+    page = page_of(things()[name])
+    left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
+    (picture, *_) = Page(left).all("img")
+    assert picture["src"].startswith("data:image/") and "ranks" in picture["alt"]
+    assert "ranks" in re.sub("<[^>]*>", "", left)
+
+
+def test_a_name_cannot_end_the_script():
+    """Whatever an algorithm is called, the page stays whole."""
+    page = page_of(widgets.explore_costs({"</script><b>": ring}))
+    assert page.count("</script>") == 1
+
+
+def test_the_scripts_are_in_the_package():
+    """What a page is made of lies beside the modules, where a wheel takes it along."""
+    needed = {"units.js", "knobs.js", "chart.js", "costs.js", "ratio.js", "scrubber.js"}
+    assert needed | {"live.css"} <= {path.name for path in SOURCES.iterdir()}

@@ -1,18 +1,21 @@
 """Things a reader moves: steppers and explorers for notebooks.
 
-Here you can go through an algorithm chunk by chunk (`step_through`), which works in a
-page without a kernel too, and turn the knobs of the cost formulas (`explore_costs`)
-and of a training step (`explore_ratio`), which need one and without it show the picture
-they began with.
+Here you can go through an algorithm, a run or a replay step by step (`step_through`),
+and turn the knobs of the cost formulas (`explore_costs`) and of a training step
+(`explore_ratio`). All of them are pages with a script of their own: they need no
+kernel, work in an exported book, and show a picture where no script runs.
 """
 
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
-from collectives_lab.widgets.stepper import Stepper, step_through
+from collectives_lab.widgets.scrubber import Scrubber
+from collectives_lab.widgets.stepper import Stepper
+from collectives_lab.widgets.walk import step_through
 
 __all__ = [
     "step_through",
     "Stepper",
+    "Scrubber",
     "explore_costs",
     "CostExplorer",
     "explore_ratio",

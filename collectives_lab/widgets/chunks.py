@@ -21,16 +21,17 @@ def table(state: ChunkState) -> str:
     Classes: `rN` is a dot of rank N, `fN` a frame around what rank N has sent, `w` a
     whole chunk, `d` one with a doubled rank.
     """
-    p = state.world_size
+    p, columns = state.world_size, range(len(state.holds[0]))
     senders = {(move.dst, move.chunk): move.src for move in state.moves}
     head = "".join(
-        f"<th>chunk {c}</th>" if p <= 4 else f"<th>{c}</th>" for c in range(p)
+        f"<th>chunk {c}</th>" if p <= 4 else f"<th>{c}</th>" for c in columns
     )
+    head = head if len(columns) > 1 else "<th>tensor</th>"
     rows = []
     for rank in range(p):
-        cells = (_cell(state, rank, c, senders.get((rank, c))) for c in range(p))
+        cells = (_cell(state, rank, c, senders.get((rank, c))) for c in columns)
         rows.append(f"<tr><th>rank {rank}</th>{''.join(cells)}</tr>")
-    corner = "<th></th>" if p <= 4 else "<th>chunk</th>"
+    corner = "<th></th>" if p <= 4 or len(columns) == 1 else "<th>chunk</th>"
     return f"<table><tr>{corner}{head}</tr>{''.join(rows)}</table>"
 
 

@@ -1,81 +1,194 @@
-"""An explorer of cost formulas: sliders that redraw the curves.
+"""An explorer of cost formulas: how long each algorithm takes, and which wins where.
 
-Here you can turn alpha, the bandwidth and the number of ranks (`explore_costs`).
+Here you can turn the size, the number of ranks, alpha and the bandwidth
+(`explore_costs`), in a notebook and in an exported page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
-import ipywidgets
 import numpy as np
+from numpy.typing import ArrayLike
 
-from collectives_lab.plots.cost_curves import cost_curves
+from collectives_lab import costs as formulas
+from collectives_lab.plans.names import VERBS, algorithms_of
+from collectives_lab.plots.cost_curves import cost_curves, ranking
 from collectives_lab.plots.figure import Diagram
-from collectives_lab.units import format_bandwidth, format_seconds
+from collectives_lab.plots.series import ALIKE, SERIES, seconds_of
+from collectives_lab.units import format_bandwidth, format_bytes, format_seconds
+from collectives_lab.widgets import page
+from collectives_lab.widgets.coefficients import Cost, form_of
+from collectives_lab.widgets.knobs import Knob, decades, knob
+from collectives_lab.widgets.words import number
 
 SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
 RANKS = [2**n for n in range(1, 18)]
-ALPHAS = [d * 10.0**n for n in range(-7, -2) for d in (1, 2, 5)]
-BANDWIDTHS = [d * 10.0**n for n in range(7, 12) for d in (1, 2, 5)]
+ALPHAS = decades(-7, -2)
+BANDWIDTHS = decades(7, 12)
+DASHES = ("", "9 3", "9 3 2 3", "2 2", "16 4", "5 5", "9 3 2 3 2 3", "2 6")
+"""As many as there are colours, for who cannot tell those apart."""
+SCRIPTS = ("units.js", "knobs.js", "chart.js", "costs.js")
 
 
 class CostExplorer:
-    """Cost curves under sliders: `world_size`, `alpha` in seconds, `beta` a byte.
+    """Cost curves under sliders, a table of all times, and who wins in words.
 
-    Where no kernel runs, a notebook shows the curves as they were when it was saved.
+    A page shows it with a script of its own; where none runs, as the picture of what
+    the sliders begin with.
     """
 
-    def __init__(self, costs: Mapping[str, Callable[..., Any]], nbytes: Any):
-        self.costs, self.nbytes = dict(costs), nbytes
-        self.ranks = _slider("ranks", [(str(n), n) for n in RANKS], 8)
-        self.latency = _slider("alpha", [(format_seconds(a), a) for a in ALPHAS], 5e-6)
-        rates = [(format_bandwidth(b), b) for b in BANDWIDTHS]
-        self.bandwidth = _slider("1 / beta", rates, 1e10)
-        self.sliders = (self.ranks, self.latency, self.bandwidth)
-        self.picture = ipywidgets.HTML()
-        for slider in self.sliders:
-            slider.observe(self._redraw, "value")
-        self.box = ipywidgets.VBox([*self.sliders, self.picture])
-        self._redraw()
-
-    def diagram(self) -> Diagram:
-        """The curves for what the sliders say."""
-        return cost_curves(
-            self.costs,
-            self.nbytes,
-            world_size=self.ranks.value,
-            alpha=self.latency.value,
-            beta=1 / self.bandwidth.value,
+    def __init__(
+        self,
+        costs: Mapping[str, Cost],
+        sizes: ArrayLike,
+        world_size: int,
+        nbytes: float,
+        alpha: float,
+        bandwidth: float,
+    ):
+        self.costs, self.sizes = dict(costs), np.asarray(sizes, float)
+        if not self.costs:
+            raise ValueError("there is nothing to compare; give one algorithm or more")
+        if len(self.sizes) < 2 or not (np.diff(self.sizes, prepend=0) > 0).all():
+            raise ValueError("need two or more sizes, ascending from above 0")
+        shown = [n for n in self.sizes.tolist() if np.log2(n).is_integer()]
+        shown = shown if len(shown) > 1 else self.sizes.tolist()
+        nearest = min(shown, key=lambda n: abs(np.log(n / nbytes)))
+        self.size = knob("size", "size S", shown, nearest, format_bytes)
+        self.ranks = knob("ranks", "ranks P", RANKS, world_size, "{:,}".format)
+        self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
+        self.bandwidth = knob(
+            "bandwidth", "bandwidth, 1 / beta", BANDWIDTHS, bandwidth, format_bandwidth
         )
 
-    def _redraw(self, _: Any = None) -> None:
-        self.picture.value = self.diagram()._repr_html_()
+    @property
+    def knobs(self) -> tuple[Knob, ...]:
+        """The sliders, in their order."""
+        return self.size, self.ranks, self.alpha, self.bandwidth
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """The widget for a page with a kernel, and for others the picture."""
-        bundle = self.box._repr_mimebundle_()
-        return bundle | {"text/html": self.picture.value}
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """What the page computes with: sizes, sliders, and the form of each formula."""
+        betas = [1 / rate for rate in self.bandwidth.values]
+        start = self.alpha.value, 1 / self.bandwidth.value
+        forms = [
+            form_of(
+                cost, self.ranks.values, self.sizes, self.alpha.values, betas, start
+            )
+            for cost in self.costs.values()
+        ]
+        knobs = [vars(one) for one in self.knobs]
+        # The page looks a size up among all sizes.
+        places = np.searchsorted(self.sizes, self.size.values).tolist()
+        knobs[0] = knobs[0] | {"values": places}
+        return {
+            "names": list(self.costs),
+            "looks": [_look(n) for n in range(len(self.costs))],
+            "sizes": self.sizes.tolist(),
+            "forms": forms,
+            "knobs": knobs,
+        }
+
+    def diagram(self) -> Diagram:
+        """The curves for what the sliders begin with."""
+        figure = cost_curves(
+            self.costs,
+            self.sizes,
+            world_size=self.ranks.value,
+            alpha=self.alpha.value,
+            beta=1 / self.bandwidth.value,
+        )
+        figure.caption = self.words()
+        return figure
+
+    def words(self) -> str:
+        """Who is the fastest at the size, how far ahead, and who at which sizes.
+
+        `words` in costs.js says the same of what the sliders are moved to.
+        """
+        setting = self.ranks.value, self.sizes, self.alpha.value
+        lines = {
+            name: seconds_of(name, cost, *setting, 1 / self.bandwidth.value)
+            for name, cost in self.costs.items()
+        }
+        here = int(np.searchsorted(self.sizes, self.size.value))
+        times = {name: float(line[here]) for name, line in lines.items()}
+        gone = ", ".join(name for name, time in times.items() if np.isnan(time))
+        where = (
+            f"{self.ranks.text} ranks, alpha = {self.alpha.text}, {self.bandwidth.text}"
+        )
+        if all(np.isnan(time) for time in times.values()):
+            return f"{where}: no time for {self.size.text}: {gone}."
+        return (
+            f"{where}: {self.size.text} {_winner(times)} "
+            f"By size, {ranking(self.sizes, lines)}"
+            + (f" No time here: {gone}." if gone else "")
+        )
+
+    def _repr_html_(self) -> str:
+        # The page says the words itself, and alive.
+        body = (
+            '<div class="knobs"></div>'
+            f'<div class="stage">{self.diagram()._repr_html_()}</div>'
+            '<div class="said" aria-live="polite"></div><div class="key"></div>'
+        )
+        return page.live(body, SCRIPTS, "exploreCosts", self.data)
+
+    def __repr__(self) -> str:
+        return self.words()
 
 
 def explore_costs(
-    costs: Mapping[str, Callable[..., Any]], nbytes: Any = SIZES
+    costs: Mapping[str, Cost] | str = "all_reduce",
+    sizes: ArrayLike = SIZES,
+    *,
+    world_size: int = 8,
+    nbytes: float = 2**20,
+    alpha: float = 5e-6,
+    bandwidth: float = 1e10,
 ) -> CostExplorer:
-    """Draw cost curves under sliders for the ranks, alpha and the bandwidth, 1 / beta.
+    """Compare algorithms under sliders for the size, the ranks, alpha and 1 / beta.
 
-    costs: by name, a function of (world_size, nbytes, alpha, beta), as in `costs`.
+    costs: by name, a function of (world_size, nbytes, alpha, beta), as in `costs`; or a
+    verb, for all algorithms that `costs` has for it. A formula that is not linear in
+    alpha and beta has a curve only where the sliders for them begin, and is said to
+    have no time elsewhere. sizes: bytes of the curves. The others are what the sliders
+    begin with: bytes, seconds a message, and bytes a second.
     """
-    return CostExplorer(costs, nbytes)
+    if isinstance(costs, str):
+        costs = _formulas_for(costs)
+    return CostExplorer(costs, sizes, world_size, nbytes, alpha, bandwidth)
 
 
-def _slider(name: str, options: list[tuple[str, Any]], value: Any) -> Any:
-    values = [option for _, option in options]
-    nearest = min(values, key=lambda option: abs(np.log(option / value)))
-    return ipywidgets.SelectionSlider(
-        options=options,
-        value=nearest,
-        description=name,
-        continuous_update=False,
-        layout=ipywidgets.Layout(width="28em"),
+def _formulas_for(verb: str) -> dict[str, Cost]:
+    if verb not in VERBS:
+        raise ValueError(f"{verb!r} is no verb; need one of {', '.join(VERBS)}")
+    names = algorithms_of(verb, formulas.__all__)
+    return {name: getattr(formulas, f"{name}_{verb}") for name in names}
+
+
+def _winner(times: Mapping[str, float]) -> str:
+    """Who takes how long, and how far behind the next one is."""
+    times = {name: time for name, time in times.items() if not np.isnan(time)}
+    best = min(times.values())
+    first = [name for name, time in times.items() if time <= best * (1 + ALIKE)]
+    said = f"takes {format_seconds(best)} with {' and '.join(first)}, the fastest"
+    rest = {name: time for name, time in times.items() if name not in first}
+    if not rest:
+        return f"{said}."
+    second = min(rest, key=lambda name: rest[name])
+    return (
+        f"{said}; the next, {second}, takes {format_seconds(rest[second])}, "
+        f"{number(rest[second] / best)} times as long."
     )
+
+
+def _look(number: int) -> dict[str, str]:
+    """The line of the n-th algorithm in the page, by colour and by dashes."""
+    return {
+        "color": SERIES[number % len(SERIES)],
+        "dashes": DASHES[number % len(DASHES)],
+    }

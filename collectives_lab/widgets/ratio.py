@@ -1,48 +1,47 @@
 """An explorer of the ratio of communication to computation: sliders and break-even.
 
 Here you can turn the ranks, the model, the batch and the hardware of a data-parallel
-step, and see on which side of gamma = 1 it lands (`explore_ratio`).
+step, and see on which side of gamma = 1 it lands (`explore_ratio`), in a notebook and
+in an exported page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
-import ipywidgets
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from collectives_lab.costs import training
-from collectives_lab.plots.figure import INK, Diagram, blank
-from collectives_lab.plots.series import SERIES
+from collectives_lab.plots.figure import Diagram
 from collectives_lab.units import format_bandwidth, format_seconds
-
-
-def _decades(first: int, last: int) -> list[float]:
-    """1, 2 and 5 in each decade, as one writes them: 5e-6, not 5 times 10**-6."""
-    return [float(f"{d}e{n}") for n in range(first, last) for d in (1, 2, 5)]
-
+from collectives_lab.widgets import page
+from collectives_lab.widgets.knobs import Knob, decades, knob
+from collectives_lab.widgets.ratio_picture import (
+    HIGHEST,
+    LOOKS,
+    LOWEST,
+    ratio_picture,
+)
+from collectives_lab.widgets.words import count, number
 
 RANKS = [2**n for n in range(1, 15)]
-PARAMETERS = _decades(6, 12)
+PARAMETERS = decades(6, 12)
 TOKENS = [2**n for n in range(9, 27)]
-RATES = _decades(11, 16)
-BANDWIDTHS = _decades(8, 12)
-ALPHAS = [0.0, *_decades(-6, -3)]
-
-CURVE_RANKS = 2.0 ** np.arange(1, 14.01, 0.25)
-LOWEST, HIGHEST = 1e-4, 1e4
-"""The ratios that the picture shows."""
-
-WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
-COMPUTE, MOVE = SERIES[2], SERIES[1]
+RATES = decades(11, 16)
+BANDWIDTHS = decades(8, 12)
+ALPHAS = [0.0, *decades(-6, -3)]
+CURVE = 2.0 ** np.arange(1, 14.01, 0.25)
+CURVES = ("the same batch, split over more ranks", "the same batch on each rank")
+SCRIPTS = ("units.js", "knobs.js", "chart.js", "ratio.js")
 
 
 class RatioExplorer:
     """The ratio under sliders, in SI units; `tokens` are those of all ranks together.
 
-    Where no kernel runs, a notebook shows the picture as it was when it was saved.
+    A page shows it with a script of its own; where none runs, as the picture of what
+    the sliders begin with.
     """
 
     def __init__(
@@ -56,85 +55,130 @@ class RatioExplorer:
         bytes_per_parameter: float,
     ):
         self.bytes_per_parameter = bytes_per_parameter
-        self.ranks = _slider("ranks", RANKS, world_size, str)
-        self.parameters = _slider("parameters", PARAMETERS, parameters, _count)
-        self.tokens = _slider("tokens a step", TOKENS, tokens, "{:,}".format)
-        self.flop_rate = _slider("TFLOP/s a rank", RATES, flop_rate, _tera)
-        self.bandwidth = _slider("bandwidth", BANDWIDTHS, bandwidth, format_bandwidth)
-        self.alpha = _slider("alpha", ALPHAS, alpha, format_seconds)
-        self.sliders = (
-            *(self.ranks, self.parameters, self.tokens),
-            *(self.flop_rate, self.bandwidth, self.alpha),
+        self.ranks = knob("ranks", "ranks", RANKS, world_size, "{:,}".format)
+        self.parameters = knob(
+            "parameters", "parameters", PARAMETERS, parameters, count
         )
-        self.picture = ipywidgets.HTML()
-        for slider in self.sliders:
-            slider.observe(self._redraw, "value")
-        grid = ipywidgets.Layout(display="flex", flex_flow="row wrap")
-        knobs = ipywidgets.Box(self.sliders, layout=grid)
-        self.box = ipywidgets.VBox([knobs, self.picture])
-        self._redraw()
+        self.tokens = knob(
+            "tokens", "tokens a step, all ranks", TOKENS, tokens, "{:,}".format
+        )
+        self.rate = knob("rate", "speed of a rank", RATES, flop_rate, _flops)
+        self.bandwidth = knob(
+            "bandwidth", "bandwidth, one way", BANDWIDTHS, bandwidth, format_bandwidth
+        )
+        self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
 
-    def seconds(
-        self, world_size: ArrayLike, local_tokens: ArrayLike
-    ) -> tuple[Any, Any]:
-        """How long a step computes and communicates on so many ranks."""
-        ranks, tokens = np.asarray(world_size, float), np.asarray(local_tokens, float)
+    @property
+    def knobs(self) -> tuple[Knob, ...]:
+        """The sliders, in their order."""
+        model = self.ranks, self.parameters, self.tokens
+        return *model, self.rate, self.bandwidth, self.alpha
+
+    @cached_property
+    def worlds(self) -> NDArray[Any]:
+        """The numbers of ranks at which curves are drawn, those of the slider too."""
+        return np.unique([*CURVE, *self.ranks.values])
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page computes with: sliders, and the coefficients of both halves.
+
+        Computing grows as parameters x tokens / speed; the all-reduce is linear in
+        alpha and in parameters / bandwidth, with a coefficient by ranks for each.
+        """
+        worlds, width = self.worlds, self.bytes_per_parameter
+        moved = training.all_reduce_seconds
+        colors = zip(LOOKS, ("", "8 4"), strict=True)
+        return {
+            "worlds": worlds.tolist(),
+            "compute": float(training.compute_seconds(1.0, 1.0, 1.0)),
+            "a": np.asarray(moved(0.0, worlds, 1.0, width, 1.0)).tolist(),
+            "b": np.asarray(moved(1.0, worlds, 1.0, width, 0.0)).tolist(),
+            "names": CURVES,
+            "looks": [{"color": color, "dashes": dashes} for color, dashes in colors],
+            "range": [LOWEST, HIGHEST],
+            "knobs": [vars(one) for one in self.knobs],
+        }
+
+    def seconds(self, world_size: Any, tokens: Any) -> tuple[Any, Any]:
+        """How long a step computes and communicates, with so many tokens a rank."""
         compute = training.compute_seconds(
-            self.parameters.value, tokens, self.flop_rate.value
+            self.parameters.value, tokens, self.rate.value
         )
         moved = training.all_reduce_seconds(
             self.parameters.value,
-            ranks,
+            world_size,
             self.bandwidth.value,
             self.bytes_per_parameter,
             self.alpha.value,
         )
         return compute, moved
 
+    @property
+    def local(self) -> float:
+        """Tokens a rank."""
+        return self.tokens.value / self.ranks.value
+
+    def gammas(self) -> dict[str, NDArray[Any]]:
+        """The ratio at each of `worlds`, for both ways to add ranks."""
+        tokens = self.tokens.value / self.worlds, np.full(len(self.worlds), self.local)
+        halves = (self.seconds(self.worlds, each) for each in tokens)
+        ratios = (moved / compute for compute, moved in halves)
+        return dict(zip(CURVES, ratios, strict=True))
+
     def diagram(self) -> Diagram:
         """The step as a bar, and below it gamma against the ranks."""
-        ranks, local = self.ranks.value, self.tokens.value / self.ranks.value
-        compute, moved = map(float, self.seconds(ranks, local))
-        figure = blank(8.4, 4.4)
-        bar, curves = figure.subplots(2, height_ratios=[1, 9])
-        _draw_step(bar, compute, moved)
-        lines = {
-            "the same batch, split": self.tokens.value / CURVE_RANKS,
-            "the same batch a rank": local + 0 * CURVE_RANKS,
-        }
-        for number, (name, tokens) in enumerate(lines.items()):
-            seconds = self.seconds(CURVE_RANKS, tokens)
-            _draw_curve(curves, number, name, seconds[1] / seconds[0])
-        _set_axes(curves)
-        _mark(curves, ranks, moved / compute)
-        figure.caption = self._words(compute, moved)
+        step = self.seconds(self.ranks.value, self.local)
+        figure = ratio_picture(
+            self.ranks.value, step, self.worlds.tolist(), self.gammas()
+        )
+        figure.caption = self.words()
         figure.alt = (
             "A bar of one step, computing then communicating, and two curves of the "
             f"ratio gamma against the number of ranks. {figure.caption}"
         )
         return figure
 
-    def _words(self, compute: float, moved: float) -> str:
-        """What the sliders say, and on which side of break-even it is."""
-        gamma, ranks = moved / compute, self.ranks.value
-        local = self.tokens.value / ranks
+    def words(self) -> str:
+        """What the sliders begin with, and on which side of break-even it is.
+
+        `ratioWords` in ratio.js says the same of what they are moved to.
+        """
+        compute, moved = self.seconds(self.ranks.value, self.local)
+        gamma = moved / compute
         slower = "communication" if gamma > 1 else "computation"
+        model = "latency included" if self.alpha.value else "whatever the model"
         return (
-            f"{ranks} ranks, {_number(local)} tokens each, "
-            f"{_count(self.parameters.value)} parameters: "
+            f"{self.ranks.text} ranks, {number(self.local)} tokens each, "
+            f"{self.parameters.text} parameters: "
             f"computing takes {format_seconds(compute)}, "
             f"the all-reduce {format_seconds(moved)}, "
-            f"so gamma = {_number(gamma)} and {slower} takes longer. "
-            f"{_even(local, gamma, self.alpha.value)}"
+            f"so gamma = {number(gamma)} and {slower} takes longer. "
+            # gamma falls as the tokens grow.
+            f"Break-even on as many ranks: {number(self.local * gamma)} tokens each, "
+            f"{model}; with this batch: {self._even()} ranks."
         )
 
-    def _redraw(self, _: Any = None) -> None:
-        self.picture.value = self.diagram()._repr_html_()
+    def _even(self) -> str:
+        """The ranks at which gamma is 1 while the batch is split over more of them."""
+        gammas = self.gammas()[CURVES[0]]
+        if gammas[0] >= 1:
+            return "fewer than 2"
+        if gammas[-1] < 1:
+            return f"more than {number(self.worlds[-1])}"
+        ranks = np.exp(np.interp(0, np.log(gammas), np.log(self.worlds)))
+        return number(float(f"{ranks:.2g}"))
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """The widget for a page with a kernel, and for others the picture."""
-        bundle = self.box._repr_mimebundle_()
-        return bundle | {"text/html": self.picture.value}
+    def _repr_html_(self) -> str:
+        body = (
+            '<div class="knobs"></div><div class="step"></div><div class="key"></div>'
+            f'<div class="stage">{self.diagram()._repr_html_()}</div>'
+            '<div class="said" aria-live="polite"></div>'
+        )
+        return page.live(body, SCRIPTS, "exploreRatio", self.data)
+
+    def __repr__(self) -> str:
+        return self.words()
 
 
 def explore_ratio(
@@ -156,97 +200,5 @@ def explore_ratio(
     )
 
 
-def _slider(
-    name: str, values: Iterable[float], value: float, text: Callable[..., str]
-) -> Any:
-    """A slider over these values and the one it begins with."""
-    return ipywidgets.SelectionSlider(
-        options=[(text(option), option) for option in sorted({*values, value})],
-        value=value,
-        description=name,
-        continuous_update=False,
-        style={"description_width": "8.5em"},
-        layout=ipywidgets.Layout(width="27em"),
-    )
-
-
-def _count(number: float) -> str:
-    """`7 billion`, and below a million the number itself."""
-    for scale, word in WORDS:
-        if number >= scale:
-            return f"{number / scale:.3g} {word}"
-    return f"{number:,g}"
-
-
-def _number(value: float) -> str:
-    """Three digits, or all before the point; never with an exponent."""
-    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
-
-
-def _tera(flop_rate: float) -> str:
-    """Without its unit, for which the slider has no room."""
-    return f"{flop_rate / 1e12:.4g}"
-
-
-def _even(local: float, gamma: float, alpha: float) -> str:
-    """The tokens a rank at which both take equally long: gamma falls as they grow."""
-    return f"Break-even on as many ranks: {_number(local * gamma)} tokens each" + (
-        ", latency included." if alpha else ", whatever the model."
-    )
-
-
-def _draw_step(ax: Any, compute: float, moved: float) -> None:
-    """One step from left to right, as shares of its time."""
-    share = compute / (compute + moved)
-    ax.barh(0, share, color=COMPUTE)
-    hatched = {"edgecolor": MOVE, "facecolor": "none", "hatch": "////"}
-    ax.barh(0, 1 - share, left=share, **hatched)
-    ax.set(xlim=(0, 1), ylim=(-0.4, 0.4))
-    ax.axis("off")
-    look = {"color": INK, "fontsize": 9, "transform": ax.transAxes, "va": "bottom"}
-    ax.text(0, 1.05, f"one step: {share:.1%} computing", **look)
-    ax.text(1, 1.05, f"{1 - share:.1%} communicating", ha="right", **look)
-
-
-def _draw_curve(ax: Any, number: int, name: str, gamma: np.ndarray) -> None:
-    """One way to add ranks, with its name in a key."""
-    look = {"color": SERIES[3 * number], "linestyle": ("-", "--")[number]}
-    ax.plot(CURVE_RANKS, gamma, linewidth=1.8, label=name, **look)
-
-
-def _set_axes(ax: Any) -> None:
-    """Logarithmic both ways, the break-even across, everything in the neutral ink."""
-    ax.set(xscale="log", yscale="log", ylim=(LOWEST, HIGHEST))
-    ax.set_xlim(CURVE_RANKS[0], CURVE_RANKS[-1])
-    ax.set_xlabel("ranks", color=INK, fontsize=9)
-    ax.set_ylabel("gamma, communicating / computing", color=INK, fontsize=9)
-    ticks = [4**n for n in range(1, 7)]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    decades = [10.0**n for n in range(-4, 5, 2)]
-    ax.set_yticks(decades, [f"{gamma:g}" for gamma in decades])
-    ax.minorticks_off()
-    ax.tick_params(colors=INK, labelsize=9)
-    ax.grid(color=INK, alpha=0.25, linewidth=0.5)
-    for side, spine in ax.spines.items():
-        spine.set(color=INK, visible=side in ("left", "bottom"))
-    ax.set_facecolor("none")
-    ax.axhline(1, color=INK, linewidth=1.2)
-    ax.axhspan(1, HIGHEST, color=MOVE, alpha=0.12, linewidth=0)
-    ax.legend(
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        ncols=2,
-        frameon=False,
-        fontsize=8,
-        labelcolor=INK,
-        handlelength=2.5,
-    )
-
-
-def _mark(ax: Any, ranks: int, gamma: float) -> None:
-    """Where the sliders stand, and which side is which."""
-    at = float(np.clip(gamma, LOWEST * 1.2, HIGHEST / 1.2))
-    ax.plot(ranks, at, "o", ms=9, mfc="none", mec=INK, mew=1.8, clip_on=False, zorder=4)
-    look = {"color": INK, "fontsize": 8, "transform": ax.transAxes}
-    ax.text(0.01, 0.98, "communication takes longer", va="top", **look)
-    ax.text(0.99, 0.02, "computation takes longer", ha="right", **look)
+def _flops(flop_rate: float) -> str:
+    return f"{flop_rate / 1e12:,.4g} TFLOP/s"

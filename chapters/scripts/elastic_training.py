@@ -1,0 +1,119 @@
+"""A training that outlives its ranks: torchrun starts them again, a checkpoint goes on.
+
+    torchrun --nproc-per-node 3 --max-restarts 2 elastic_training.py
+        --kill-rank 1 --kill-step 12
+
+Rank 1 kills itself after 12 steps, as if its machine had run out of memory. The others
+cannot go on without it: torchrun ends them and starts all ranks again, at most twice,
+and they begin with the last checkpoint. What they end with is what they would have
+ended with undisturbed, bit by bit if as many ranks go on, since a step depends on the
+parameters, the optimizer and its number only; the steps since the checkpoint are made
+twice. A checkpoint lacks nothing of these, and is never half of one.
+
+Another start goes on from the checkpoint, too; remove it to begin anew. All ranks read
+it, so ranks on several machines need a folder that they share. It runs on Gloo.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.utils import parameters_to_vector
+
+BATCH = 24
+
+
+def arguments(words: list[str] | None) -> argparse.Namespace:
+    """What the command line says, or these words."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--steps", type=int, default=20, help="steps of the whole training")
+    add("--every", type=int, default=5, help="steps from one checkpoint to the next")
+    add("--checkpoint", type=Path, default=Path("elastic_checkpoint.pt"))
+    add("--kill-rank", type=int, help="the rank that kills itself, once")
+    add("--kill-step", type=int, default=12, help="after how many steps it does")
+    given = parser.parse_args(words)
+    if given.steps < 1 or given.every < 1:
+        parser.error(f"{given.steps} steps, every {given.every}; need 1 or more")
+    return given
+
+
+def gradients(model: nn.Module, step: int) -> float:
+    """The gradients of a step's batch, from all ranks' shares of it; and its loss."""
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    seeded = torch.Generator().manual_seed(step)
+    x = torch.randn(BATCH, 4, generator=seeded, dtype=torch.float64)
+    y = x.prod(1, keepdim=True)
+    part = slice(rank * BATCH // world_size, (rank + 1) * BATCH // world_size)
+    model.zero_grad()
+    # Divided by the whole batch, so that the shares add up, however uneven they are.
+    loss = (model(x[part]) - y[part]).square().sum() / BATCH
+    loss.backward()
+    total = loss.detach()
+    dist.all_reduce(total)
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    return total.item()
+
+
+def save(path: Path, step: int, model: nn.Module, optimizer: torch.optim.Adam) -> None:
+    """Write all that the next step needs; the file is the old one or the new one."""
+    state = {
+        "step": step,
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
+    unfinished = path.with_suffix(".unfinished")
+    torch.save(state, unfinished)
+    os.replace(unfinished, path)
+
+
+def load(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -> int:
+    """Take up the last checkpoint; return how many steps it has, 0 without one."""
+    if not path.exists():
+        return 0
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["step"]
+
+
+def main(words: list[str] | None = None) -> None:
+    """Train from the last checkpoint on; call it on every rank, where RANK is set."""
+    given = arguments(words)
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    dist.init_process_group("gloo")
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    first = load(given.checkpoint, model, optimizer)
+    if rank == 0:
+        print(f"attempt {attempt}: {world_size} ranks begin with step {first}")
+    for step in range(first, given.steps):
+        if (rank, step, attempt) == (given.kill_rank, given.kill_step, 0):
+            os.kill(os.getpid(), signal.SIGKILL)
+        loss = gradients(model, step)
+        optimizer.step()
+        done = step + 1
+        if rank == 0:
+            print(f"step {step}: loss {loss!r}", flush=True)
+        if rank == 0 and (done % given.every == 0 or done == given.steps):
+            save(given.checkpoint, done, model, optimizer)
+    if rank == 0:
+        weights = parameters_to_vector(model.parameters())
+        print(f"after {given.steps} steps: |weights| {weights.norm().item()!r}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if "LOCAL_RANK" not in os.environ:
+        print("LOCAL_RANK is not set: this runs on ranks. Start it by", file=sys.stderr)
+        print(f"    torchrun --nproc-per-node 3 {__file__}", file=sys.stderr)
+        sys.exit(2)
+    main()

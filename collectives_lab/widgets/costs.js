@@ -1,0 +1,162 @@
+// The explorer of cost formulas. What it knows of them is in `data.forms`, one for each
+// algorithm, with an entry for each number of ranks (see coefficients.py):
+// a line [a, b, c, d] is a alpha + b S beta + c + d S; a table [A, B, C] has for each
+// size A alpha + B beta + C; fixed seconds hold only where the sliders began.
+
+const ALIKE = 1e-9; // of two times that differ by less, neither is the faster
+
+// Seconds by size; NaN where an algorithm has none.
+function curve(data, form, at, alpha, beta) {
+  const known = form.entries[at.ranks];
+  if (known === null) return data.sizes.map(() => NaN);
+  if (form.kind === "line") {
+    const [a, b, c, d] = known;
+    return data.sizes.map((size) => a * alpha + b * size * beta + c + d * size);
+  }
+  if (form.kind === "table") {
+    const [a, b, c] = known;
+    return data.sizes.map((_, i) => a[i] * alpha + b[i] * beta + c[i]);
+  }
+  const isThere = data.knobs.every(({ key, start }) =>
+    !["alpha", "bandwidth"].includes(key) || at[key] === start);
+  return data.sizes.map((_, i) => (isThere ? known[i] ?? NaN : NaN));
+}
+
+// The number of the fastest at each size, the first of equals; -1 where none has a time.
+function fastest(curves) {
+  return curves[0].map((_, i) => {
+    const best = Math.min(...curves.map((c) => (Number.isNaN(c[i]) ? Infinity : c[i])));
+    return curves.findIndex((c) => c[i] <= best * (1 + ALIKE) && best < Infinity);
+  });
+}
+
+// Where the fastest changes, `[size, seconds, number]`: between two sizes the curves
+// are taken as straight in the logarithms of both.
+function crossings(sizes, curves) {
+  const best = fastest(curves), found = [];
+  for (let i = 0; i + 1 < sizes.length; i++) {
+    const [old, next] = [curves[best[i]], curves[best[i + 1]]];
+    if (!old || !next || old === next) continue;
+    const behind = Math.log(next[i] / old[i]), ahead = Math.log(next[i + 1] / old[i + 1]);
+    // Where one of them has no time at one of the sizes, the other begins to win.
+    const meet = Number.isFinite(behind - ahead);
+    const part = meet ? Math.min(1, Math.max(0, behind / (behind - ahead))) : 1;
+    const between = (list) => list[i] ** (1 - part) * list[i + 1] ** part;
+    found.push([between(sizes), meet ? between(old) : next[i + 1], best[i + 1]]);
+  }
+  return found;
+}
+
+// All that the sliders say and what follows from it.
+function told(data, at) {
+  const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
+  const alpha = value("alpha"), beta = 1 / value("bandwidth"), here = value("size");
+  const curves = data.forms.map((form) => curve(data, form, at, alpha, beta));
+  const times = curves.map((seconds) => seconds[here]);
+  const best = Math.min(...times.filter((time) => time >= 0));
+  const changes = crossings(data.sizes, curves);
+  return { curves, times, best, changes, best_by_size: fastest(curves), here };
+}
+
+// The sentences below the picture; CostExplorer.words in explorer.py says the same.
+function words(data, at) {
+  const { times, best, changes, best_by_size } = told(data, at);
+  const gone = data.names.filter((_, n) => Number.isNaN(times[n])).join(", ");
+  const text = (key) => data.knobs.find((knob) => knob.key === key).texts[at[key]];
+  const where = `${text("ranks")} ranks, alpha = ${text("alpha")}, ${text("bandwidth")}: `;
+  if (best === Infinity) return `${where}no time for ${text("size")}: ${gone}.`;
+  const isBest = (time) => time <= best * (1 + ALIKE);
+  const first = data.names.filter((_, n) => isBest(times[n]));
+  const rest = times.filter((time) => time > best && !isBest(time));
+  const second = Math.min(...rest);
+  const next = rest.length === 0 ? "" : `; the next, ${data.names[times.indexOf(second)]}, ` +
+    `takes ${formatSeconds(second)}, ${formatNumber(second / best)} times as long`;
+  const then = changes.map(([size, , n]) => `from ${formatBytes(size, 2)} ${data.names[n]}`);
+  const from = data.names[best_by_size.find((n) => n >= 0)];
+  return `${where}${text("size")} takes ${formatSeconds(best)} with ` +
+    `${first.join(" and ")}, the fastest${next}. ` +
+    `By size, fastest is ${[from, ...then].join(", ")}.` +
+    (gone && ` No time here: ${gone}.`);
+}
+
+function picture(data, at, width) {
+  const { curves, times, changes, here, best_by_size } = told(data, at);
+  const { sizes } = data, all = curves.flat().filter((time) => time > 0);
+  if (!all.length) all.push(1e-6, 1);
+  const low = 10 ** Math.floor(Math.log10(Math.min(...all)) - 0.3);
+  const high = 10 ** Math.ceil(Math.log10(Math.max(...all)));
+  const x = { low: sizes[0], high: sizes.at(-1), text: (n) => formatBytes(n), name: "size" };
+  const y = { low, high, text: formatSeconds, name: "time" };
+  x.ticks = powers(2, x.low, x.high, width / 90);
+  y.ticks = powers(10, low, high, 8);
+  const chart = new Chart(width, 340, x, y, words(data, at));
+  const { top, bottom, right } = chart.box;
+  const mark = chart.x(sizes[here]);
+  chart.add("line", { x1: mark, x2: mark, y1: top, y2: bottom, stroke: "currentColor" });
+  curves.forEach((seconds, n) => {
+    const points = sizes.map((size, i) => [size, seconds[i]]);
+    chart.line(points, { "stroke-width": 1.8, ...dash(data.looks[n]) });
+    // Wide where it is the fastest, which the eye then follows from one to the next.
+    const won = points.map(([size, time], i) =>
+      [size, [i - 1, i, i + 1].some((k) => best_by_size[k] === n) ? time : NaN]);
+    chart.line(won, { "stroke-width": 6, stroke: data.looks[n].color, "stroke-opacity": 0.35 });
+    const dot = { fill: data.looks[n].color, stroke: "none", r: 4 };
+    if (times[n] > 0) chart.ring(sizes[here], times[n], dot);
+  });
+  let free = -Infinity; // labels stand beside each other in a row, or are left out
+  for (const [size, seconds] of changes) {
+    const at = chart.x(size), label = formatBytes(size, 2), long = 7 * label.length;
+    const end = { x1: at, x2: at, y1: chart.y(seconds), y2: bottom };
+    chart.add("line", { ...end, stroke: "currentColor", "stroke-dasharray": "2 3" });
+    chart.ring(size, seconds);
+    const left = at + long + 4 < right ? at + 4 : at - long - 4;
+    if (left < free) continue;
+    chart.text(left, bottom - 5, label);
+    free = left + long;
+  }
+  return chart.picture;
+}
+
+// From which size to which one each algorithm is the fastest.
+function spans(data, { changes, best_by_size }) {
+  const found = data.names.map(() => []);
+  const from = best_by_size.find((n) => n >= 0);
+  const turns = [[0, 0, from], ...changes];
+  turns.forEach(([size, , n], i) => {
+    const [low, high] = [size, turns[i + 1]?.[0]].map((s) => s && formatBytes(s, 2));
+    const both = low && high && `${low} to ${high}`;
+    found[n]?.push(both || (low ? `from ${low}` : high ? `up to ${high}` : "at every size"));
+  });
+  return found.map((list) => list.join(", "));
+}
+
+// The key of the picture: for each algorithm its time at the size of the slider.
+function rows(data, at) {
+  const now = told(data, at), won = spans(data, now);
+  const order = data.names.map((_, n) => n);
+  order.sort((m, n) => (now.times[m] || Infinity) - (now.times[n] || Infinity));
+  const size = data.knobs.find((knob) => knob.key === "size").texts[at.size];
+  const head = ["algorithm", `time for ${size}`, "× the fastest", "is fastest"];
+  const lines = order.map((n) => {
+    const time = now.times[n], cells = [data.names[n], "none", "", won[n]];
+    if (time >= 0) cells.splice(1, 2, formatSeconds(time), formatNumber(time / now.best));
+    const made = cells.map((cell) => element("td", {}, cell));
+    made[0].prepend(sample(data.looks[n]), " ");
+    const isBest = time <= now.best * (1 + ALIKE);
+    return element("tr", isBest ? { class: "best" } : {}, ...made);
+  });
+  const names = head.map((name) => element("th", { scope: "col" }, name));
+  return element("table", {}, element("tr", {}, ...names), ...lines);
+}
+
+function exploreCosts(root, data) {
+  const [knobs, stage, key, said] = [".knobs", ".stage", ".key", ".said"]
+    .map((part) => root.querySelector(part));
+  const draw = () => {
+    stage.replaceChildren(picture(data, at, stage.clientWidth));
+    key.replaceChildren(rows(data, at));
+    said.textContent = words(data, at);
+  };
+  const at = sliders(knobs, data.knobs, draw);
+  whenever(stage, draw);
+}

@@ -1,0 +1,55 @@
+// Sliders over lists of values. The browser's own range input brings the arrow keys,
+// Home and End; the value in words is beside it and is what a screen reader says.
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// One slider: `texts` are its values in words, `start` is the number of the first one.
+function slider(name, texts, start, moved) {
+  const value = element("output");
+  const range = element("input", {
+    type: "range", min: 0, max: texts.length - 1, step: 1, "aria-label": name,
+    "data-lm-suppress-shortcuts": "true", // or JupyterLab takes the arrow keys
+  });
+  const say = () => {
+    value.textContent = texts[range.value];
+    range.setAttribute("aria-valuetext", texts[range.value]);
+  };
+  range.value = start;
+  range.addEventListener("input", () => {
+    say();
+    moved(Number(range.value));
+  });
+  say();
+  return element("label", {}, element("span", {}, name), value, range);
+}
+
+// A slider for each knob `{key, name, texts, values, start}` in `place`. Returns what
+// they say as `{key: number of the value}`, which changes with them, as `moved` is told.
+function sliders(place, knobs, moved) {
+  const at = {};
+  place.replaceChildren(...knobs.map(({ key, name, texts, start }) => {
+    at[key] = start;
+    return slider(name, texts, start, (number) => {
+      at[key] = number;
+      moved();
+    });
+  }));
+  return at;
+}
+
+// Draws now and whenever `place` gets another width: a picture is as wide as its
+// place, so that words in it are as large as words beside it, on a phone too.
+function whenever(place, draw) {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (place.clientWidth && place.clientWidth !== width) {
+      width = place.clientWidth;
+      draw();
+    }
+  }).observe(place);
+}

@@ -1,0 +1,143 @@
+"""What is under way at each moment of a trace, in words and as places in its picture.
+
+Here you can list the moments (`moments`), and place them and the messages in a
+space-time diagram (`across`, `arrows`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from collectives_lab.plots.figure import Diagram, rank_color
+from collectives_lab.plots.lanes import Bar, Scene, verb
+from collectives_lab.plots.spacetime import UNITS
+from collectives_lab.units import format_bytes, format_seconds
+
+MOST_MOMENTS = 200
+MOST_THINGS = 8
+MOST_ARROWS = 1000
+Chunks = Mapping[tuple[int, int], Sequence[int]]
+"""The chunks of a send, by the rank that sends and which of its sends it is."""
+
+
+def moments(seen: Scene, chunks: Chunks) -> list[tuple[float, str]]:
+    """The times at which something begins or a message arrives, and what is under way.
+
+    Of more than 200 times, as many spread evenly. A plan is told step by step.
+    """
+    times = {bar.begin for bar in seen.bars} | {recv.end for _, recv in seen.pairs}
+    times |= {max(bar.end for bar in seen.bars)}
+    if seen.is_steps:
+        times = {float(round(bar.begin)) for bar in seen.bars}
+    ordered = sorted(t for t in times if seen.first <= t <= seen.last)
+    if len(ordered) > MOST_MOMENTS:
+        chosen = np.linspace(0, len(ordered) - 1, MOST_MOMENTS).astype(int)
+        ordered = [ordered[i] for i in chosen]
+    named = list(zip(seen.pairs, _cargo(seen, chunks), strict=True))
+    return [(t, _words(seen, named, t)) for t in ordered]
+
+
+def across(figure: Diagram, seen: Scene, time: float) -> float:
+    """Where a time is in the picture, in percent from the left."""
+    return _place(figure, seen, time, 0)[0]
+
+
+def arrows(figure: Diagram, seen: Scene) -> list[dict[str, Any]]:
+    """Each message with its times, its colour, and its two ends in percent.
+
+    None of more than 1000, of which nobody could follow one.
+    """
+    if len(seen.pairs) > MOST_ARROWS:
+        return []
+    return [
+        {
+            "begin": send.begin,
+            "end": recv.end,
+            "color": rank_color(send.event.rank),
+            "from": _place(figure, seen, send.begin, send.side(recv.event.rank)),
+            "to": _place(figure, seen, recv.end, recv.side(send.event.rank)),
+        }
+        for send, recv in seen.pairs
+    ]
+
+
+def _place(figure: Diagram, seen: Scene, time: float, lane: float) -> list[float]:
+    span = seen.last - seen.first
+    unit = next((size for size, _ in UNITS if span >= size), UNITS[-1][0])
+    (ax,) = figure.axes
+    x, y = ax.transData.transform((time / (1 if seen.is_steps else unit), lane))
+    width, height = figure.get_size_inches() * figure.dpi
+    return [round(float(100 * x / width), 2), round(float(100 - 100 * y / height), 2)]
+
+
+def _cargo(seen: Scene, chunks: Chunks) -> list[str]:
+    """What each message carries: its bytes, and its chunks where they are known."""
+    sent: Counter = Counter()
+    cargo = []
+    for send, _ in seen.pairs:
+        rank = send.event.rank
+        known = chunks.get((rank, sent[rank]), ())
+        sent[rank] += 1
+        which = f"chunk{'s' * (len(known) > 1)} {', '.join(map(str, known))}"
+        size = format_bytes(send.event.nbytes)
+        cargo.append(f"{size} ({which})" if known else size)
+    return cargo
+
+
+def _words(
+    seen: Scene, named: Sequence[tuple[tuple[Bar, Bar], str]], time: float
+) -> str:
+    """`at 12.3 us: rank 0 → 1: 64 KiB (chunk 2); rank 2 waits for rank 1`."""
+    things = [
+        f"rank {send.event.rank} → {recv.event.rank}: {what}"
+        for (send, recv), what in named
+        if _is_on(send.begin, time, recv.end)
+    ]
+    for calls in seen.together:
+        ranks = [bar.event.rank for bar in calls if _is_on(bar.begin, time, bar.end)]
+        if ranks:
+            things.append(f"{verb(calls)} on {_ranks(ranks)}")
+    if not seen.is_steps:
+        things += [*_waiting(seen, time), *_computing(seen, time)]
+    more = len(things) - MOST_THINGS
+    said = things[:MOST_THINGS] + [f"and {more} more"] * (more > 0)
+    when = f"step {time:g}" if seen.is_steps else f"at {format_seconds(time)}"
+    return f"{when}: {'; '.join(said) or 'nothing is under way'}"
+
+
+def _is_on(begin: float, time: float, end: float) -> bool:
+    return begin <= time < end
+
+
+def _waiting(seen: Scene, time: float) -> list[str]:
+    """Who waits for a message that is not on its way, or never comes."""
+    begun = {id(recv): send.begin for send, recv in seen.pairs}
+    return [
+        f"rank {bar.event.rank} waits for {_peer(bar)}"
+        for bar in seen.bars
+        if bar.event.op == "recv"
+        and bar.event.waited is not None
+        and _is_on(bar.wait, time, bar.end)
+        and time < begun.get(id(bar), float("inf"))
+    ]
+
+
+def _peer(bar: Bar) -> str:
+    return "any rank" if bar.event.peer is None else f"rank {bar.event.peer}"
+
+
+def _computing(seen: Scene, time: float) -> list[str]:
+    ranks = {
+        bar.event.rank
+        for bar in seen.bars
+        if bar.is_compute and _is_on(bar.begin, time, bar.end)
+    }
+    return [f"{_ranks(sorted(ranks))} computing"] if ranks else []
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"

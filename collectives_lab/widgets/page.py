@@ -1,0 +1,51 @@
+"""One output of a notebook that brings its own style, data and script.
+
+Here you can make one (`live`). In JupyterLab all outputs are one page, in Colab each is
+a page of its own, and an exported book has no server: so an output loads nothing, and
+all names in it end with it. Where no script runs, a reader sees what `still` is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+HERE = Path(__file__).parent
+OWN_KEYS = 'data-lm-suppress-shortcuts="true"'
+"""On what has the focus, not around it, this keeps its keys from JupyterLab."""
+
+
+def live(
+    body: str, scripts: Sequence[str], function: str, data: Mapping[str, Any]
+) -> str:
+    """HTML of `body` with the function of one of the scripts called on it.
+
+    scripts: files of this folder, which see each other. function: gets the element
+    around the body, and the data, JSON in which what is not finite is null.
+    """
+    key = f"lab-{uuid4().hex[:12]}"
+    source = "".join(f"{(HERE / name).read_text()}\n" for name in scripts)
+    call = f'{function}(document.getElementById("{key}"), {_json(data)});'
+    style = (HERE / "live.css").read_text()
+    return (
+        f'<div class="lab-live" id="{key}"><style>{style}</style>{body}'
+        f"<script>(() => {{\n{source}{call}\n}})();</script></div>"
+    )
+
+
+def _json(data: Any) -> str:
+    """JSON inside of a script, which its text must not end."""
+    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    return text.replace("</", "<\\/")
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data

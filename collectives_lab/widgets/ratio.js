@@ -1,0 +1,102 @@
+// The explorer of gamma, communication over computation in a data-parallel step. With
+// K ranks, N parameters and t tokens a rank, computing takes data.compute N t / rate
+// seconds and the all-reduce data.a[K] alpha + data.b[K] N / bandwidth.
+
+// The two halves of a step by rank, at data.worlds, with so many tokens on each rank.
+function halves(data, value, tokens) {
+  const model = value("parameters");
+  return data.worlds.map((world, i) => ({
+    compute: (data.compute * model * tokens(world)) / value("rate"),
+    moved: data.a[i] * value("alpha") + (data.b[i] * model) / value("bandwidth"),
+  }));
+}
+
+function ratioNow(data, at) {
+  const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
+  const world = value("ranks"), all = value("tokens");
+  const curves = [(ranks) => all / ranks, () => all / world]
+    .map((tokens) => halves(data, value, tokens));
+  const here = curves[0][data.worlds.indexOf(world)];
+  const gammas = curves.map((curve) => curve.map(({ compute, moved }) => moved / compute));
+  const even = breakEven(data.worlds, gammas[0]);
+  return { ...here, gammas, even, world, local: all / world, alpha: value("alpha") };
+}
+
+// The ranks at which gamma passes 1; null where it does not. Between two numbers of
+// ranks the curve is taken as straight in the logarithms of both.
+function breakEven(worlds, gammas) {
+  for (let i = 0; i + 1 < worlds.length; i++) {
+    const [from, to] = [Math.log(gammas[i]), Math.log(gammas[i + 1])];
+    if (from < 0 && to >= 0) {
+      return worlds[i] * (worlds[i + 1] / worlds[i]) ** (from / (from - to));
+    }
+  }
+  return null;
+}
+
+// The sentences below the picture; RatioExplorer.words in ratio.py says the same.
+function ratioWords(data, at) {
+  const { compute, moved, gammas, even, world, local, alpha } = ratioNow(data, at);
+  const text = (key) => data.knobs.find((knob) => knob.key === key).texts[at[key]];
+  const gamma = moved / compute;
+  const side = gammas[0][0] >= 1 ? "fewer than 2" : `more than ${formatNumber(data.worlds.at(-1))}`;
+  return `${text("ranks")} ranks, ${formatNumber(local)} tokens each, ` +
+    `${text("parameters")} parameters: computing takes ${formatSeconds(compute)}, ` +
+    `the all-reduce ${formatSeconds(moved)}, so gamma = ${formatNumber(gamma)} and ` +
+    `${gamma > 1 ? "communication" : "computation"} takes longer. ` +
+    `Break-even on as many ranks: ${formatNumber(local * gamma)} tokens each` +
+    `${alpha ? ", latency included" : ", whatever the model"}; with this batch: ` +
+    `${even === null ? side : formatNumber(Number(even.toPrecision(2)))} ranks.`;
+}
+
+// One step from left to right, as shares of its time.
+function bar({ compute, moved }) {
+  const share = compute / (compute + moved);
+  const percent = (part) => `${(100 * part).toFixed(1)}%`;
+  const fill = element("div", { class: "bar" }, element("div", {
+    style: `width:${percent(share)}`,
+  }));
+  const said = [`one step: ${percent(share)} computing`, `${percent(1 - share)} communicating`];
+  return [element("div", { class: "ends" }, ...said.map((s) => element("span", {}, s))), fill];
+}
+
+function ratioPicture(data, at, width) {
+  const now = ratioNow(data, at), { worlds } = data, [low, high] = data.range;
+  const x = { low: worlds[0], high: worlds.at(-1), text: formatNumber, name: "ranks" };
+  const y = { low, high, text: String, name: "gamma" };
+  x.ticks = powers(4, x.low, x.high, width / 60);
+  y.ticks = powers(10, low, high, 6);
+  const chart = new Chart(width, 340, x, y, ratioWords(data, at));
+  const { left, right, top, bottom } = chart.box, one = chart.y(1);
+  const shade = { x: left, y: top, width: right - left, height: one - top };
+  chart.add("rect", { ...shade, class: "shade" });
+  chart.add("line", { x1: left, x2: right, y1: one, y2: one, stroke: "currentColor" });
+  now.gammas.forEach((gamma, n) => {
+    const points = worlds.map((world, i) => [world, gamma[i]]);
+    chart.line(points, { "stroke-width": 2, ...dash(data.looks[n]) });
+  });
+  if (now.even !== null) {
+    const at = chart.x(now.even);
+    const drop = { x1: at, x2: at, y1: one, y2: bottom, stroke: "currentColor" };
+    chart.add("line", { ...drop, "stroke-dasharray": "2 3" });
+    chart.ring(now.even, 1, { r: 3.5, fill: "currentColor" });
+  }
+  chart.ring(now.world, chart.inside(now.moved / now.compute), { r: 7, "stroke-width": 2.2 });
+  return chart.picture;
+}
+
+function exploreRatio(root, data) {
+  const [knobs, step, stage, key, said] = [".knobs", ".step", ".stage", ".key", ".said"]
+    .map((part) => root.querySelector(part));
+  const draw = () => {
+    step.replaceChildren(...bar(ratioNow(data, at)));
+    stage.replaceChildren(ratioPicture(data, at, stage.clientWidth));
+    said.textContent = ratioWords(data, at);
+  };
+  const items = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
+  items.push([element("span", { class: "shade" }), " communication takes longer"]);
+  items.push(["○", " here"], ["●", " break-even"]);
+  key.replaceChildren(...items.map((item) => element("span", {}, ...item)));
+  const at = sliders(knobs, data.knobs, draw);
+  whenever(stage, draw);
+}
