@@ -22,10 +22,11 @@ STALE := FORCE
 endif
 AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: help env lab test test-slow lint format exercises bench system clean FORCE
+.PHONY: help env lab book test test-slow lint format exercises bench system clean FORCE
 
 help:
 	@echo "make lab        JupyterLab on chapters/  (LAB_ARGS='--no-browser --port 9999')"
+	@echo "make book       the chapters, executed, as a site in build/book/"
 	@echo "make env        only the environment, .venv  (PYTHON=python3.12, TORCH='...')"
 	@echo "make test       the tests of at most 15 minutes  (PYTEST_ARGS='-k ring')"
 	@echo "make test-slow  the other tests"
@@ -33,7 +34,7 @@ help:
 	@echo "make exercises  what students get, generated from solutions/"
 	@echo "make bench      the benchmarks, as a table  (BENCH_ARGS='...')"
 	@echo "make system     optional system packages that some tests want (apt-get)"
-	@echo "make clean      remove .venv and the caches"
+	@echo "make clean      remove .venv, build/ and the caches"
 
 env: $(READY)
 	@echo "env: .venv is ready ($$($(PY) -V), torch $$($(PY) -c \
@@ -84,6 +85,10 @@ lab: $(READY)
 	@echo "lab: starting JupyterLab on chapters/ (Ctrl-C twice stops it)"
 	@exec $(PY) -m jupyterlab $(AS_ROOT) --ServerApp.root_dir=. \
 		--LabApp.default_url=/lab/tree/chapters $(LAB_ARGS)
+
+book: $(READY)
+	@echo "book: executing the chapters that have changed, then building build/book/"
+	@$(PY) -m book
 
 test: $(READY)
 	@echo "test: all tests but the slow ones (make test-slow)"
@@ -146,6 +151,6 @@ system:
 		"optional, and the tests that want them skip" >&2; exit 1; }
 
 clean:
-	@echo "clean: removing .venv and the caches"
+	@echo "clean: removing .venv, build/ and the caches"
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

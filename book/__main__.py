@@ -1,0 +1,55 @@
+"""`python -m book`: execute what has to be, build the site, check its links."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nbclient.exceptions import CellExecutionError
+
+from book import links
+from book.build import BuildError, build, summary
+from book.execution import (
+    ROOT,
+    Execution,
+    ProcessLeft,
+    chapters,
+    complaints,
+    execute,
+    kept,
+)
+
+SITE = ROOT / "build" / "book"
+DEADLINE = 600.0
+"""Seconds for a chapter: a slow machine may take long, the tests hold the minute."""
+
+
+def main() -> None:
+    """Build `build/book/`, or say what failed and leave an older one as it was."""
+    try:
+        done = [executed(chapter) for chapter in chapters()]
+        print(f"book: {summary(done)}", flush=True)
+        build(done, SITE)
+    except (CellExecutionError, TimeoutError, ProcessLeft, BuildError) as error:
+        sys.exit(f"book: {error}\nbook: there is no new book, for the reason above")
+    addresses = links.outside(SITE)
+    print(f"book: {len(links.pages(SITE))} pages, and all links between them resolve")
+    print("book: links to other hosts, which nobody followed:", *addresses)
+    print(f"book: open {SITE / 'index.html'}")
+
+
+def executed(chapter: Path) -> Execution:
+    """The chapter as it was kept, or executed now; says which."""
+    if done := kept(chapter):
+        print(f"book: {chapter.stem} is there, it took {done.seconds:.0f} s")
+        return done
+    print(f"book: executing {chapter.stem}", flush=True)
+    done = execute(chapter, DEADLINE)
+    print(f"book: {chapter.stem} took {done.seconds:.0f} s", flush=True)
+    for text in complaints(done.notebook):
+        print(f"book: {chapter.stem} wrote to stderr: {text}", file=sys.stderr)
+    return done
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Run a chapter once, and keep what came out for as long as it is true.
+
+Here you can `run` a notebook, `execute` a chapter and keep the result, and ask for a
+result that is `kept`. It is given only where nothing that it came from has changed
+since: the chapter, the package, the data, the installed packages, the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import nbformat
+import psutil
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
+ROOT = Path(__file__).parents[1]
+CHAPTERS = ROOT / "chapters"
+KEPT = ROOT / "build" / "chapters"
+MARK = "COLLECTIVES_LAB_TEST"
+"""In the environment of a kernel, and so of every process that it starts."""
+
+
+class ProcessLeft(Exception):
+    """A notebook has left a process behind, which has been killed now."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A chapter with its outputs, and the seconds that its cells took."""
+
+    chapter: Path
+    notebook: NotebookNode
+    seconds: float
+
+
+def chapters() -> list[Path]:
+    """All chapters in the order of the book."""
+    return sorted(CHAPTERS.glob("*.ipynb"))
+
+
+# -- running ---------------------------------------------------------------------------
+
+
+def run(notebook: NotebookNode, deadline: float, own: int | None = None) -> float:
+    """Run all cells in a new kernel; return how long the first `own` of them took.
+
+    Raises CellExecutionError, TimeoutError past the deadline in seconds, or
+    ProcessLeft.
+    """
+    mark, begin = uuid.uuid4().hex, time.monotonic()
+    ended = {-1: begin}
+
+    def note(cell_index: int, **_: object) -> None:
+        ended[cell_index] = time.monotonic()
+
+    client = NotebookClient(
+        notebook,
+        timeout_func=lambda cell: max(1, round(begin + deadline - time.monotonic())),
+        on_cell_executed=note,
+        kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],  # it warns of its own sockets
+        resources={"metadata": {"path": str(CHAPTERS)}},
+    )
+    try:
+        client.execute(env=os.environ | {MARK: mark})
+    finally:
+        left = _left_behind(mark)
+        for process in left:
+            process.kill()
+    if left:
+        raise ProcessLeft(f"the notebook has left behind: {left}")
+    own = len(notebook.cells) if own is None else own
+    return max(moment for cell, moment in ended.items() if cell < own) - begin
+
+
+def _left_behind(mark: str, patience: float = 3.0) -> list[psutil.Process]:
+    """The processes with this mark in their environment that do not end in time."""
+    end = time.monotonic() + patience
+    while (marked := list(_processes(mark))) and time.monotonic() < end:
+        time.sleep(0.1)
+    return marked
+
+
+def _processes(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == mark:
+                yield process
+
+
+def execute(chapter: Path, deadline: float, claims: str = "") -> Execution:
+    """Run a chapter and, if nothing failed, keep it; `claims` run after its last cell.
+
+    The claims are no part of what is kept. Raises what `run` does, and keeps nothing
+    where the sources were changed meanwhile.
+    """
+    before = key(chapter)
+    notebook = nbformat.read(chapter, as_version=4)
+    own = len(notebook.cells)
+    if claims:
+        notebook.cells.append(new_code_cell(claims))
+    seconds = run(notebook, deadline, own)
+    del notebook.cells[own:]
+    done = Execution(chapter, notebook, seconds)
+    if key(chapter) == before:
+        _keep(done, before)
+    return done
+
+
+def complaints(notebook: NotebookNode) -> list[str]:
+    """What the cells of a notebook that ran wrote to stderr."""
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    return [out.text for out in outputs if out.get("name") == "stderr"]
+
+
+# -- keeping ---------------------------------------------------------------------------
+
+
+def key(chapter: Path) -> str:
+    """A digest of all that the outputs of a chapter come from."""
+    parts = [file.relative_to(ROOT).as_posix().encode() for file in _sources(chapter)]
+    parts += [file.read_bytes() for file in _sources(chapter)]
+    parts += [line.encode() for line in _surroundings()]
+    return _digest(b"".join(_digest(part).encode() for part in parts))
+
+
+def _sources(chapter: Path) -> list[Path]:
+    """The chapter, the package, and what lies beside the chapters."""
+    near = (file for file in CHAPTERS.rglob("*") if file.suffix != ".ipynb")
+    files = [*(ROOT / "collectives_lab").rglob("*"), *near]
+    kept = (f for f in files if f.is_file() and "__pycache__" not in f.parts)
+    return [chapter, *sorted(kept)]
+
+
+def _surroundings() -> list[str]:
+    """The machine and every installed package: any of them can change a number."""
+    installed = {f"{d.name}=={d.version}" for d in metadata.distributions()}
+    machine = [platform.python_version(), platform.platform(), platform.node()]
+    return [*machine, str(os.cpu_count()), *sorted(installed)]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _keep(done: Execution, of: str) -> None:
+    """Write the notebook, then the record that makes it count."""
+    text = nbformat.writes(done.notebook)
+    record = {"key": of, "seconds": done.seconds, "notebook": _digest(text.encode())}
+    KEPT.mkdir(parents=True, exist_ok=True)
+    _replace(KEPT / done.chapter.name, text)
+    _replace(KEPT / f"{done.chapter.stem}.json", json.dumps(record, indent=1))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees the half of it."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    unfinished.write_text(text)
+    unfinished.replace(path)
+
+
+def kept(chapter: Path) -> Execution | None:
+    """What was kept of a chapter, if it is whole and nothing has changed since."""
+    try:
+        record = json.loads((KEPT / f"{chapter.stem}.json").read_text())
+        text = (KEPT / chapter.name).read_text()
+        whole = record["notebook"] == _digest(text.encode())
+        if not whole or record["key"] != key(chapter):
+            return None
+        notebook = nbformat.reads(text, as_version=4)
+        return Execution(chapter, notebook, float(record["seconds"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # none was kept, or what is there is damaged

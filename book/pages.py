@@ -1,0 +1,117 @@
+"""Lay out what Sphinx reads: the tree of the repository, with executed chapters.
+
+Every page has the place in it that its file has in the repository, so a link that works
+there works here. Here you can `lay_out` all of them; a chapter or an exercise that is
+new comes by itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
+
+from book.execution import CHAPTERS, ROOT, Execution
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+TEXTS = {
+    "README.md": "Set-up, tools and figures",
+    "autograder/GUIDE.md": "The instructor's guide",
+    "autograder/THREATS.md": "What grading protects",
+    "CONTRIBUTING.md": "Contributing",
+}
+"""Pages that are no notebooks, with the titles that they have here."""
+
+
+def exercises() -> list[Path]:
+    """All exercises, in the order in which the README names them."""
+    readme = (ROOT / "README.md").read_text()
+    paths = (ROOT / "exercises").glob("*/*.ipynb")
+    return sorted(paths, key=lambda path: (readme.find(f"/{path.name})"), path.name))
+
+
+def lay_out(executions: Sequence[Execution], folder: Path) -> None:
+    """Write all pages, and what they refer to, into an empty folder."""
+    for path in [ROOT / "LICENSE", *_beside()]:
+        shutil.copyfile(path, _place(path, folder))
+    for name, title in TEXTS.items():
+        _, _, text = (ROOT / name).read_text().partition("\n")
+        _place(ROOT / name, folder).write_text(f"# {title}\n{text}")
+    for execution in executions:
+        page = chapter_page(execution)
+        nbformat.write(page, _place(execution.chapter, folder))
+    for path in exercises():
+        nbformat.write(exercise_page(path), _place(path, folder))
+    (folder / "index.md").write_text(index([one.chapter for one in executions]))
+
+
+def _beside() -> list[Path]:
+    """The scripts, data and figures of the chapters."""
+    files = (path for path in CHAPTERS.rglob("*") if path.is_file())
+    return [f for f in files if f.suffix != ".ipynb" and "__pycache__" not in f.parts]
+
+
+def index(chapters: Iterable[Path]) -> str:
+    """The first page, with the tree of all others, which the theme shows beside it."""
+    parts = {
+        "Chapters": map(_name, chapters),
+        "Exercises": map(_name, exercises()),
+        "The project": [_name(ROOT / name) for name in TEXTS],
+    }
+    text = (ROOT / "book" / "index.md").read_text().replace("../README.md", "README.md")
+    return text + "".join(_tree(part, names) for part, names in parts.items())
+
+
+def _tree(part: str, names: Iterable[str]) -> str:
+    lines = "\n".join(names)
+    return f"\n```{{toctree}}\n:caption: {part}\n:hidden:\n\n{lines}\n```\n"
+
+
+def _name(path: Path) -> str:
+    """What Sphinx calls the page of a file."""
+    return path.relative_to(ROOT).with_suffix("").as_posix()
+
+
+def chapter_page(execution: Execution) -> NotebookNode:
+    """An executed chapter as a page shows it, with a last line about its run."""
+    notebook = nbformat.from_dict(execution.notebook)
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata.language_info["pygments_lexer"] = "chapter"
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        if cell.metadata.get("jupyter", {}).get("source_hidden"):
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
+        for output in cell.outputs:
+            output.get("data", {}).pop(WIDGET, None)  # needs a kernel; HTML is beside
+    path = execution.chapter.relative_to(ROOT).as_posix()
+    text = (
+        f"Executed in {execution.seconds:.0f} s. To run it yourself: `make lab`, then "
+        f"`{path}`."
+    )
+    notebook.cells.append(new_markdown_cell(f"---\n\n<small>{text}</small>"))
+    return notebook
+
+
+def exercise_page(path: Path) -> NotebookNode:
+    """An exercise as students get it, with a line under its title that says so."""
+    notebook = nbformat.read(path, as_version=4)
+    title, _, text = notebook.cells[0].source.partition("\n")
+    note = (
+        "> **An exercise.** Nothing here was executed. To work on it: `make lab`, then "
+        f"`{path.relative_to(ROOT).as_posix()}`."
+    )
+    notebook.cells[0].source = f"{title}\n\n{note}\n{text}"
+    return notebook
+
+
+def _place(path: Path, folder: Path) -> Path:
+    """Where a file of the repository belongs in this folder, which is made for it."""
+    place = folder / path.relative_to(ROOT)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
