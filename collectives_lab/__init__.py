@@ -66,12 +66,22 @@ __all__ = [
     "plots",
     "replay",
     "run",
+    "strategies",
     "table",
     "widgets",
     "wire",
 ]
 
-_LAZY = {"bench", "card", "magic", "parallel", "plots", "report", "widgets"}
+_LAZY = {
+    "bench",
+    "card",
+    "magic",
+    "parallel",
+    "plots",
+    "report",
+    "strategies",
+    "widgets",
+}
 """Modules that not everybody needs, and some need a notebook's packages."""
 
 

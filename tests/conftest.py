@@ -11,10 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from collectives_lab.launch import processes
 
 ROOT = Path(__file__).parents[1]
+
+# The ranks want the cores; threads that wait for each other would only keep them.
+torch.set_num_threads(1)
 
 
 def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:

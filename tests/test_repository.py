@@ -14,14 +14,14 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
 
-GROUND = ["units", "event", "trace", "perfetto", "trees", "nodes"]
-THEORY = ["fabrics", "costs", "plans", "replay"]
+GROUND = ["units", "tables", "event", "trace", "perfetto", "trees", "nodes"]
+THEORY = ["fabrics", "costs", "plans", "replay", "strategies"]
 PRACTICE = [
     *["deadlock", "board", "tcp_info", "_c10d", "callers", "records"],
     *["recorder", "launch"],
     *["algorithms", "parallel", "bench", "wire", "check"],
 ]
-VIEWS = ["tables", "plots", "widgets", "report", "card", "looks", "magic"]
+VIEWS = ["plots", "widgets", "report", "card", "looks", "magic"]
 FLOORS = GROUND + THEORY + PRACTICE + VIEWS + ["__init__"]
 """Every module or sub-package, bottom first: it imports only what is before it."""
 

@@ -1,0 +1,51 @@
+"""Training strategies on paper: a few lines in; verbs, bytes, memory and time out.
+
+`Strategy(model=..., batch=..., sequence=..., data=64, tensor=8, ...)` says how a model
+is trained; `sentences` is every collective call of a step, `memory` what a rank keeps,
+`step_time` what a step takes on a cluster. `published` sets that beside what was
+measured elsewhere, `scaling` follows it over world sizes, and `fastest` looks for the
+best. All of it is arithmetic, and needs no process. What `parallel` really does and
+keeps is what is said here: tests compare the two.
+"""
+
+from collectives_lab.strategies import clusters, models
+from collectives_lab.strategies.clusters import Cluster, call_seconds
+from collectives_lab.strategies.memory import Memory, memory
+from collectives_lab.strategies.model import Model
+from collectives_lab.strategies.published import PUBLISHED, Published, published
+from collectives_lab.strategies.scaling import Scaling, fastest, scaling
+from collectives_lab.strategies.sentences import Sentence, Sentences, sentences
+from collectives_lab.strategies.strategy import (
+    FLOAT32,
+    FLOAT64,
+    MIXED,
+    Precision,
+    Strategy,
+)
+from collectives_lab.strategies.timing import StepTime, step_time
+
+__all__ = [
+    "FLOAT32",
+    "FLOAT64",
+    "MIXED",
+    "PUBLISHED",
+    "Cluster",
+    "Memory",
+    "Model",
+    "Precision",
+    "Published",
+    "Scaling",
+    "Sentence",
+    "Sentences",
+    "StepTime",
+    "Strategy",
+    "call_seconds",
+    "clusters",
+    "fastest",
+    "memory",
+    "models",
+    "published",
+    "scaling",
+    "sentences",
+    "step_time",
+]

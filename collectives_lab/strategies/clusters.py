@@ -1,0 +1,115 @@
+"""Where a strategy runs: a fabric of any number of nodes, and what a GPU can do.
+
+Here: `dgx_a100` and `dgx_h100`, `Cluster` for your own, and `call_seconds`, what one
+call of a sentence takes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from collectives_lab import costs, fabrics
+from collectives_lab.fabrics import Fabric, Link
+from collectives_lab.strategies.sentences import Sentence
+from collectives_lab.strategies.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """nodes: makes the fabric of so many nodes. peak: operations a second of a GPU, in
+    the precision of the matrices. memory: bytes of a GPU.
+    """
+
+    name: str
+    nodes: Callable[[int], Fabric]
+    peak: float
+    memory: float
+
+    def fabric(self, world_size: int) -> Fabric:
+        """As many nodes as these ranks need; they fill node after node."""
+        return _fabric(self.nodes, world_size)
+
+
+@lru_cache(maxsize=32)
+def _fabric(nodes: Callable[[int], Fabric], world_size: int) -> Fabric:
+    return nodes(-(-world_size // nodes(1).world_size))
+
+
+dgx_a100 = Cluster("DGX A100", fabrics.dgx_a100, 312e12, 80e9)
+"""312 TFLOP/s in bfloat16 without sparsity, 80 GB. NVIDIA A100 80GB datasheet."""
+dgx_h100 = Cluster("DGX H100", fabrics.dgx_h100, 989e12, 80e9)
+"""989 TFLOP/s in bfloat16 without sparsity, 80 GB. NVIDIA H100 SXM datasheet."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How a group lies: `nodes` of `each` ranks, and a link inside and one across."""
+
+    each: int
+    nodes: int
+    inside: Link
+    across: Link
+
+
+def levels(strategy: Strategy, group: str, fabric: Fabric) -> Levels:
+    """Where the ranks of a group stand, by the group that rank 0 is in.
+
+    All groups along a dimension call at the same time, so ranks that share a NIC or a
+    spine share its bandwidth. A group that has unlike many ranks on its nodes counts as
+    if each had one. Raises ValueError for a fabric without room for all ranks.
+    """
+    if fabric.world_size < strategy.world_size:
+        raise ValueError(
+            f"{fabric!r} has room for {fabric.world_size} ranks; the strategy has "
+            f"{strategy.world_size}"
+        )
+    members = np.array(strategy.members(group, 0))
+    _, counts = np.unique(fabric.node[fabric.place[members]], return_counts=True)
+    each = int(counts[0]) if (counts == counts[0]).all() else 1
+    return Levels(each, len(members) // each, fabric.inside, _across(strategy, fabric))
+
+
+def _across(strategy: Strategy, fabric: Fabric) -> Link:
+    """The link between nodes when all ranks use it at once."""
+    busy = fabric.nic[fabric.place[: strategy.world_size]]
+    sharing = int(np.bincount(busy).max())
+    spine = (fabric.spine or 0.0) * strategy.world_size
+    return Link(fabric.across.alpha, max(fabric.across.beta * sharing, spine))
+
+
+def call_seconds(sentence: Sentence, strategy: Strategy, fabric: Fabric) -> float:
+    """Seconds of one call, every group of its kind calling at the same time.
+
+    Rings, as `costs` has them: of one level where a group has only one; else inside a
+    node and across in turn, an all_reduce as reduce_scatter inside, all_reduce across
+    of each rank's part, and all_gather inside. This is what a replay takes, where ranks
+    have NICs of their own. An all_to_all sends to each peer over the link that leads
+    there; with both kinds of link in a group a replay takes up to a half more, since
+    ranks wait for each other. A recv costs nothing: its time is the send's.
+    """
+    at = levels(strategy, sentence.group, fabric)
+    return _seconds(sentence.verb, float(sentence.nbytes), at)
+
+
+def _seconds(verb: str, nbytes: float, at: Levels) -> float:
+    inside, across = ((x.alpha, x.beta) for x in (at.inside, at.across))
+    part = nbytes / at.each
+    if verb == "recv":
+        return 0.0
+    if verb == "send":
+        return (at.across if at.nodes > 1 else at.inside).time(nbytes)
+    if verb == "all_to_all":
+        ranks, near, far = at.each * at.nodes, at.each - 1, at.each * (at.nodes - 1)
+        piece = nbytes / ranks
+        return near * at.inside.time(piece) + far * at.across.time(piece)
+    ring = costs.ring_all_gather  # a reduce_scatter takes as long
+    if verb in ("all_gather", "reduce_scatter"):
+        return ring(at.each, nbytes, *inside) + ring(at.nodes, part, *across)
+    if verb == "all_reduce":
+        twice = 2 * ring(at.each, nbytes, *inside)
+        return twice + costs.ring_all_reduce(at.nodes, part, *across)
+    raise ValueError(f"{verb!r} has no formula here; need a verb of `sentences`")

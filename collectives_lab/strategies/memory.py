@@ -1,0 +1,155 @@
+"""What a rank keeps: parameters, gradients, optimizer state, activations.
+
+Here: `memory`, by part, in bytes. With N parameters on a rank, P ranks along data and
+b bytes of each kind
+
+               parameters   gradients   optimizer
+    ZeRO-0     b N          b N         b N
+    ZeRO-1     b N          b N         b N / P
+    ZeRO-2     b N          b N / P     b N / P
+    ZeRO-3     b N / P      b N / P     b N / P
+
+where ZeRO counts what fills up the last part of a unit. While a unit is whole that
+nobody keeps whole, it is `working`; so is, where blocks are computed again, one block.
+
+Activations, in numbers a token of a block, of h hidden, q and k the width of queries
+and keys, f hidden units of an MLP: 4 h for what norms and pairs take in, 2 q + 2 k for
+attention, 2 f for an MLP and 3 f for a gated one, whose product is computed again; for
+k experts, k times 2 h and their f. Along tensor q, k and f are shared, with sequence
+parallelism the norms' inputs too, and with `regather` all of it. Less than h numbers a
+token is not counted, nor are dropout's masks. Sources: Rajbhandari et al., ZeRO, SC
+2020, sections 3 and 5; Korthikanti et al., Reducing activation recomputation, 2022,
+section 4 (with two masks, 34 bytes for our 32).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from collectives_lab.strategies.strategy import Strategy
+from collectives_lab.strategies.units import units
+from collectives_lab.tables import Table, table
+from collectives_lab.units import format_bytes
+
+
+@dataclass(frozen=True, repr=False)
+class Memory:
+    """Bytes of one rank, by part."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+    working: int
+
+    @property
+    def total(self) -> int:
+        return sum(self._parts().values())
+
+    def _parts(self) -> dict[str, int]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def table(self) -> Table:
+        """A row a part, and the sum."""
+        parts = {**self._parts(), "total": self.total}
+        rows = [[name, format_bytes(nbytes)] for name, nbytes in parts.items()]
+        return table(["kept by a rank", "bytes"], *rows)
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def memory(strategy: Strategy, stage: int = 0) -> Memory:
+    """Bytes that one rank of this stage keeps, at most."""
+    groups = {g: units(strategy, stage, g) for g in ("data", "replica")}
+    numel = sum(unit.numel for found in groups.values() for unit in found)
+    padded = sum(unit.padded for found in groups.values() for unit in found)
+    parts = sum(
+        unit.padded // strategy.ranks(g)
+        for g, found in groups.items()
+        for unit in found
+    )
+    largest = max(unit.padded for found in groups.values() for unit in found)
+    zero, each = strategy.zero, strategy.precision
+    whole_parameters = padded if zero else numel
+    working = largest * (
+        each.parameter * (zero == 3) + each.gradient * (zero >= 2)
+    ) + _computed_again(strategy)
+    return Memory(
+        each.parameter * (parts if zero == 3 else whole_parameters),
+        each.gradient * (parts if zero >= 2 else numel),
+        each.optimizer * (parts if zero else numel),
+        activations(strategy, stage),
+        working,
+    )
+
+
+def activations(strategy: Strategy, stage: int = 0) -> int:
+    """Bytes kept for the backward pass, of all micro-batches that are on their way."""
+    head = stage == strategy.pipeline - 1
+    block = _input(strategy) if strategy.recompute == "full" else _block(strategy)
+    # Of a piece of the model that has 1/interleave of the stage's blocks.
+    pieces = _pieces_on_their_way(strategy, stage)
+    numbers = strategy.blocks(stage) * block * pieces / strategy.interleave
+    if head:
+        numbers += _head(strategy)
+    return round(numbers * strategy.tokens * strategy.precision.activation)
+
+
+def _pieces_on_their_way(s: Strategy, stage: int) -> int:
+    """Micro-batches times pieces between their forward and their backward pass.
+
+    1F1B: a stage is ahead of the last one by as many micro-batches as stages. With
+    interleaving twice that, and P for each piece but the last: Megatron-LM's warm-up.
+    """
+    everything = s.micro_batches * s.interleave
+    if s.schedule == "gpipe" or s.pipeline == 1:
+        return everything if s.schedule == "gpipe" else 1
+    behind = s.pipeline - 1 - stage
+    if s.interleave == 1:
+        return min(behind + 1, everything)
+    return min(2 * behind + (s.interleave - 1) * s.pipeline + 1, everything)
+
+
+def _input(s: Strategy) -> float:
+    """Numbers a token of a block's x, which is all that stays of it."""
+    return s.model.hidden / (s.tensor if s.sequence_parallel else 1)
+
+
+def _block(s: Strategy) -> float:
+    """Numbers a token that a block keeps on one rank."""
+    model, t = s.model, s.tensor
+    width = model.ffn * (3 if model.gated else 2)
+    inner = 2 * model.query_width + 2 * model.key_width
+    routed = 0
+    if model.experts:
+        routed = 2 * model.top_k * model.hidden
+        inner += model.top_k * width
+    else:
+        inner += width
+    if s.recompute == "none":
+        inner += model.heads * s.sequence
+    return inner / t + _entered(s, 2) + routed
+
+
+def _entered(s: Strategy, pairs: int) -> float:
+    """Numbers a token of norms' inputs, and of what their pairs take in."""
+    norm = pair = float(pairs * s.model.hidden)
+    if s.sequence_parallel:
+        norm /= s.tensor
+        pair /= s.tensor if s.regather else 1
+    return norm + pair
+
+
+def _head(s: Strategy) -> float:
+    """Numbers a token of the head: its norm's input, the logits' input and softmax."""
+    return _entered(s, 1) + s.model.vocabulary / s.tensor
+
+
+def _computed_again(s: Strategy) -> int:
+    if s.recompute != "full":
+        return 0
+    return round(_block(s) * s.tokens * s.precision.activation)

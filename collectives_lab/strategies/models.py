@@ -1,0 +1,154 @@
+"""Models that the field talks about, and the small one that `parallel` trains.
+
+Here: `tiny`, as `parallel.problem.new_model` makes it; `gpt`, a GPT of any size as
+Megatron-LM counts it; and `gpt3_175b`, `llama2_7b`, `llama2_70b`, `llama3_8b`,
+`llama3_70b`, `llama3_405b`, `palm_540b`, `mixtral_8x7b`, `qwen3_235b`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from collectives_lab.strategies.model import Model
+
+
+def tiny(
+    width: int = 32, heads: int = 4, blocks: int = 2, experts: int = 0, top_k: int = 0
+) -> Model:
+    """The transformer of `parallel.problem`; with experts, that of `parallel.experts`.
+
+    Its examples have 32 letters of 128.
+    """
+    return Model(
+        "tiny",
+        layers=blocks,
+        hidden=width,
+        heads=heads,
+        ffn=4 * width,
+        vocabulary=128,
+        gated=False,
+        positions=32,
+        experts=experts,
+        top_k=top_k,
+        source="collectives_lab.parallel.problem",
+    )
+
+
+def gpt(layers: int, hidden: int, heads: int, name: str = "") -> Model:
+    """A GPT: 51 200 tokens, 2048 learned places, an MLP of 4 hidden, biases, tied.
+
+    Source: Narayanan et al., Efficient large-scale language model training, SC 2021,
+    section 5.1.
+    """
+    return Model(
+        name or f"GPT {layers} x {hidden}",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        ffn=4 * hidden,
+        vocabulary=51_200,
+        gated=False,
+        positions=2048,
+        biases=True,
+        tied=True,
+        source="Narayanan et al., SC 2021, section 5.1",
+    )
+
+
+gpt3_175b = replace(
+    gpt(96, 12_288, 96, "GPT-3 175B"),
+    vocabulary=50_257,
+    source="Brown et al. 2020, Language models are few-shot learners, table 2.1",
+)
+llama2_7b = Model(
+    "Llama 2 7B",
+    layers=32,
+    hidden=4096,
+    heads=32,
+    ffn=11_008,
+    vocabulary=32_000,
+    source="Touvron et al. 2023, Llama 2, section 2.2, and the released weights",
+)
+llama2_70b = Model(
+    "Llama 2 70B",
+    layers=80,
+    hidden=8192,
+    heads=64,
+    ffn=28_672,
+    vocabulary=32_000,
+    kv_heads=8,
+    source="Touvron et al. 2023, Llama 2, section 2.2, and the released weights",
+)
+llama3_8b = Model(
+    "Llama 3 8B",
+    layers=32,
+    hidden=4096,
+    heads=32,
+    ffn=14_336,
+    vocabulary=128_256,
+    kv_heads=8,
+    source="Grattafiori et al. 2024, The Llama 3 herd of models, table 3",
+)
+llama3_70b = replace(
+    llama2_70b,
+    name="Llama 3 70B",
+    vocabulary=128_256,
+    source="Grattafiori et al. 2024, The Llama 3 herd of models, table 3",
+)
+llama3_405b = Model(
+    "Llama 3 405B",
+    layers=126,
+    hidden=16_384,
+    heads=128,
+    ffn=53_248,
+    vocabulary=128_256,
+    kv_heads=8,
+    source="Grattafiori et al. 2024, The Llama 3 herd of models, table 3",
+)
+palm_540b = Model(
+    "PaLM 540B",
+    layers=118,
+    hidden=18_432,
+    heads=48,
+    ffn=73_728,
+    vocabulary=256_000,
+    kv_heads=1,
+    head_width=256,
+    tied=True,
+    source="Chowdhery et al. 2022, PaLM, table 1 and section 2",
+)
+mixtral_8x7b = Model(
+    "Mixtral 8x7B",
+    layers=32,
+    hidden=4096,
+    heads=32,
+    ffn=14_336,
+    vocabulary=32_000,
+    kv_heads=8,
+    experts=8,
+    top_k=2,
+    source="Jiang et al. 2024, Mixtral of experts, table 1",
+)
+qwen3_235b = Model(
+    "Qwen3 235B",
+    layers=94,
+    hidden=4096,
+    heads=64,
+    ffn=1536,
+    vocabulary=151_936,
+    kv_heads=4,
+    head_width=128,
+    experts=128,
+    top_k=8,
+    source="Qwen team 2025, Qwen3 technical report, table 2, and the released weights",
+)
+
+MODELS: Mapping[str, Model] = {
+    model.name: model
+    for model in (
+        *(tiny(), gpt3_175b, llama2_7b, llama2_70b, llama3_8b, llama3_70b),
+        *(llama3_405b, palm_540b, mixtral_8x7b, qwen3_235b),
+    )
+}
+"""All of them, by name."""

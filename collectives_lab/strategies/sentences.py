@@ -1,0 +1,280 @@
+"""The compiler: a strategy in, the collective calls of a training step out.
+
+Here: `sentences`, all that a rank of a stage says in a step; each `Sentence` has a
+verb, a tensor, a group, S bytes, how often and why. The `parallel` modules say the same
+when they run: a test compares them call by call.
+
+    x, its gradient    all_reduce, or all_gather and reduce_scatter     along tensor
+    tokens             all_to_all to their experts and back             along expert
+    x, its gradient    send and recv between stages                     along pipeline
+    gradients          all_reduce, or reduce_scatter to their owners    along data
+    parameters         all_gather from their owners                     along data
+
+What is said for each micro-batch counts `micro_batches` times. ZeRO-2 and 3 keep no
+whole gradient from one micro-batch to the next, and ZeRO-3 no whole parameter, so they
+say theirs each time. Ranks along tensor have the same tokens and each sends them all to
+the experts' parts, so experts go badly with tensor. A group of one rank says nothing.
+Not counted: what is smaller than one number a token, such as the norm of a gradient.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from collectives_lab.event import bound
+from collectives_lab.strategies.strategy import Strategy
+from collectives_lab.strategies.units import units
+from collectives_lab.tables import Table, table
+from collectives_lab.units import format_bytes
+
+COUNT_BYTES = 8
+"""Of a number of tokens, int64."""
+
+AGAIN = "computed again"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Calls of one verb that are alike.
+
+    phase: "forward", "backward" or "update". what: the tensor. group: along which
+    dimension of the mesh, of so many ranks. nbytes: S of one call, as in `Event`.
+    times: calls a step. beside: the computing that it can run
+    beside: "forward" or "backward" of its micro-batch, "last backward" of the last
+    micro-batch alone, "micro-batches" for that of others, "" where ranks wait for it.
+    """
+
+    phase: str
+    verb: str
+    what: str
+    group: str
+    ranks: int
+    nbytes: int
+    times: int
+    why: str
+    beside: str = ""
+
+    def bytes_sent(self) -> float:
+        """Bytes that a rank sends a step: payloads of sends, else the verb's bound."""
+        if self.verb in ("send", "recv"):
+            return float(self.nbytes * self.times * (self.verb == "send"))
+        sent, _ = bound(self.verb, self.nbytes, 0, None, range(self.ranks))
+        return sent * self.times
+
+
+class Sentences(tuple[Sentence, ...]):
+    """All sentences of a step, shown as a table."""
+
+    def bytes_sent(self, group: str | None = None) -> float:
+        """Bytes that a rank sends a step, in all or along one group."""
+        return sum(s.bytes_sent() for s in self if group in (None, s.group))
+
+    def table(self, why: bool = False) -> Table:
+        """A row a sentence; why: with the reasons."""
+        head = ["phase", "verb", "what", "along", "ranks", "S", "times", "sent"]
+        rows = [
+            [s.phase, s.verb, s.what, s.group, s.ranks, format_bytes(s.nbytes)]
+            + [s.times, format_bytes(s.bytes_sent())]
+            + ([s.why] if why else [])
+            for s in self
+        ]
+        return table(head + (["why"] if why else []), *rows)
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def sentences(strategy: Strategy, stage: int = 0) -> Sentences:
+    """What a rank of this stage of the pipeline says in a step, phase by phase."""
+    strategy.layers(stage)  # raises for a stage that is not there
+    said = [
+        *_tensor(strategy, stage),
+        *_experts(strategy, stage),
+        *_pipeline(strategy, stage),
+        *_data(strategy, stage),
+        *_ends(strategy, stage),
+    ]
+    phases = ("forward", "backward", "update")
+    said = [s for s in said if s.ranks > 1 and s.times and s.nbytes]
+    return Sentences(sorted(said, key=lambda s: phases.index(s.phase)))
+
+
+def _ends_of(strategy: Strategy, stage: int) -> tuple[bool, bool]:
+    """Whether the stage has the embedding, and whether it has the head."""
+    return stage == 0, stage == strategy.pipeline - 1
+
+
+# -- along tensor ----------------------------------------------------------------------
+
+
+def _tensor(s: Strategy, stage: int) -> Iterator[Sentence]:
+    """Two pairs of layers a block; the embedding leaves, and the logits enter."""
+    embedding, head = _ends_of(s, stage)
+    pairs = 2 * s.blocks(stage)
+    again = pairs if s.recompute == "full" else 0
+    enters, leaves = pairs + head, pairs + embedding
+    if s.sequence_parallel:
+        yield from _by_sequence(s, stage, enters, leaves, again)
+    else:
+        yield _x(s, "forward", "all_reduce", leaves, "what the ranks' parts give")
+        yield _x(s, "backward", "all_reduce", again, AGAIN)
+        yield _x(s, "backward", "all_reduce", enters, "what the ranks' parts took")
+    if head:
+        number = s.tokens * s.precision.activation
+        for what, nbytes in (("largest logits", number), ("sums", 2 * number)):
+            why = "the loss over a vocabulary in parts"
+            times = s.micro_batches
+            yield _call(s, "forward", "all_reduce", what, nbytes, times, why)
+
+
+def _by_sequence(
+    s: Strategy, stage: int, enters: int, leaves: int, again: int
+) -> Iterator[Sentence]:
+    """Each all_reduce in its two halves; then the gradients of what nobody shares."""
+    yield _x(s, "forward", "all_gather", enters, "a pair wants all tokens")
+    yield _x(s, "forward", "reduce_scatter", leaves, "the parts' sum, own tokens")
+    yield _x(s, "backward", "all_gather", again, AGAIN)
+    yield _x(s, "backward", "reduce_scatter", again, AGAIN)
+    yield _x(s, "backward", "all_gather", leaves, "a pair wants all tokens' gradient")
+    if s.regather:
+        why = "what the pair took, for its parameters' gradient"
+        yield _x(s, "backward", "all_gather", enters, why, "backward")
+    yield _x(s, "backward", "reduce_scatter", enters, "the sum, own tokens")
+    whole = sum(p.numel for layer in s.shards(stage) for p in layer if not p.cut)
+    routers = sum(
+        t.numel for layer in s.layers(stage) for t in layer if t.name == "router"
+    )
+    nbytes = (whole - routers) * s.precision.gradient
+    why = "each rank has the term of its own tokens"
+    yield _call(s, "backward", "all_reduce", "norms' gradients", nbytes, 1, why)
+
+
+def _x(
+    s: Strategy, phase: str, verb: str, calls: int, why: str, beside: str = ""
+) -> Sentence:
+    is_x = phase == "forward" or why == AGAIN or beside
+    what, times = "x" if is_x else "gradient of x", calls * s.micro_batches
+    return _call(s, phase, verb, what, s.x_bytes, times, why, beside)
+
+
+def _call(
+    s: Strategy,
+    phase: str,
+    verb: str,
+    what: str,
+    nbytes: int,
+    times: int,
+    why: str,
+    beside: str = "",
+    group: str = "tensor",
+) -> Sentence:
+    ranks = s.ranks(group)
+    return Sentence(phase, verb, what, group, ranks, nbytes, times, why, beside)
+
+
+# -- along expert ----------------------------------------------------------------------
+
+
+def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
+    """Tokens to their experts and back, as if they were spread evenly."""
+    times = s.blocks(stage) * s.micro_batches
+    copies = s.model.top_k * s.x_bytes
+    counts = s.model.experts * COUNT_BYTES
+    forward = [
+        ("how many tokens", counts, "so that ranks know what comes"),
+        ("tokens", copies, "dispatch: to their experts"),
+        ("results", copies, "combine: back to their ranks"),
+    ]
+    backward = [
+        ("gradient of results", copies, "the combine, the other way"),
+        ("gradient of tokens", copies, "the dispatch, the other way"),
+    ]
+    again = forward if s.recompute == "full" else []
+    for phase, said in (("forward", forward), ("backward", again + backward)):
+        for what, nbytes, why in said:
+            call = phase, "all_to_all", what, nbytes, times, why, "", "expert"
+            yield _call(s, *call)
+
+
+# -- along pipeline --------------------------------------------------------------------
+
+
+def _pipeline(s: Strategy, stage: int) -> Iterator[Sentence]:
+    """x goes to the next piece of the model, its gradient comes back."""
+    first, last = _ends_of(s, stage)
+    nbytes = s.x_bytes // (s.tensor if s.sequence_parallel else 1)
+    ahead, behind = s.interleave - last, s.interleave - first
+    for phase, verb, what, borders, why in (
+        ("forward", "recv", "x", behind, "from the piece before"),
+        ("forward", "send", "x", ahead, "to the next piece"),
+        ("backward", "recv", "gradient of x", ahead, "from the next piece"),
+        ("backward", "send", "gradient of x", behind, "to the piece before"),
+    ):
+        times = borders * s.micro_batches
+        call = phase, verb, what, nbytes, times, why, "micro-batches", "pipeline"
+        yield _call(s, *call)
+
+
+def _ends(s: Strategy, stage: int) -> Iterator[Sentence]:
+    """The first and the last stage have the tied table twice."""
+    if s.model.tied and any(_ends_of(s, stage)):
+        table = s.model.embedding[0].numel // s.tensor * s.precision.gradient
+        why = "the embedding's table and the logits' are one"
+        call = "backward", "all_reduce", "table's gradient", table, 1, why, "", "ends"
+        yield _call(s, *call)
+
+
+# -- along data ------------------------------------------------------------------------
+
+
+def _data(s: Strategy, stage: int) -> Iterator[Sentence]:
+    """Gradients to all or to their owners, parameters from their owners."""
+    for group in ("data", "replica"):
+        sizes = [unit.nbytes for unit in units(s, stage, group)]
+        wholes = [unit.padded for unit in units(s, stage, group)]
+        if s.zero == 0:
+            why = "everybody updates with the sum"
+            yield from _along(
+                s, group, "backward", "all_reduce", "gradients", sizes, why
+            )
+        else:
+            yield from _zero(s, group, wholes)
+
+
+def _zero(s: Strategy, group: str, wholes: list[int]) -> Iterator[Sentence]:
+    gradients = [numel * s.precision.gradient for numel in wholes]
+    parameters = [numel * s.precision.parameter for numel in wholes]
+    why = "the owner of a part wants its sum"
+    yield from _along(
+        s, group, "backward", "reduce_scatter", "gradients", gradients, why
+    )
+    if s.zero < 3:
+        phases = {"update": "owners have updated their parts"}
+    else:
+        phases = dict.fromkeys(("forward", "backward"), "forgotten after each use")
+    for phase, why in phases.items():
+        yield from _along(s, group, phase, "all_gather", "parameters", parameters, why)
+
+
+def _along(
+    s: Strategy,
+    group: str,
+    phase: str,
+    verb: str,
+    what: str,
+    sizes: Iterable[int],
+    why: str,
+) -> Iterator[Sentence]:
+    """A sentence for each size; ZeRO-2's gradients and all of ZeRO-3 every time."""
+    each = s.zero == 3 or (s.zero == 2 and phase == "backward")
+    beside = {"update": ""}.get(phase, phase if each else "last backward")
+    if group == "replica":
+        what = f"experts' {what}"
+    for nbytes, times in Counter(sizes).items():
+        calls = times * (s.micro_batches if each else 1)
+        yield _call(s, phase, verb, what, nbytes, calls, why, beside, group)

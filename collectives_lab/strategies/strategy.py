@@ -1,0 +1,217 @@
+"""A strategy in a few lines: which model, which batch, and how many ranks each way.
+
+Here you can write a `Strategy`, which says at once what does not fit, and ask what is
+on the ranks of a stage (`layers`, `shards`) and who talks to whom (`ranks`, `stride`).
+A rank has a place along each dimension of a mesh:
+
+    tensor    ranks that share each layer                  innermost: neighbours
+    data      ranks that share the batch
+    expert    the first so many neighbours along data, who share the experts
+    replica   those along data that have the same experts: data / expert of them
+    pipeline  stages, which share the layers               outermost
+
+The degrees multiply to the world size; `expert` is a part of `data`. Sources: Narayanan
+et al., SC 2021, section 3, for the order; Lepikhin et al., GShard, 2021, for experts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from collectives_lab.strategies.fits import check
+from collectives_lab.strategies.model import Model, Tensor
+
+
+class Precision(NamedTuple):
+    """Bytes of a number: a parameter, its gradient, its optimizer state, an activation.
+
+    optimizer: for each parameter, all its state together.
+    """
+
+    parameter: int = 2
+    gradient: int = 2
+    optimizer: int = 12
+    activation: int = 2
+
+
+MIXED = Precision()
+"""16 bytes a parameter: 2, 2, and float32 parameters and Adam's moments. Source:
+Rajbhandari et al., ZeRO, SC 2020, section 3.1."""
+FLOAT32 = Precision(4, 4, 8, 4)
+FLOAT64 = Precision(8, 8, 16, 8)
+
+DEGREES = ("tensor", "data", "pipeline")
+"""The mesh as it is laid out, innermost first."""
+
+
+class Shard(NamedTuple):
+    """Of a tensor, what one rank has: `numel` numbers, with copies along a group."""
+
+    name: str
+    numel: int
+    group: str
+    cut: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """How a model is trained.
+
+    batch: examples a step on all ranks together, each of `sequence` tokens.
+    data: ranks that share the batch. zero: 0 all_reduces gradients, 1 to 3 as ZeRO.
+    tensor: ranks that share each layer; sequence_parallel: between the pairs of layers
+    they share the tokens too; regather: of what a pair takes in they keep their own
+    part and gather it again in the backward pass.
+    pipeline: stages. micro_batches: pieces of a rank's share of the batch, in turn.
+    schedule: "1f1b" or "gpipe". interleave: pieces of the model that a stage has.
+    expert: ranks along data that share the experts.
+    recompute: what the backward pass computes again: "none"; "selective", attention's
+    scores, as FlashAttention does; "full", blocks, of which only the inputs are kept.
+    unit: what goes together along data: "parameter", "layer", "model", or a bucket's
+    bytes. precision: bytes of a number. order: of the mesh, innermost first.
+    Raises ValueError for what does not fit.
+    """
+
+    model: Model
+    batch: int
+    sequence: int
+    data: int = 1
+    zero: int = 0
+    tensor: int = 1
+    sequence_parallel: bool = False
+    regather: bool = False
+    pipeline: int = 1
+    micro_batches: int = 1
+    schedule: str = "1f1b"
+    interleave: int = 1
+    expert: int = 1
+    recompute: str = "selective"
+    unit: str | int = "layer"
+    precision: Precision = field(default=MIXED)
+    order: tuple[str, ...] = DEGREES
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def but(self, **changes: Any) -> Strategy:
+        """The same strategy with something changed: `strategy.but(zero=3)`."""
+        return replace(self, **changes)
+
+    # -- the mesh ------------------------------------------------------------------
+
+    @property
+    def world_size(self) -> int:
+        return self.data * self.tensor * self.pipeline
+
+    def ranks(self, group: str) -> int:
+        """How many ranks a group along this dimension has."""
+        sizes = {
+            "tensor": self.tensor,
+            "data": self.data,
+            "expert": self.expert,
+            "replica": self.data // self.expert,
+            "pipeline": self.pipeline,
+            "ends": min(self.pipeline, 2),
+        }
+        if group not in sizes:
+            raise ValueError(f"{group!r} is no group; need one of {', '.join(sizes)}")
+        return sizes[group]
+
+    def stride(self, group: str) -> int:
+        """How far apart in the world its neighbours are."""
+        if group == "replica":
+            return self.stride("data") * self.expert
+        if group == "ends":
+            return self.stride("pipeline") * (self.pipeline - 1)
+        inner = self.order[: self.order.index("data" if group == "expert" else group)]
+        return math.prod(self.ranks(name) for name in inner)
+
+    def stage(self, rank: int) -> int:
+        """The stage of the pipeline that a rank is in."""
+        return rank // self.stride("pipeline") % self.pipeline
+
+    def members(self, group: str, rank: int) -> tuple[int, ...]:
+        """The ranks of the group along this dimension that a rank is in."""
+        stride, ranks = self.stride(group), self.ranks(group)
+        if group == "ends":
+            first = rank - self.stage(rank) * self.stride("pipeline")
+        else:
+            first = rank - rank // stride % ranks * stride
+        return tuple(first + i * stride for i in range(ranks))
+
+    # -- the batch -----------------------------------------------------------------
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a micro-batch, on each rank that sees it."""
+        return self.batch // self.data // self.micro_batches * self.sequence
+
+    @property
+    def x_bytes(self) -> int:
+        """Bytes of x, what blocks hand on, for a micro-batch: S of most calls."""
+        return self.tokens * self.model.hidden * self.precision.activation
+
+    # -- what a stage has ----------------------------------------------------------
+
+    def blocks(self, stage: int) -> int:
+        """How many blocks a stage has; the embedding and the head are no blocks.
+
+        Stages, or their `interleave` pieces, have as many each; where that cannot be,
+        the embedding and the head count for a block (as in Llama 3 405B).
+        """
+        pieces, layers = self.pipeline * self.interleave, self.model.layers
+        if layers % pieces == 0:
+            return layers // self.pipeline
+        mine = (layers + 2) // self.pipeline
+        return mine - (stage == 0) - (stage == self.pipeline - 1)
+
+    def layers(self, stage: int) -> list[tuple[Tensor, ...]]:
+        """The embedding, the blocks, the head: those that a stage has, in order."""
+        if not 0 <= stage < self.pipeline:
+            raise ValueError(
+                f"stage {stage} of {self.pipeline}; need 0 <= stage < pipeline"
+            )
+        model = self.model
+        first = [model.embedding] if stage == 0 else []
+        last = [model.head] if stage == self.pipeline - 1 else []
+        if last and model.tied and self.pipeline > 1:
+            last = [(*model.head, model.embedding[0])]
+        return first + [model.block] * self.blocks(stage) + last
+
+    def unlike(self) -> list[int]:
+        """One stage of each kind: the first, an inner one, the last."""
+        return sorted({0, min(1, self.pipeline - 1), self.pipeline - 1})
+
+    def shards(self, stage: int) -> list[list[Shard]]:
+        """What one rank of a stage has of each of these layers, tensor by tensor."""
+        return [
+            [shard for tensor in layer for shard in self._shards(tensor)]
+            for layer in self.layers(stage)
+        ]
+
+    def _shards(self, tensor: Tensor) -> list[Shard]:
+        numel = tensor.numel // (self.tensor if tensor.cut else 1)
+        cut = bool(tensor.cut) and self.tensor > 1
+        if tensor.cut != "expert":
+            return [Shard(tensor.name, numel, "data", cut)]
+        group = "replica" if self.expert > 1 else "data"
+        return [Shard(tensor.name, numel, group, cut)] * (tensor.alike // self.expert)
+
+    def __repr__(self) -> str:
+        return f"Strategy({self.model.name}: {self.says()})"
+
+    def says(self) -> str:
+        """The degrees in the field's words: `"DP 64, TP 8, PP 16 x 2, ZeRO-1, SP"`.
+
+        Of a pipeline stages, and times how many pieces each.
+        """
+        words = {"DP": self.data, "TP": self.tensor, "PP": self.pipeline}
+        said = [f"{word} {degree}" for word, degree in words.items() if degree > 1]
+        if self.interleave > 1:
+            said[-1] += f" x {self.interleave}"
+        said += [f"EP {self.expert}"] if self.expert > 1 else []
+        said += [f"ZeRO-{self.zero}"] if self.zero else []
+        said += ["SP"] if self.sequence_parallel else []
+        return ", ".join(said) or "one rank"
