@@ -87,6 +87,15 @@ CLAIMS = {
         double = double(8, MiB, segment=MiB // 8).replay(network).elapsed
         assert double < single(8, MiB).replay(network).elapsed < 7e-4
     """,
+    "06_sharding": """
+        assert predicted == [2, 5, 12, 12, 9, 2] and np.allclose(recorded, predicted)
+        assert [round(sent(runs[n]) / share, 2) for n in THEIRS] == [3, 3, 2, 2.73]
+        assert ops["ZeroRedundancyOptimizer"] == {"all_reduce": 4, "broadcast": 80}
+        assert "".join(c.op[0] for _, c, _ in rolls["FSDP2"]) == "aaaaaarararr"
+        assert "".join(c.op[0] for _, c, _ in rolls["ZeRO-3"]) == "aaaaarararar"
+        assert measured["FSDP2"] == 4 * [1] and max(apart) < 1e-5
+        assert 1.4 < on_wire["ZeRO-1"] / on_wire["data parallel"] < 1.6
+    """,
     "09_composing_verbs": """
         assert calls == [3, 0]
         assert [c.reduce_op for c in forward] == ["MAX", "SUM", "SUM"]
