@@ -43,12 +43,30 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     return given
 
 
+def join(attempt: int) -> None:
+    """Make the group of all ranks.
+
+    torchrun's store outlives a restart, and so do the addresses in it of ranks that are
+    gone, where the new ones would look for each other (pytorch issues 135712, 167288;
+    so it is in torch 2.13). So names in it begin with the attempt. Each machine counts
+    its own: on several, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, and every attempt has
+    a new store.
+    """
+    store = None
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        whole = dist.TCPStore(host, port, is_master=False)
+        store = dist.PrefixStore(f"attempt {attempt}", whole)
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
+
+
 def gradients(model: nn.Module, step: int) -> float:
     """The gradients of a step's batch, from all ranks' shares of it; and its loss."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
     seeded = torch.Generator().manual_seed(step)
     x = torch.randn(BATCH, 4, generator=seeded, dtype=torch.float64)
-    y = x.prod(1, keepdim=True)
+    y = x.abs().sum(1, keepdim=True)
     part = slice(rank * BATCH // world_size, (rank + 1) * BATCH // world_size)
     model.zero_grad()
     # Divided by the whole batch, so that the shares add up, however uneven they are.
@@ -87,7 +105,7 @@ def main(words: list[str] | None = None) -> None:
     """Train from the last checkpoint on; call it on every rank, where RANK is set."""
     given = arguments(words)
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
-    dist.init_process_group("gloo")
+    join(attempt)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)).double()

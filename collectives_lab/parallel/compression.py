@@ -28,6 +28,7 @@ error feedback); Tang et al. 2021, 1-bit Adam, section 4.3 (both phases have err
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -109,18 +110,19 @@ class Signs:
         counts = _rows(torch.ones_like(numbers), self.chunk).sum(1)
         scales = (sums / counts).float()
         bits = _rows((numbers < 0).to(torch.uint8), 8)
-        packed = (bits << _PLACES).sum(1, dtype=torch.uint8)
+        packed = (bits << _places(bits)).sum(1, dtype=torch.uint8)
         return torch.cat([scales.view(torch.uint8), packed])
 
     def decode(self, message: torch.Tensor, count: int) -> torch.Tensor:
         """Plus or minus the scale of its chunk."""
         scales, packed = _cut(message, _chunks(count, self.chunk))
-        bits = packed[: -(-count // 8), None] >> _PLACES & 1
+        bits = (packed[:, None] >> _places(packed)) & 1
         signs = 1 - 2 * bits.flatten()[:count].float()
         return (_rows(signs, self.chunk) * scales[:, None]).flatten()[:count]
 
 
-_PLACES = torch.arange(8, dtype=torch.uint8)
+def _places(like: torch.Tensor) -> torch.Tensor:
+    return torch.arange(8, dtype=torch.uint8, device=like.device)
 
 
 def _check_chunk(chunk: int) -> None:
@@ -134,7 +136,8 @@ def _chunks(count: int, chunk: int) -> int:
 
 def _rows(numbers: torch.Tensor, width: int) -> torch.Tensor:
     """Numbers in rows of this width; zeros fill up the last one."""
-    return F.pad(numbers, (0, -len(numbers) % width)).view(-1, width)
+    filled = F.pad(numbers, (0, -len(numbers) % width))
+    return filled.view(len(filled) // width, width)
 
 
 def _cut(message: torch.Tensor, scales: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -194,7 +197,8 @@ def compressed_all_reduce(
     counts = _counts(tensor.numel(), world_size)
     _check(tensor, errors, rank)
     # 1. A message to the owner of each part, who adds up what has come.
-    flat = tensor.detach().flatten()
+    exact = torch.promote_types(tensor.dtype, torch.float32)
+    flat = tensor.detach().flatten().to(exact)
     if errors is not None:
         flat = flat + errors.given
     parts = flat.split(counts)
@@ -239,16 +243,16 @@ def _check(tensor: torch.Tensor, errors: Errors | None, rank: int) -> None:
         )
 
 
-def flat_gradient(model: nn.Module) -> torch.Tensor:
+def flat_gradient(parameters: Iterable[nn.Parameter]) -> torch.Tensor:
     """All gradients in one row; zeros where the loss has left a parameter out."""
     return parameters_to_vector(
-        [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     )
 
 
-def set_gradient(model: nn.Module, flat: torch.Tensor) -> None:
-    """Give the parameters their gradients from one row."""
-    parameters = list(model.parameters())
+def set_gradient(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> None:
+    """Give parameters their gradients from one row."""
+    parameters = list(parameters)
     parts = flat.split([p.numel() for p in parameters])
     for parameter, part in zip(parameters, parts, strict=True):
         parameter.grad = part.view_as(parameter)
@@ -278,11 +282,11 @@ def train(
         share = problem.batch(step, batch_size).share(rank, world_size)
         loss = problem.loss(model, share, whole=batch_size)
         loss.backward()
-        gradient = flat_gradient(model)
+        gradient = flat_gradient(model.parameters())
         if feedback and errors is None:
             errors = Errors.none(gradient, group)
         compressed_all_reduce(gradient, codec, errors, group)
-        set_gradient(model, gradient)
+        set_gradient(model.parameters(), gradient)
         optimizer.step()
         losses.append(loss.item())
     return losses

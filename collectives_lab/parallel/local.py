@@ -29,6 +29,7 @@ Douillard et al. 2025, Streaming DiLoCo, section 2 (streaming, overlap, mixing);
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
@@ -43,8 +44,9 @@ def schedule(
 ) -> tuple[list[int], list[int]]:
     """Which fragments begin and which end their synchronisation after a step, from 1.
 
-    Each begins every `every` steps, evenly spread over them, the last one with the
-    last step, and ends `delay` steps later. Raises ValueError for what cannot be.
+    Each begins once in `every` steps; their turns are spread evenly, and the last one's
+    is with the last step. It ends `delay` steps later. Raises ValueError for what
+    cannot be.
     """
     if every < 1 or fragments < 1:
         raise ValueError(
@@ -53,15 +55,15 @@ def schedule(
         )
     if not 0 <= delay < every:
         raise ValueError(
-            f"delay is {delay}, every {every}; need 0 <= delay < every: a fragment ends "
-            "its synchronisation before it begins the next"
+            f"delay is {delay}, every {every}; need 0 <= delay < every: a fragment's "
+            "synchronisation ends before its next one begins"
         )
-    begins, ends = (
-        [k for k in range(fragments) if at > 0 and (at - turn(k)) % every == 0]
-        for turn in [lambda k: (k + 1) * every // fragments]
-        for at in (step, step - delay)
-    )
-    return begins, ends
+    turns = [(k + 1) * every // fragments % every for k in range(fragments)]
+
+    def due(step: int) -> list[int]:
+        return [k for k, turn in enumerate(turns) if step > 0 and step % every == turn]
+
+    return due(step), due(step - delay)
 
 
 class Fragment:
@@ -131,10 +133,12 @@ class DiLoCo:
     ):
         """Take the parameters of each fragment; `[model.parameters()]` is plain DiLoCo.
 
-        every: H. rate, momentum: of the outer SGD; 1 and 0 average the parameters.
-        delay: steps from the begin of an all_reduce to its end. keep: the weight of a
-        rank's own parameters when the average comes, 0 for none; Streaming DiLoCo
-        takes a half. Raises ValueError for what cannot be.
+        every: H. rate, momentum: of the outer SGD, the paper's; 1 and 0 average the
+        parameters, Local SGD.
+        delay: steps from the beginning of an all_reduce to its end. keep: the weight of
+        a rank's own parameters when the average comes; Streaming DiLoCo takes a half,
+        and with 0 what was learnt during the delay is lost. Raises ValueError for what
+        cannot be.
         """
         schedule(1, every, len(fragments), delay)
         if not 0 <= keep < 1:
@@ -173,15 +177,16 @@ def train(
     batch_size: int = 32,
     rate: float = problem.RATE,
     outer_rate: float = 0.7,
-    outer_momentum: float = 0.9,
+    outer_momentum: float = 0.5,
     model: nn.Sequential | None = None,
     group: dist.ProcessGroup | None = None,
 ) -> list[float]:
     """Train by DiLoCo on shares of the batch; this rank's share of each step's loss.
 
     fragments: the model's layers in so many runs of neighbours. rate: of the inner
-    AdamW. Raises ValueError for fewer examples than ranks: everybody trains alone, so
-    everybody needs some.
+    AdamW. outer_momentum: the paper's 0.9 remembers ten synchronisations, more than a
+    training of a hundred steps can use. Raises ValueError for fewer examples than
+    ranks: everybody trains alone, so everybody needs some.
     """
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     if batch_size < world_size:
@@ -210,15 +215,16 @@ def train(
 def in_fragments(model: nn.Sequential, fragments: int) -> list[list[nn.Parameter]]:
     """The parameters of a model's layers, in so many runs of neighbours.
 
-    Sizes differ by one layer at most. Raises ValueError for more fragments than layers.
+    They differ by one layer at most. Raises ValueError for more fragments than layers.
     """
     if not 1 <= fragments <= len(model):
         raise ValueError(
             f"{fragments} fragments of {len(model)} layers; need 1 <= fragments <= "
             "layers"
         )
-    starts = [k * len(model) // fragments for k in range(fragments + 1)]
+    layers = list(model)
+    starts = [k * len(layers) // fragments for k in range(fragments + 1)]
     return [
-        [p for layer in model[begin:end] for p in layer.parameters()]
-        for begin, end in zip(starts, starts[1:], strict=False)
+        [p for layer in layers[begin:end] for p in layer.parameters()]
+        for begin, end in pairwise(starts)
     ]

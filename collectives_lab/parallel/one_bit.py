@@ -37,6 +37,7 @@ from collectives_lab.parallel.compression import (
     Errors,
     Signs,
     compressed_all_reduce,
+    flat_gradient,
 )
 
 
@@ -44,8 +45,8 @@ class OneBitAdam:
     """Adam on sums of the ranks' gradients, compressed after `warm_up` steps.
 
     Call `zero_grad`, then backward() of this rank's share of the loss, then `step`.
-    momentum, variance: of all parameters in one row. Raises ValueError for a negative
-    or zero warm-up: without one there is no variance to freeze.
+    momentum, variance: of all parameters in one row. Raises ValueError for a warm-up
+    under 1 step: without one there is no variance to freeze.
     """
 
     def __init__(
@@ -76,9 +77,7 @@ class OneBitAdam:
 
     def step(self) -> None:
         """Sum gradients or momenta over the ranks, then update the parameters."""
-        gradient = parameters_to_vector(
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        )
+        gradient = flat_gradient(self.parameters)
         self.steps += 1
         if self.steps <= self.warm_up:
             self._whole(gradient)

@@ -17,6 +17,11 @@ So a matrix costs (rows + columns) r numbers in place of rows x columns, and the
 are all_reduces as any others: factors, unlike codes and signs, can be added up. P is
 the world size elsewhere; each all_reduce of n bytes sends 2 n (P-1)/P a rank.
 
+All ranks make the sums orthogonal for themselves, and LAPACK may round by where in
+memory a matrix lies. Where a gradient's rank is under r, the last columns are rounding
+and nothing else, so ranks that differ there go apart without a word. Keep r well below
+rows and columns.
+
 Source: Vogels, Karimireddy and Jaggi 2019, PowerSGD, section 3 and algorithms 1 and 2;
 `torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook`.
 """
