@@ -10,6 +10,10 @@
     server      a parameter server: synchronous, asynchronous, bounded staleness
     actors      actors that gather experience for a learner
     mesh        products of strategies on a grid of ranks, hierarchical all_reduce
+    compression int8 and signs in an all_reduce, with error feedback
+    one_bit     Adam that sends a bit a number
+    power_sgd   PyTorch's hook that sends two factors of a gradient
+    local       DiLoCo: many steps apart, then one together; in streams, with a delay
 
 Each is plain `torch.distributed`, and each docstring says who owns what and what is
 sent. `conjugates` and `vocabulary` are what tensor parallelism is made of.
@@ -17,11 +21,15 @@ sent. `conjugates` and `vocabulary` are what tensor parallelism is made of.
 
 from collectives_lab.parallel import (
     actors,
+    compression,
     conjugates,
     data,
     experts,
+    local,
     mesh,
+    one_bit,
     pipeline,
+    power_sgd,
     problem,
     schedules,
     sequence,
@@ -33,11 +41,15 @@ from collectives_lab.parallel import (
 
 __all__ = [
     "actors",
+    "compression",
     "conjugates",
     "data",
     "experts",
+    "local",
     "mesh",
+    "one_bit",
     "pipeline",
+    "power_sgd",
     "problem",
     "schedules",
     "sequence",
