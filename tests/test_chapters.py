@@ -96,6 +96,16 @@ CLAIMS = {
         assert measured["FSDP2"] == 4 * [1] and max(apart) < 1e-5
         assert 1.4 < on_wire["ZeRO-1"] / on_wire["data parallel"] < 1.6
     """,
+    "07_all_to_all_routing_tokens": """
+        assert min(inside[1][1:]) > 2 * inside[1][0], "the innocent wait"
+        assert 0.1 < gone["f = 1"] < 0.35 and 0.8 < gone["f = 0.1"]
+        assert 0.1 < lost["f = 1"] < 0.5 < lost["f = 0.5"] < 0.9
+        assert len(once) > 10 and max(by_router) < 0.3
+        assert by_router[0] <= by_router[1] <= by_router[2]
+        sent = sum(run.trace.bytes_sent())
+        assert 1 <= run.trace.wire.sum() / sent < 1.1, "Gloo sends each pair its part"
+        assert not trainers.alive
+    """,
     "09_composing_verbs": """
         assert calls == [3, 0]
         assert [c.reduce_op for c in forward] == ["MAX", "SUM", "SUM"]
