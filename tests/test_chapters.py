@@ -106,6 +106,25 @@ CLAIMS = {
         assert 1 <= run.trace.wire.sum() / sent < 1.1, "Gloo sends each pair its part"
         assert not trainers.alive
     """,
+    "08_moving_weights_and_experience": """
+        smoothed = [smooth(y) for y in losses.values()]
+        assert max(abs(y - smoothed[0]).max() for y in smoothed[1:]) < 0.4, "alike"
+        plain = np.mean(losses["in step"][-16:])
+        assert 4 < slow <= 15 and 2 < np.mean([u.missed for u in first]) <= 3
+        assert np.mean([u.missed for u in first if u.worker != 3]) < slow / 2
+        assert max(u.missed for u in updates["no bound"][-9:]) < 3, "alone at the end"
+        halves = {name: times[half - 1] for name, times in clock.items()}
+        assert halves["no bound"] < 0.75 * halves["bound 2"]
+        assert halves["bound 2"] < 1.4 * halves["in step"]
+        last, peak = (dict(zip(ends, values)) for values in (last, peak))
+        assert last["no bound, but fresh"] < last["in step"] < plain - 0.1
+        assert peak["no bound"] > 10
+        assert max(peak["in step"], peak["no bound, but fresh"]) < 6
+        assert max(slowly[:3]) - min(slowly[:3]) < 2
+        assert -26 < slowly[3] < min(slowly[:3]) - 3
+        assert min(seeds[0]) > max(slowly)
+        assert min(seeds[4]) < -20 and sorted(seeds[4])[1] > -12
+    """,
     "09_composing_verbs": """
         assert calls == [3, 0]
         assert [c.reduce_op for c in forward] == ["MAX", "SUM", "SUM"]
