@@ -151,6 +151,16 @@ CLAIMS = {
         assert calling < elapsed / 2, "asking is the smaller part with Gloo"
         assert not ranks.alive
     """,
+    "13_strategies_as_sentences": """
+        exact = [sent(runs[name]) == foretold(told) for name, told in said.items()]
+        assert len(exact) == 10 and all(exact)
+        assert "all_gather" not in tp.ops() and verbs[1]["all_gather"] == 10
+        assert peaks["one_f_one_b", 16] == [4, 3, 2, 1]
+        assert peaks["gpipe", 16] == [16] * 4
+        assert [run.gap < 1 for run in st.PUBLISHED].index(True) == 10
+        assert 2.8 < factor < 3 and fair[1024] > ours[-1] + 0.1
+        assert not ranks.alive
+    """,
 }
 
 
