@@ -121,7 +121,7 @@ def _llama(data: int, rate: float, interleave: int) -> Published:
         interleave=interleave,
         precision=Precision(gradient=4),
     )
-    assumed = f"{interleave} pieces a stage, one example a micro-batch"
+    assumed = f"{interleave} pieces a stage, one example a micro-batch, ZeRO-1"
     return Published(strategy, clusters.dgx_h100, rate, False, _LLAMA, assumed)
 
 

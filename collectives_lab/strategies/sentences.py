@@ -41,8 +41,8 @@ class Sentence:
 
     phase: "forward", "backward" or "update". what: the tensor. group: along which
     dimension of the mesh, of so many ranks. nbytes: S of one call, as in `Event`.
-    times: calls a step. beside: the computing that it can run
-    beside: "forward" or "backward" of its micro-batch, "last backward" of the last
+    times: calls a step. beside: the computing that it can run in the shadow of:
+    "forward" or "backward" of its micro-batch, "last backward" of the last
     micro-batch alone, "micro-batches" for that of others, "" where ranks wait for it.
     """
 
