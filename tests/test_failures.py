@@ -1,0 +1,281 @@
+"""The promises of the failure lab: its recordings say enough, and no more."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from test_assignments import ROOT, program, read
+
+from collectives_lab import check
+from collectives_lab.check import failures, job
+from collectives_lab.check.exercises.failure_lab import WOULD_SHOW
+from collectives_lab.check.failures import CASES, KINDS, Fault
+from collectives_lab.check.job import Call
+from collectives_lab.trace import Event, Trace
+from collectives_lab.wire import Box, Program
+
+STUDENTS = [f"student {n}" for n in range(200)]
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with Box() as opened:
+        yield opened
+
+
+# -- diagnosis: from a recording alone -------------------------------------------------
+
+
+def place(event: Event) -> tuple[int, int]:
+    """Step and line, as the record says them."""
+    step, line = re.fullmatch(r"step (\d+), line (\d+)", event.where).groups()
+    return int(step), int(line)
+
+
+def line(event: Event) -> int:
+    return place(event)[1]
+
+
+def steps(trace: Trace, rank: int) -> list[list[Event]]:
+    """What a rank did, step by step."""
+    events = trace.of_rank(rank)
+    last = max(place(event)[0] for event in events)
+    return [[e for e in events if place(e)[0] == step] for step in range(last + 1)]
+
+
+def diagnose(trace: Trace) -> Iterator[Fault]:
+    """Every fault that somebody could read from a recording."""
+    ranks = range(trace.world_size)
+    done = [steps(trace, rank) for rank in ranks]
+    for rank in ranks:
+        last = done[rank][-1][-1]
+        if last.op == "compute" and last.completed is None:
+            yield Fault("stopped", rank, len(done[rank]) - 1, line(last))
+        for step, events in enumerate(done[rank]):
+            lines = [line(event) for event in events]
+            expected = {2, 5, 8, 9, 10, 11, 12, 13, 16, 17}
+            expected |= {4} if rank > 0 else set()
+            expected |= {7} if rank < max(ranks) else set()
+            end = max(lines) if step == len(done[rank]) - 1 else 18
+            for missing in sorted(expected - set(lines)):
+                if missing < end:
+                    yield Fault("skipped", rank, step, missing)
+            if lines != sorted(lines):
+                yield Fault("swapped", rank, step, 11)
+            for event in events:
+                others = [
+                    other
+                    for peer in ranks
+                    if peer != rank and step < len(done[peer])
+                    for other in done[peer][step]
+                    if line(other) == line(event)
+                ]
+                yield from differences(rank, step, event, others)
+
+
+def differences(
+    rank: int, step: int, event: Event, others: list[Event]
+) -> Iterator[Fault]:
+    """How one call differs from the same line of the other ranks."""
+    if event.op in ("send", "recv"):
+        if event.tag != step:
+            yield Fault("tag", rank, step, line(event))
+    elif event.op == "compute":
+        known = sorted(other.seconds for other in others if other.seconds)
+        if event.seconds and known and event.seconds > 1.3 * known[len(known) // 2]:
+            yield Fault("slow", rank, step, line(event))
+    elif len(others) > 1:
+        for kind, name in (("size", "nbytes"), ("root", "root")):
+            values = Counter(getattr(other, name) for other in others)
+            if len(values) == 1 and getattr(event, name) not in values:
+                yield Fault(kind, rank, step, line(event))
+
+
+@pytest.mark.parametrize("student", STUDENTS[::4])
+def test_a_recording_says_what_was_wrong_and_nothing_else(student: str) -> None:
+    """From the recording alone the fault is found, and it is the only one to find."""
+    seeded, recordings = failures.seeded(student), failures.recordings(student)
+    for case in CASES:
+        first, *more = diagnose(recordings[case])
+        assert first == seeded[case], case
+        assert all(first.kind == "slow" == other.kind for other in more), more
+        assert {(first.rank, first.line)} >= {(m.rank, m.line) for m in more}
+
+
+@pytest.mark.parametrize("student", STUDENTS[1::20])
+def test_the_reference_diagnoses_anybody_s(box: Box, student: str) -> None:
+    """It is a program, so that an example for any student has full marks."""
+    notebook = read(ROOT / "solutions/failure_lab/failure_lab.ipynb")
+    report = check.grade(
+        "failure_lab", program(notebook, "failure_lab"), student=student, box=box
+    )
+    assert report.passed, str(report)
+
+
+def test_a_right_job_has_no_fault() -> None:
+    """The diagnosis above finds nothing where nothing was done."""
+    nothing = Fault("slow", 9, 9, 8)
+    programs = [
+        failures._program(rank, 5, 3, nothing, failures._random("", "right"))
+        for rank in range(5)
+    ]
+    trace = job.record(programs)
+    assert not list(diagnose(trace))
+    assert all(event.completed is not None for event in trace.events)
+
+
+def test_only_a_slow_rank_lets_the_job_end() -> None:
+    """Every other fault leaves calls that never end, and ranks that wait."""
+    for student in STUDENTS[:20]:
+        for case, trace in failures.recordings(student).items():
+            waits = [e for e in trace.events if e.waited is not None]
+            stuck = any(event.completed is None for event in waits)
+            assert stuck == (failures.seeded(student)[case].kind != "slow")
+
+
+def test_recordings_are_one_s_own() -> None:
+    """They follow from the id, however it is written, and others have others."""
+    mine, again = failures.recordings(" Ada "), failures.recordings("ada")
+    assert all(mine[case] == again[case] for case in CASES)
+    drawn = {tuple(failures.seeded(student).values()) for student in STUDENTS}
+    assert len(drawn) == len(STUDENTS)
+    kinds = Counter(f.kind for s in STUDENTS for f in failures.seeded(s).values())
+    assert set(kinds) == set(KINDS) == set(WOULD_SHOW)
+    assert min(kinds.values()) > 0.5 * max(kinds.values())
+
+
+# -- the job ---------------------------------------------------------------------------
+
+
+def test_calls_end_when_the_last_has_come() -> None:
+    """A collective ends for all alike; who computes longer waits less."""
+    programs = [
+        [Call(0, 1, "compute", seconds=seconds), Call(0, 2, "all_reduce", 5_000_000)]
+        for seconds in (1.0, 3.0)
+    ]
+    trace = job.record(programs)
+    calls = [event for event in trace.events if event.op == "all_reduce"]
+    assert [event.waited for event in calls] == [1.0, 3.0]
+    assert {event.completed for event in calls} == {3.0 + job.ALPHA + 1e-3}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Call(0, 2, "broadcast", 8, root=0),
+        Call(0, 2, "all_reduce", 4),
+        Call(0, 2, "all_reduce", 8, root=1),
+    ],
+)
+def test_calls_that_do_not_fit_never_end(other: Call) -> None:
+    """Nor do those behind them, although they fit."""
+    programs = [
+        [Call(0, 1, "all_reduce", 8, blocks=False), Call(0, 3, "barrier")],
+        [replaced(other), Call(0, 3, "barrier")],
+    ]
+    trace = job.record(programs)
+    assert all(event.completed is None for event in trace.events)
+
+
+def replaced(call: Call) -> Call:
+    """The call, for which nobody waits."""
+    return Call(0, call.line, call.op, call.nbytes, root=call.root, blocks=False)
+
+
+# -- answers ---------------------------------------------------------------------------
+
+
+def right(student: str) -> dict[str, dict]:
+    return {
+        case: {"kind": f.kind, "rank": f.rank, "step": f.step, "line": f.line}
+        for case, f in failures.seeded(student).items()
+    }
+
+
+def failed(box: Box, answers: object, student: str = "ada") -> dict[str, str]:
+    """The message of every property that does not hold."""
+    typed = Program.source([("cell 9", f"def failure_lab(_):\n    return {answers!r}")])
+    report = check.grade("failure_lab", typed, student=student, box=box)
+    return {f.name: f.message for f in report.findings if not f.passed}
+
+
+@pytest.mark.parametrize("student", ["", "ada", "bob"])
+def test_a_right_diagnosis_has_full_marks(box: Box, student: str) -> None:
+    """On one's own recordings; those of another are of no use."""
+    assert not failed(box, right(student), student)
+    assert failed(box, right(student), "somebody else")
+
+
+def test_each_field_earns_its_own_point(box: Box) -> None:
+    """A wrong rank costs the rank; a case that is left out costs itself."""
+    answers = right("ada")
+    answers["B"] |= {"rank": answers["B"]["rank"] + 1}
+    del answers["D"]
+    assert list(failed(box, answers)) == ["B_rank", "D_kind", "D_rank", "D_place"]
+
+
+def test_both_swapped_lines_name_the_place(box: Box) -> None:
+    """Which of two calls came too early, and which too late, is the same fault."""
+    student, case = next(
+        (s, c)
+        for s in STUDENTS
+        for c, f in failures.seeded(s).items()
+        if f.kind == "swapped"
+    )
+    answers = right(student)
+    answers[case]["line"] = 13
+    assert not failed(box, answers, student)
+
+
+@pytest.mark.parametrize(
+    "change, name, told",
+    [
+        ({"kind": "late"}, "A_kind", "none of the kinds"),
+        ({"kind": 3}, "A_kind", "not a name in quotation marks"),
+        ({"rank": "2"}, "A_rank", "not a whole number"),
+        ({"rank": True}, "A_rank", "not a whole number"),
+        ({"rank": 99}, "A_rank", "rank 99 does what the program says"),
+        ({"step": 99}, "A_place", "in step 99 all ranks"),
+        ({"line": 99}, "A_place", "in line 99 what the program says"),
+        ({"line": None}, "A_place", "not a whole number"),
+    ],
+)
+def test_a_wrong_field_is_told(
+    box: Box, change: dict[str, object], name: str, told: str
+) -> None:
+    """The message says what is not so, and not what is."""
+    answers = right("ada")
+    answers["A"] |= change
+    (found,) = failed(box, answers).items()
+    assert found[0] == name and told in found[1]
+
+
+def test_a_later_slow_step_is_told_as_such(box: Box) -> None:
+    """Where a rank stays slow, the first step is asked for, and only that is right."""
+    student, case = next(
+        (s, c)
+        for s in STUDENTS
+        for c, f in failures.seeded(s).items()
+        if f.kind == "slow"
+    )
+    answers = right(student)
+    answers[case]["step"] += 1
+    (message,) = failed(box, answers, student).values()
+    assert "not for the first time" in message
+
+
+def test_a_wrong_kind_is_told_without_the_right_one(box: Box) -> None:
+    """What would be to see of the wrong kind is told, and the right one is not."""
+    fault = failures.seeded("ada")["A"]
+    for kind in set(KINDS) - {fault.kind}:
+        answers = right("ada")
+        answers["A"]["kind"] = kind
+        (message,) = failed(box, answers).values()
+        assert WOULD_SHOW[kind] in message and repr(fault.kind) not in message
+
+
+@pytest.mark.parametrize("answers", [None, 3, {"A": 3}, {"A": {}}, {}])
+def test_what_is_no_answer_has_no_marks(box: Box, answers: object) -> None:
+    """Anything at all may be returned."""
+    assert len(failed(box, answers)) == 15

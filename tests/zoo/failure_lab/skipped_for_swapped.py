@@ -1,0 +1,11 @@
+"""fails: C_kind — a call that comes later is thought to be missing."""
+
+
+def failure_lab(recordings):
+    return {
+        "A": {"kind": "skipped", "rank": 3, "step": 2, "line": 11},
+        "B": {"kind": "tag", "rank": 1, "step": 1, "line": 7},
+        "C": {"kind": "skipped", "rank": 3, "step": 2, "line": 11},
+        "D": {"kind": "root", "rank": 2, "step": 1, "line": 17},
+        "E": {"kind": "stopped", "rank": 1, "step": 2, "line": 5},
+    }

@@ -1,0 +1,27 @@
+"""fails: once — an expert sees the tokens of one rank at a time."""
+
+import torch
+import torch.distributed as dist
+
+
+def moe_dispatch(tokens, expert_of, experts):
+    p, each = dist.get_world_size(), len(experts)
+    order = expert_of.argsort(stable=True)
+    counts = expert_of.bincount(minlength=p * each)
+    here = torch.empty_like(counts)
+    dist.all_to_all_single(here, counts)
+    give = counts.view(p, each).sum(1).tolist()
+    take = here.view(p, each).sum(1).tolist()
+    arrived = tokens.new_empty(sum(take), tokens.shape[1])
+    dist.all_to_all_single(arrived, tokens[order], take, give)
+    whose = torch.arange(p).repeat_interleave(here.view(p, each).sum(1))
+    which = torch.arange(each).repeat(p).repeat_interleave(here)
+    for src in range(p):
+        for k, expert in enumerate(experts):
+            mine = (whose == src) & (which == k)
+            arrived[mine] = expert(arrived[mine])
+    back = torch.empty_like(tokens)
+    dist.all_to_all_single(back, arrived, give, take)
+    result = torch.empty_like(tokens)
+    result[order] = back
+    return result

@@ -1,0 +1,24 @@
+"""fails: once — an expert sees one token at a time."""
+
+import torch
+import torch.distributed as dist
+
+
+def moe_dispatch(tokens, expert_of, experts):
+    p, each = dist.get_world_size(), len(experts)
+    order = expert_of.argsort(stable=True)
+    counts = expert_of.bincount(minlength=p * each)
+    here = torch.empty_like(counts)
+    dist.all_to_all_single(here, counts)
+    give = counts.view(p, each).sum(1).tolist()
+    take = here.view(p, each).sum(1).tolist()
+    arrived = tokens.new_empty(sum(take), tokens.shape[1])
+    dist.all_to_all_single(arrived, tokens[order], take, give)
+    which = torch.arange(each).repeat(p).repeat_interleave(here)
+    for i, k in enumerate(which.tolist()):
+        arrived[i] = experts[k](arrived[i : i + 1])[0]
+    back = torch.empty_like(tokens)
+    dist.all_to_all_single(back, arrived, give, take)
+    result = torch.empty_like(tokens)
+    result[order] = back
+    return result

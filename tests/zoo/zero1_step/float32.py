@@ -1,0 +1,18 @@
+"""fails: dtypes — buffers are float32 whatever the weights are."""
+
+import torch
+import torch.distributed as dist
+
+
+def zero1_step(weights, gradient, momentum, lr):
+    p, rank, part = dist.get_world_size(), dist.get_rank(), len(momentum)
+    padded = torch.zeros(p * part)
+    padded[: len(gradient)] = gradient
+    mean = torch.empty(part)
+    dist.reduce_scatter(mean, list(padded.chunk(p)))
+    mean /= p
+    momentum.mul_(0.9).add_(mean)
+    padded[: len(weights)] = weights
+    own = (padded.view(p, part)[rank] - lr * momentum).float()
+    dist.all_gather(list(padded.chunk(p)), own)
+    weights.copy_(padded[: len(weights)])
