@@ -161,6 +161,18 @@ CLAIMS = {
         assert 2.8 < factor < 3 and fair[1024] > ours[-1] + 0.1
         assert not ranks.alive
     """,
+    "14_when_it_falls_down": """
+        assert counts == (4, 1), said
+        assert still.ranks == [0] and uneven.ranks == [0, 1, 2]
+        assert raised == [2, 3] and "names the ranks" in shown["dtype", "with DETAIL"]
+        assert all(v[:2] != "ri" for v in shown.values()), "none of them sums up rightly"
+        assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in hasty[1]
+        assert last == [(3, 2), (3, 2), (2, 2), (3, 2)]
+        assert bad == [0, 4, 4, 4] and fits["a NaN"][0][2] == ["step 10: rank 3"]
+        assert [fits[f][0][1] for f in faults] == [[], [3], [3], []]
+        assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
+        assert (begin, apart) == (10, 0) and "exitcode: -9) local_rank: 1" in errors
+    """,
 }
 
 
