@@ -173,6 +173,18 @@ CLAIMS = {
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
         assert (begin, apart) == (10, 0) and "exitcode: -9) local_rank: 1" in errors
     """,
+    "15_fewer_bytes_fewer_times": """
+        assert abs(byte - whole) < noise / 5 and winners[1] == "a byte"
+        assert fed > silent + 0.3 and bit < silent and one < bit - noise
+        assert thin < careless - noise and with_momentum > plain_outer + noise
+        calls = runs["a byte"].trace.ops()
+        assert calls["all_to_all"] == calls["all_gather"] == 4 * STEPS
+        assert runs["DiLoCo"].trace.ops()["all_reduce"] == 4 * STEPS / H
+        assert [round(seconds) for seconds in took.values()][:2] == [54, 19]
+        assert both[1] > both[0], "packing is slower than the loopback device"
+        assert packed > took["a byte"] and max(pays.values()) < 12.5e9
+        assert not ranks.alive
+    """,
 }
 
 
