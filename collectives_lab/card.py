@@ -32,7 +32,8 @@ _CSS = """
 .clab-card .clab-right { color: #0072b2; font-weight: 700; }
 .clab-card .clab-wrong { color: #d55e00; font-weight: 700; }
 .clab-card li pre { grid-column: 3; margin: 0.2em 0 0; padding: 0.3em 0.6em;
-  white-space: pre-wrap; overflow-wrap: break-word; border: 0; color: inherit;
+  white-space: pre-wrap; word-break: normal; overflow-wrap: break-word; border: 0;
+  color: inherit;
   background: var(--jp-layout-color2, #8882); font-size: 0.93em; line-height: 1.35;
   font-family: var(--jp-code-font-family, monospace); max-height: 22em;
   overflow-y: auto; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -238,11 +239,21 @@ def test_the_self_check_predicts_the_grade(box: Box) -> None:
     assert [f.message for f in mine.findings] == [f.message for f in theirs.findings]
 
 
+LOCK = threading.Lock()
+
+
+def takes_a_lock(tensor: torch.Tensor) -> None:
+    with LOCK:
+        ring_all_reduce(tensor)
+
+
 @pytest.mark.parametrize(
     "name, solution, error, said",
     [
         ("ring", ring_all_reduce, ValueError, "no exercise 'ring'; there are"),
         ("ring_all_reduce", 3, TypeError, "is int; need the function"),
+        ("ring_all_reduce", None, TypeError, "is NoneType; need the function"),
+        ("ring_all_reduce", takes_a_lock, TypeError, "make it in the function"),
         ("ring_all_reduce", {"ring": ring_all_reduce}, TypeError, "asks for ring_all"),
     ],
 )
@@ -265,6 +276,8 @@ def test_the_command_line_says_the_same(tmp_path) -> None:
     assert done.returncode == 0 and "20 of 20" in done.stdout, done.stderr
     done = run_cli("ring_all_reduce", str(wrong), "--tier", "C", "--json")
     assert done.returncode == 1 and json.loads(done.stdout)["tier"].startswith("C")
+    done = run_cli("ring_all_reduce", str(tmp_path / "ring.ipynb"))
+    assert done.returncode == 2 and "call lab.check in it" in done.stderr
     done = run_cli("ring_all_reduce", str(tmp_path / "none.py"))
     assert done.returncode == 2 and "none.py cannot be read" in done.stderr
     assert run_cli("no_such", str(right)).returncode == 2

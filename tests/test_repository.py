@@ -14,7 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
 
-GROUND = ["units", "tables", "event", "trace", "perfetto", "trees", "nodes"]
+GROUND = ["units", "own_cluster", "tables", "event", "trace", "perfetto"]
+GROUND += ["trees", "nodes"]
 THEORY = ["fabrics", "costs", "plans", "replay", "strategies"]
 PRACTICE = [
     *["deadlock", "board", "tcp_info", "_c10d", "callers", "records"],

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 import collectives_lab as lab
+from collectives_lab.own_cluster import constants
 from collectives_lab.wire import Box, Other, Outcome, Program, Schedule, Strided, frames
 from collectives_lab.wire.box import IDLE
 from collectives_lab.wire.frames import Frame, Kind, Reader
@@ -710,6 +711,30 @@ def test_the_program_cannot_load_what_solves(box: Box) -> None:
         "def f(): return lab.units.format_bytes(2048), hasattr(lab, 'run')\n"
     )
     assert outcome_of(box, body, 1).results == [("2 KiB", False)]
+
+
+def test_a_cluster_of_ones_own_is_there_as_in_the_notebook(box: Box) -> None:
+    """A cell that asks for its constants gets them in the box; nothing else is there."""
+    source = (
+        "import collectives_lab as lab\n"
+        "cluster = lab.check.constants('ann')\n"
+        "def f(): return cluster['alpha']\n"
+    )
+    assert outcome_of(box, source, 1).results == [constants("ann")["alpha"]]
+    for line in ("lab.check('f', f)", "lab.check.grade", "lab.check.EXERCISES"):
+        failure = outcome_of(box, f"{source}{line}\n", 1).failure
+        assert failure.type_name == "ImportError", failure
+
+
+def test_functional_collectives_and_optimizers_are_there(box: Box) -> None:
+    """What imports torch's compiler finds no folder to write to, and needs none."""
+    source = (
+        "import torch\nimport torch.distributed._functional_collectives as fc\n"
+        "def f(x):\n"
+        "    torch.optim.SGD([torch.nn.Parameter(x)], lr=0.1)\n"
+        "    return fc.all_reduce(x, 'sum', [0, 1]).wait().tolist()\n"
+    )
+    assert outcome_of(box, source, 2, (torch.ones(2),)).results == [[2.0, 2.0]] * 2
 
 
 # -- the box ---------------------------------------------------------------------------

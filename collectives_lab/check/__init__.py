@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from collectives_lab.check.clusters import constants
 from collectives_lab.check.engine import NotGradable, examine, versions
 from collectives_lab.check.exercises import EXERCISES
 from collectives_lab.check.report import Finding, Report
 from collectives_lab.check.spec import Exercise
+from collectives_lab.own_cluster import constants
 from collectives_lab.wire import Box, BoxError, Program
 
 __all__ = [
@@ -68,9 +68,18 @@ def check(
         )
     if missing := [n for n in exercise.names if n not in named]:
         raise TypeError(f"{name} asks for {', '.join(missing)} too, in a dict by name")
-    program = Program.objects(named)
     with _checking:
-        return examine(exercise, program, _own_box(), str(seed), student)
+        return examine(exercise, _packed(name, named), _own_box(), str(seed), student)
+
+
+def _packed(name: str, named: Mapping[str, Any]) -> Program:
+    try:
+        return Program.objects(named)
+    except Exception as error:  # pickle raises what the object does
+        raise TypeError(
+            f"the solution of {name} refers to something that cannot be copied to the "
+            f"ranks ({error}), such as a lock or an open file: make it in the function"
+        ) from error
 
 
 def grade(
@@ -130,7 +139,7 @@ def close() -> None:
 class _Callable(ModuleType):
     """This module: `lab.check(name, solution)` is `check`."""
 
-    def __call__(self, name: str, solution: Any, **options: Any) -> Report:
+    def __call__(self, name: str, solution: Any = None, **options: Any) -> Report:
         return check(name, solution, **options)
 
 

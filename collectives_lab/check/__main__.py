@@ -24,6 +24,10 @@ def main() -> int:
     parser.add_argument("--tier", choices="ABCD", help="the sandbox; default: the best")
     parser.add_argument("--json", action="store_true", help="the whole report as JSON")
     arguments = parser.parse_args()
+    if arguments.file.suffix == ".ipynb":
+        parser.error(
+            f"{arguments.file} is a notebook; call lab.check in it, or give a .py file"
+        )
     try:
         text = arguments.file.read_text()
     except (OSError, UnicodeDecodeError) as error:

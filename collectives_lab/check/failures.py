@@ -20,8 +20,8 @@ from random import Random
 from typing import Any
 
 from collectives_lab.check import job
-from collectives_lab.check.clusters import NOBODY
 from collectives_lab.check.job import Call
+from collectives_lab.own_cluster import NOBODY
 from collectives_lab.trace import Event, Trace
 
 CASES = ("A", "B", "C", "D", "E")

@@ -2,7 +2,8 @@
 
 A student's cells begin with `import collectives_lab as lab`, and that never fails. What
 would run processes, or holds the answer to an exercise, says so when it is asked for.
-There are `units`, and `compute(seconds)`, which declares computing and does none.
+There are `units`, `check.constants`, and `compute(seconds)`, which declares computing
+and does none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from collectives_lab import own_cluster
 from collectives_lab.wire.group import compute
 
 SOLVES = ("algorithms", "check", "costs", "parallel", "plans")
@@ -31,6 +33,18 @@ def _why_not(name: str) -> str:
         f"collectives_lab.{name} is not there while an exercise is checked: leave it "
         "out of what the exercise's functions need"
     )
+
+
+class _Check(ModuleType):
+    """`lab.check` in the box: the constants of one's own, and no checking."""
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ImportError(_why_not("check"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ImportError(_why_not("check"))
 
 
 class _Refusing(importlib.abc.MetaPathFinder):
@@ -55,6 +69,8 @@ def put_on() -> None:
             setattr(face, name.rpartition(".")[2], module)
     face.__path__ = []
     face.compute = compute  # type: ignore[attr-defined]
+    check = face.check = _Check("collectives_lab.check")  # type: ignore[attr-defined]
+    check.constants = own_cluster.constants  # type: ignore[attr-defined]
 
     def missing(name: str) -> Any:
         if name in SOLVES:

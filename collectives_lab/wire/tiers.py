@@ -124,6 +124,7 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": str(seal.PACKAGE.parent),
         "PYTHONSAFEPATH": "1",
         "PYTHONUSERBASE": site.getuserbase(),
+        "TORCHINDUCTOR_CACHE_DIR": "/",  # it wants one that is there when imported
         **{f"{name}_NUM_THREADS": "1" for name in threads},
     }
 

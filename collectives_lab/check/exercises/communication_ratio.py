@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from collectives_lab.check.clusters import NOBODY, constants
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -18,6 +17,7 @@ from collectives_lab.check.spec import (
 )
 from collectives_lab.check.tensors import kind_of
 from collectives_lab.costs import training
+from collectives_lab.own_cluster import NOBODY, constants
 from collectives_lab.wire import Outcome
 
 CLOSE = 5e-3

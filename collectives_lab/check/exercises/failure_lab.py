@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from collectives_lab.check import failures
-from collectives_lab.check.clusters import NOBODY
 from collectives_lab.check.failures import CASES, KINDS, Fault
 from collectives_lab.check.spec import (
     GOOD,
@@ -25,6 +24,7 @@ from collectives_lab.check.spec import (
     bad,
 )
 from collectives_lab.check.tensors import kind_of
+from collectives_lab.own_cluster import NOBODY
 from collectives_lab.wire import Outcome
 
 PRELUDE = """
