@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from collectives_lab import check
-from collectives_lab.own_cluster import CHOICES, constants
 from collectives_lab.check.exercises.which_verb import ANSWERS
 from collectives_lab.costs import training
+from collectives_lab.own_cluster import CHOICES, constants
 from collectives_lab.wire import Box, Program
 
 ADA = constants("ada")

@@ -165,7 +165,7 @@ CLAIMS = {
         assert counts == (4, 1), said
         assert still.ranks == [0] and uneven.ranks == [0, 1, 2]
         assert raised == [2, 3] and "names the ranks" in shown["dtype", "with DETAIL"]
-        assert all(v[:2] != "ri" for v in shown.values()), "none of them sums up rightly"
+        assert all(v[:2] != "ri" for v in shown.values()), "none sums up rightly"
         assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in hasty[1]
         assert last == [(3, 2), (3, 2), (2, 2), (3, 2)]
         assert bad == [0, 4, 4, 4] and fits["a NaN"][0][2] == ["step 10: rank 3"]

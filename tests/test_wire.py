@@ -714,7 +714,7 @@ def test_the_program_cannot_load_what_solves(box: Box) -> None:
 
 
 def test_a_cluster_of_ones_own_is_there_as_in_the_notebook(box: Box) -> None:
-    """A cell that asks for its constants gets them in the box; nothing else is there."""
+    """A cell that asks for its constants gets them in the box, and nothing else."""
     source = (
         "import collectives_lab as lab\n"
         "cluster = lab.check.constants('ann')\n"
