@@ -273,6 +273,10 @@ def _cure(
 ) -> str:
     calls = [snapshots[r].waiting[0] for r in ranks]
     ops = {w.op for w in calls}
+    if any(w.peer == r for r, w in zip(ranks, calls, strict=True)):
+        return "A message from a rank to itself never meets: copy, and send nothing."
+    if ops & {"send", "recv"} and _pass_by(snapshots, ranks):
+        return "A send and its recv need the same tag and group: check both."
     if cycle and ops == {"recv"}:
         return "Every one receives first: let one side send before it receives."
     if cycle and ops == {"send"}:
@@ -281,8 +285,6 @@ def _cure(
             "one side receive first, or use isend, recv, then wait."
         )
     if ops <= {"send", "recv"}:
-        if _pass_by(snapshots, ranks):
-            return "A send and its recv need the same tag and group: check both."
         finished = [r for r in waits_for_all(snapshots, ranks) if snapshots[r].finished]
         if finished:
             return "Every send needs one recv, and every recv one send: count both."

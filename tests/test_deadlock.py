@@ -240,6 +240,11 @@ STUCK = {
     "a ring of four": ([[recv((r + 1) % 4), send((r - 1) % 4)] for r in WORLD], 4),
     "send meets send of a third": ([[send(1)], [recv(2)], [recv(0)]], 3),
     "other tags": ([[send(1, tag=1)], [recv(0, tag=2)]], [0, 1]),
+    "other tags, and a collective": (
+        [[send(1, tag=1), MEET], [recv(0, tag=2), MEET], [MEET]],
+        3,
+    ),
+    "a message to itself": ([[recv(0)]], [0]),
     "a peer that has finished": ([[recv(1)], []], [0]),
     "a send too many": ([[send(1), send(1)], [recv(0)]], [0]),
     "a recv too many": ([[send(1)], [recv(0), recv(0)]], [1]),
@@ -548,6 +553,8 @@ def test_what_is_on_its_way_is_seen():
         ("a recv too many", "Every send needs one recv, and every recv one send"),
         ("other tags", "A send and its recv need the same tag and group"),
         ("from any, wrong tag", "A send and its recv need the same tag and group"),
+        ("other tags, and a collective", "need the same tag and group"),
+        ("a message to itself", "A message from a rank to itself never meets"),
         ("a skipped all_reduce", "do not call all_reduce under a condition on rank"),
         ("two groups crossing", "call the same collectives in the same order"),
         (
