@@ -17,6 +17,14 @@ def main(arguments: list[str] | None = None) -> int:
     except course.CourseError as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        print(
+            f"autograder: this Python, {sys.executable}, has no {error.name}: run "
+            f"`.venv/bin/python -m autograder ...`, or `. .venv/bin/activate` first "
+            "(`make env` makes it)",
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt:
         print("\nautograder: stopped; run it again to go on", file=sys.stderr)
         return 130
@@ -86,9 +94,11 @@ def _grade(asked: argparse.Namespace) -> None:
 
 
 def _export(asked: argparse.Namespace) -> None:
-    from autograder import grades
+    from autograder import books, grades
 
-    names = asked.assignment or filter(course.submitted, course.assignments())
+    names = asked.assignment or list(filter(course.submitted, course.assignments()))
+    for name in names:
+        books.renew_penalties(name)
     found = [row for name in names for row in grades.rows(name)]
     grades.write_csv(found, asked.to)
     print(f"{len(found)} rows in {asked.to}")

@@ -11,8 +11,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nbformat.v4 import new_notebook
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
+from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
@@ -78,6 +80,23 @@ def record(assignment: str, student: str) -> str | None:
 def feedback(assignment: str, student: str) -> str | None:
     """Have nbgrader write a student's feedback; says why not where it could not."""
     return _said(_api().generate_feedback(assignment, glob.escape(student)))
+
+
+def renew_penalties(assignment: str) -> None:
+    """Set what late work costs by the due date, the rule and the marks of now.
+
+    nbgrader does so only when it records a submission.
+    """
+    with gradebook() as book:
+        late = [
+            found.student_id
+            for found in book.assignment_submissions(assignment)
+            if found.total_seconds_late > 0 or found.late_submission_penalty
+        ]
+    for student in late:
+        about = {"student": student, "assignment": assignment, "notebook": assignment}
+        resources = {"nbgrader": about | {"db_url": config().CourseDirectory.db_url}}
+        AssignLatePenalties(config=config()).preprocess(new_notebook(), resources)
 
 
 def _said(result: dict[str, Any]) -> str | None:

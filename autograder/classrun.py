@@ -35,7 +35,9 @@ def grade(
         )
     chosen = {name: submitted[name] for name in students or submitted}
     _check_all(list(_jobs(assignment, chosen)), count, tier, force)
-    return _record_all(assignment, chosen)
+    failed = _record_all(assignment, chosen)
+    books.renew_penalties(assignment)
+    return failed
 
 
 def _jobs(assignment: str, submitted: dict[str, Path]) -> Iterator[Job]:

@@ -10,9 +10,12 @@ from collections import defaultdict
 from pathlib import Path
 
 from nbgrader.plugins import ExtractorPlugin
+from nbgrader.utils import parse_utc
 
 from autograder.handing_in import pattern
 from autograder.notebook import MAX_BYTES
+
+PACKED = (".zip", ".gz", ".tgz", ".bz2", ".xz", ".tar", ".rar", ".7z")
 
 
 class Notebooks(ExtractorPlugin):
@@ -27,11 +30,13 @@ class Notebooks(ExtractorPlugin):
         archive, into = Path(archive_path), Path(extracted_path)
         self.places: dict[str, dict[str, list[Path]]] = defaultdict(dict)
         for number, path in enumerate(sorted(archive.rglob("*"))):
-            if path.suffix == ".zip":
+            name = str(path.relative_to(archive))
+            if path.suffix.lower() == ".zip":
                 self._unzip(path, into / str(number))
             elif path.suffix == ".ipynb" and path.is_file():
-                name = str(path.relative_to(archive))
                 self._keep(name, "", path.read_bytes(), into / str(number))
+            elif path.suffix.lower() in PACKED:
+                self.log.error("passed over, as it is no zip: %s", name)
         self._set_disputed_aside(into.with_name("disputed"))
 
     def _unzip(self, path: Path, into: Path) -> None:
@@ -42,6 +47,13 @@ class Notebooks(ExtractorPlugin):
                         with archive.open(item) as file:
                             data = file.read(MAX_BYTES + 1)
                         self._keep(item.filename, path.name, data, into / str(number))
+                    elif Path(item.filename).suffix.lower() in PACKED:
+                        self.log.error(
+                            "passed over, an archive in %s: unpack it and put what it "
+                            "holds into the archive folder: %s",
+                            path.name,
+                            item.filename,
+                        )
         except (
             zipfile.BadZipFile,
             OSError,
@@ -53,7 +65,7 @@ class Notebooks(ExtractorPlugin):
     def _keep(self, name: str, archive: str, data: bytes, folder: Path) -> None:
         """Write one notebook, under the last part of its name."""
         found = pattern().fullmatch(name)
-        if found is None:
+        if found is None or not _is_moment(found["timestamp"]):
             self.log.error("passed over, for its name: %s", name)
             return
         folder.mkdir(parents=True)
@@ -70,3 +82,11 @@ class Notebooks(ExtractorPlugin):
                 self.log.error("%r hands in as %s: see %s", sender, student, folder)
                 for place in places:
                     shutil.move(place, folder / f"{place.parent.name}_{place.name}")
+
+
+def _is_moment(stamp: str) -> bool:
+    """Whether nbgrader can read it; at one that it cannot, it collects nobody."""
+    try:
+        return bool(parse_utc(stamp))
+    except (ValueError, OverflowError):
+        return False

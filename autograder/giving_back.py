@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from nbgrader.api import Gradebook
 
-from autograder import books, course, receipts, words
+from autograder import books, course, grades, receipts, words
 from autograder.progress import Progress
 
 
@@ -20,6 +21,7 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
     if not chosen:
         raise course.CourseError(f"no marks to tell: grade {assignment} first")
     failed = []
+    books.renew_penalties(assignment)
     with Progress("writing", len(chosen)) as bar, books.gradebook() as book:
         for student in chosen:
             if why := books.feedback(assignment, student):
@@ -36,14 +38,20 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
 def text(book: Gradebook, assignment: str, student: str) -> str:
     """All that a student is told, as text: marks, verdicts, a person's comments."""
     found = book.find_submission(assignment, student)
-    penalty = found.late_submission_penalty or 0.0
-    total = f"{max(0.0, found.score - penalty):g} of {found.max_score:g} points"
-    late = f" ({penalty:g} taken off for being late)" if penalty else ""
     receipt = receipts.load(assignment, student) or {"exercises": {}}
     verdicts = [words.text(receipt, name) for name in receipt["exercises"]]
-    head = f"{assignment}, {student}: {total}{late}"
+    head = f"{assignment}, {student}: {_total(found, receipt)}"
     by_hand = "\n".join(_by_hand(found.notebooks))
     return "\n\n".join(filter(None, [head, *verdicts, words.printable(by_hand)])) + "\n"
+
+
+def _total(found: Any, receipt: receipts.Receipt) -> str:
+    given = [grade for notebook in found.notebooks for grade in notebook.grades]
+    if grades.status_of(receipt, given)[0] == grades.NOT_GRADABLE:
+        return grades.NOT_GRADABLE
+    penalty = found.late_submission_penalty or 0.0
+    total = f"{max(0.0, found.score - penalty):g} of {found.max_score:g} points"
+    return total + (f" ({penalty:g} taken off for being late)" if penalty else "")
 
 
 def _by_hand(notebooks: list) -> Iterator[str]:

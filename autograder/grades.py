@@ -9,10 +9,12 @@ from typing import Any
 
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder import books, course, receipts
+from autograder import books, course, receipts, words
 
 GRADED, BY_HAND = "graded", "to be graded by hand"
 NOT_GRADABLE, UNCHECKED, MISSING = "not gradable", "not checked", "missing"
+WIDEST = 32
+"""Of a student's id in the summary; a longer one pushes its own row only."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def _row(
         status, reason = _without_marks(receipt, handed_in, failed)
         return Row(student, assignment, status, reason=reason)
     grades = [grade for notebook in found.notebooks for grade in notebook.grades]
-    status, reason = _status(receipt, grades)
+    status, reason = status_of(receipt, grades)
     penalty = found.late_submission_penalty or 0.0
     score = None if status == NOT_GRADABLE else max(0.0, found.score - penalty)
     return Row(
@@ -78,7 +80,7 @@ def _without_marks(
     return NOT_GRADABLE, "; ".join(filter(None, said))
 
 
-def _status(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, str]:
+def status_of(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, str]:
     """What marks wait for; one given by hand stands for a verdict that is missing."""
     waiting = {grade.name for grade in grades if grade.needs_manual_grade}
     reasons = dict.fromkeys(
@@ -113,11 +115,12 @@ def _cell(value: Any) -> Any:
 def summary(found: list[Row]) -> str:
     """The class in a few lines, and a line for each student."""
     counts = Counter(row.status for row in found)
-    wide = max((len(row.student_id) for row in found), default=7)
+    names = [words.one_line(row.student_id) for row in found]
+    wide = min(max(map(len, names), default=7), WIDEST)
     lines = [
-        f"{row.student_id:{wide}}  {_points(row):>13}  {row.status}"
-        + (f": {row.reason}" if row.reason else "")
-        for row in found
+        f"{name:{wide}}  {_points(row):>13}  {row.status}"
+        + (f": {words.one_line(row.reason)}" if row.reason else "")
+        for name, row in zip(names, found, strict=True)
     ]
     lines += ["", ", ".join(f"{count} {status}" for status, count in counts.items())]
     scores = [row.score for row in found if row.score is not None]

@@ -13,7 +13,8 @@ from pathlib import Path
 from autograder import course
 from autograder.notebook import Unreadable, read
 
-STUDENT = r"[A-Za-z0-9.@-]+(?:_[A-Za-z0-9.@-]+)*"
+STUDENT = r"[A-Za-z0-9][A-Za-z0-9.@-]*(?:_[A-Za-z0-9.@-]+)*"
+"""An id is a folder's name too: it is not `..`, and no option of a command."""
 MOMENT = "%Y%m%dT%H%M%S"
 """Of a file's name, in UTC. A student could write another one; an LMS knows better."""
 
@@ -23,7 +24,7 @@ def pattern() -> re.Pattern[str]:
     names = "|".join(map(re.escape, course.assignments())) or "(?!)"
     return re.compile(
         rf"(?s)(?P<sender>.*?)(?P<file_id>{names})__(?P<student_id>{STUDENT})"
-        rf"__(?P<timestamp>\d{{8}}T\d{{6}})[^/]{{0,8}}\.ipynb"
+        rf"__(?P<timestamp>[0-9]{{8}}T[0-9]{{6}})[^/]{{0,8}}\.ipynb"
     )
 
 
@@ -35,7 +36,8 @@ def submit(notebook: Path, student: str, folder: Path) -> str:
     """
     if not re.fullmatch(STUDENT, student):
         raise course.CourseError(
-            f"the id {student!r} must be letters, digits, '.', '@', '-' and single '_'"
+            f"the id {student!r} must be letters, digits, '.', '@', '-' and single "
+            "'_', and begin with a letter or a digit"
         )
     try:
         cells = read(notebook)

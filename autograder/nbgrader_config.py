@@ -46,6 +46,13 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+# In feedback, what is not gradable is called so, and has no score of 0.
+c.GenerateFeedback.exporter_class = "autograder.page.Page"
+c.GenerateFeedback.preprocessors = [
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+    "autograder.page.Scores",
+]
+
 # Notebooks that `python -m autograder submit` has named, as an LMS delivers them.
 c.ZipCollectApp.downloaded_directory = f"{HERE.name}/downloaded"
 c.ZipCollectApp.extractor_plugin = "autograder.collecting.Notebooks"

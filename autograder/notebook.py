@@ -1,6 +1,6 @@
 """A student's notebook file, read as bytes that may be hostile: the text of its cells.
 
-Nothing else of it is taken: no outputs, no points, no kernel.
+Only small images come with it (`images`): no outputs, no points, no kernel.
 """
 
 import json
@@ -8,9 +8,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from autograder.images import Images, attached
 
 MAX_BYTES = 16 * 10**6  # parsed, hostile JSON takes 20 times as much memory
 MAX_CELLS = 1000
@@ -34,6 +36,7 @@ class Cell:
     kind: str
     source: str
     grade_id: str | None = None
+    images: Images = field(default_factory=dict)
 
 
 def read(path: Path) -> list[Cell]:
@@ -99,7 +102,7 @@ def _cell(cell: Any) -> Cell | None:
         source = "".join(source)
     if kind not in ("code", "markdown", "raw") or not isinstance(source, str):
         return None
-    return Cell(kind, _clean(source), _grade_id(cell))
+    return Cell(kind, _clean(source), _grade_id(cell), attached(cell))
 
 
 def _grade_id(cell: dict[str, Any]) -> str | None:

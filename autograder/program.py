@@ -25,13 +25,20 @@ class Extract:
     """Those entries that nothing defines."""
 
 
-def extract(cells: Iterable[Code], entries: Sequence[str]) -> Extract:
-    """Take from the cells what the entries need, and name what is passed over."""
+def extract(
+    cells: Iterable[Code], entries: Sequence[str], given: Iterable[str] = ()
+) -> Extract:
+    """Take from the cells what the entries need, and name what is passed over.
+
+    given: the cells as they were released; a statement of theirs is not named.
+    """
     made = Extract()
     found = [s for cell in cells for s in statements(cell, made.notes)]
     bindings = _bindings(found)
     needed = _needed(bindings, entries)
-    made.notes += _not_run([s for s in found if s.cell.own and not s.counts], needed)
+    released = {s.text for text in given for s in statements(Code(0, text), [])}
+    passed_over = [s for s in found if not s.counts and s.text not in released]
+    made.notes += _not_run(passed_over, needed)
     taken = [s for s in found if s in needed and s.counts and _compiles(s, made.notes)]
     for name, of_cell in groupby(taken, key=lambda s: s.cell.name):
         made.texts.append((name, _text(of_cell)))

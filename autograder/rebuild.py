@@ -12,6 +12,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from autograder import images
 from autograder.notebook import Cell
 
 OURS = "collectives_lab"
@@ -44,7 +45,7 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
     known = {marks(c)["grade_id"]: c for c in release.cells if "grade_id" in marks(c)}
     last = {cell.grade_id: index for index, cell in enumerate(cells)}
     notes: list[str] = []
-    given = {cell.source for cell in release.cells}
+    given = {cell.source: cell for cell in release.cells}
     rebuilt: list[NotebookNode] = []
     for index, cell in enumerate(cells):
         released = known.get(cell.grade_id or "")
@@ -74,17 +75,32 @@ def _restored(cell: Cell, released: NotebookNode, notes: list[str]) -> NotebookN
     if cell.kind != made.cell_type:
         notes.append(f"the cell {name} was turned into {cell.kind} and turned back")
     if not marks(made)["locked"]:
-        made.source = cell.source if made.cell_type == "code" else shown(cell.source)
+        if made.cell_type == "code":
+            made.source = cell.source
+        else:
+            _write(made, cell)
     elif cell.source.strip() != made.source.strip():
         notes.append(f"the cell {name} was changed; the released one counts")
     return made
 
 
-def _plain(cell: Cell, given: set[str]) -> NotebookNode:
+def _plain(cell: Cell, given: dict[str, NotebookNode]) -> NotebookNode:
     if cell.kind == "code":
         return new_code_cell(cell.source)
-    own = cell.source not in given
-    return new_markdown_cell(shown(cell.source) if own else cell.source)
+    made = new_markdown_cell(cell.source)
+    if cell.source not in given:
+        _write(made, cell)
+    elif pictures := given[cell.source].get("attachments"):
+        made.attachments = deepcopy(pictures)
+    return made
+
+
+def _write(made: NotebookNode, cell: Cell) -> None:
+    """Put a student's text into a cell of text, with the images that it shows."""
+    made.source, pictures = images.placed(shown(cell.source), cell.images)
+    made.pop("attachments", None)
+    if pictures:
+        made.attachments = pictures
 
 
 def _put_back(

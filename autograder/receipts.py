@@ -20,7 +20,7 @@ from autograder import course
 from autograder.notebook import Unreadable, read, strange
 from autograder.rebuild import OURS, exercise, marks, rebuild
 
-READING = ("notebook", "rebuild", "statements", "program")
+READING = ("notebook", "images", "rebuild", "statements", "program")
 """The modules here that decide what of a submission is checked."""
 
 Job = dict[str, Any]
@@ -49,11 +49,10 @@ def job(
 ) -> Job:
     """What a cleaned notebook gives to check: its code, by exercise."""
     content = _digest(notebook)
-    given = {cell.source for cell in release.cells}
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     tests = {name: cell.execution_count for cell in code if (name := exercise(cell))}
     cells = [
-        (cell.execution_count, cell.source, cell.source not in given)
+        (cell.execution_count, cell.source)
         for cell in code
         if cell.execution_count not in tests.values()
     ]
@@ -64,6 +63,7 @@ def job(
         "student": student,
         "engine": engine(),
         "cells": cells,
+        "given": [cell.source for cell in release.cells if cell.cell_type == "code"],
         "tests": tests,
         "seeds": {name: digits[:16] for name, digits in seeds.items()},
         "notes": notebook.metadata[OURS]["notes"],
@@ -117,6 +117,7 @@ def _path(assignment: str, student: str) -> Path:
 def _digest(notebook: NotebookNode) -> str:
     taken = [
         [cell.cell_type, cell.source, marks(cell).get("grade_id")]
+        + ([cell.attachments] if "attachments" in cell else [])
         for cell in notebook.cells
     ]
     found = [taken, notebook.metadata[OURS].get("unreadable")]

@@ -25,11 +25,10 @@ UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 @dataclass(frozen=True)
 class Code:
-    """A code cell: the number it is named by, its text, whose and where it is."""
+    """A code cell: the number it is named by, its text, and where it is."""
 
     number: int
     source: str
-    own: bool = True  # not a cell of the released notebook
     after: bool = False  # behind the test cell
 
     @property

@@ -32,6 +32,11 @@ def printable(string: str) -> str:
     return UNPRINTABLE.sub("\ufffd", string)[:LONGEST]
 
 
+def one_line(string: str) -> str:
+    """A text in a table: nothing in it ends the line."""
+    return " ".join(printable(string).split())
+
+
 def _none(verdict: dict) -> str:
     return (
         f"not gradable: {verdict['reason']}\nThis is no zero: it is left to a person, "
@@ -40,7 +45,9 @@ def _none(verdict: dict) -> str:
 
 
 def _pre(string: str) -> str:
-    return f"<pre>{html.escape(printable(string))}</pre>"
+    # A page of nbgrader cuts what is wider than itself.
+    style = "white-space: pre-wrap; overflow-wrap: anywhere"
+    return f'<pre style="{style}">{html.escape(printable(string))}</pre>'
 
 
 def _seal(receipt: Receipt) -> str:

@@ -51,8 +51,8 @@ def _texts(job: Job, name: str) -> tuple[list[tuple[str, str]], list[str]]:
     if "programs" in job:
         return job["programs"][name], []
     test = job["tests"][name]
-    cells = [Code(n, source, own, n > test) for n, source, own in job["cells"]]
-    taken = extract(cells, check.EXERCISES[name].names)
+    cells = [Code(n, source, n > test) for n, source in job["cells"]]
+    taken = extract(cells, check.EXERCISES[name].names, job["given"])
     return taken.texts, taken.notes
 
 

@@ -119,6 +119,10 @@ def test_what_an_lms_delivers_is_unpacked_with_care(course: Course) -> None:
         "Eve_1_/" + named.format("fay", ""): "{}",
         "Fay_2_/" + named.format("fay", ""): "{}",
         "homework.ipynb": "{}",
+        f"{RING}__hal__99999999T999999.ipynb": "{}",
+        named.format("..", ""): "{}",
+        named.format(".", "-1"): "{}",
+        "group B.ZIP": "packed again",
         "../../evil.py": "evil",
         "bomb.zip": "x" * 10**6,
     }
@@ -131,8 +135,13 @@ def test_what_an_lms_delivers_is_unpacked_with_care(course: Course) -> None:
     said = course.nbgrader("zip_collect", RING).stderr
     collected = sorted(os.listdir(course.autograder / "submitted"))
     assert collected == ["ann", "ben", "cem", "dan", "gus"]
+    assert not list(course.autograder.glob("*.ipynb")), "no id leads out of submitted/"
     for complaint in ("homework.ipynb", "broken.zip cannot", "hands in as fay"):
         assert complaint in said
+    for passed_over in ("hal__99999999T999999", "__..__", "__.__"):
+        assert f"passed over, for its name: {RING}__" in said and passed_over in said
+    for packed in ("bomb.zip", "group B.ZIP"):
+        assert re.search(f"an archive in all.zip: unpack it .*: {packed}\n", said)
     assert len(list((archive.parent / "disputed").iterdir())) == 2
     assert set(course.folder.rglob("*.py")) == before
     sizes = [p.stat().st_size for p in archive.with_name("extracted").rglob("*.ipynb")]

@@ -363,6 +363,16 @@ def test_an_error_that_only_compiling_finds_is_named() -> None:
     assert made.missing == ["f"]
 
 
+def test_what_was_released_is_not_named() -> None:
+    """The notebook's own table is nobody's omission, in a cell with one's id too."""
+    released = 'STUDENT = ""\nlab.table(\n    STUDENT,\n)'
+    mine = released.replace('""', '"ann"') + "\nprint(STUDENT)"
+    cells = [Code(1, mine), Code(2, "def f(x): return STUDENT")]
+    (note,) = extract(cells, ["f"], [released]).notes
+    assert note.endswith("count: cell 1 (line 5)")
+    assert extract(cells, ["f"]).notes != [note]
+
+
 def test_the_last_definition_before_the_test_counts() -> None:
     """As "Run All" would leave it; what stands behind the test helps only if needed."""
     made = program(
