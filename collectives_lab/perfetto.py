@@ -62,7 +62,8 @@ def _lanes(events: Iterable[Event]) -> list[int]:
         if row == len(lanes):
             lanes.append([])
         # What nests in this call must end before the slice of its wait begins.
-        lanes[row].append((end if event.waited is None else event.waited, end))
+        begins_to_wait = end if event.waited is None else min(event.waited, end)
+        lanes[row].append((begins_to_wait, end))
         rows.append(_LANES * event.thread + row)
     return rows
 
@@ -80,11 +81,11 @@ def _slices(event: Event, lane: int) -> list[dict[str, Any]]:
     }
     start, length = event.issued * 1e6, (end - event.issued) * 1e6
     rows = [place | {"name": event.op, "ts": start, "dur": length, "args": args}]
-    if event.waited is not None and event.completed is not None:
-        blocked = (event.completed - event.waited) * 1e6
-        rows.append(
-            place | {"name": "blocked", "ts": event.waited * 1e6, "dur": blocked}
-        )
+    waited = event.waited
+    # A call may have ended before it is waited for.
+    if waited is not None and event.completed is not None and waited <= end:
+        blocked = {"name": "blocked", "ts": waited * 1e6, "dur": (end - waited) * 1e6}
+        rows.append(place | blocked)
     return rows
 
 

@@ -17,6 +17,8 @@ from torch._C import _distributed_c10d
 
 import collectives_lab as lab
 
+pytestmark = pytest.mark.slow
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SCRIPT = Path(__file__).parents[1] / "chapters" / "scripts" / "elastic_training.py"

@@ -20,6 +20,9 @@ from collectives_lab.algorithms.exchange import exchange
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 WORLD_SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 16)
+SOME_SLOW = [
+    pytest.param(size, marks=[pytest.mark.slow] * (size > 8)) for size in WORLD_SIZES
+]
 DTYPES = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
     *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool),
@@ -161,7 +164,7 @@ def wrong(world_size, table, ranks=None):
     return list(chain.from_iterable(results))
 
 
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("world_size", SOME_SLOW)
 def test_every_algorithm_does_what_its_verb_does(world_size):
     """Results are torch's, bit by bit: all lengths, dtypes, layouts, shapes, roots."""
     assert not wrong(world_size, VERBS.items())

@@ -23,6 +23,8 @@ from collectives_lab.parallel.compression import (
     compressed_all_reduce,
 )
 
+pytestmark = pytest.mark.slow
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 STEPS, BATCH = 3, 10  # 10 examples: uneven over 3 and 4 ranks

@@ -15,6 +15,8 @@ import collectives_lab as lab
 from collectives_lab.parallel import data, local, problem
 from collectives_lab.parallel.local import DiLoCo, Fragment, in_fragments, schedule
 
+pytestmark = pytest.mark.slow
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 STEPS, BATCH = 6, 10  # 10 examples: uneven over 3 and 4 ranks

@@ -13,6 +13,8 @@ import collectives_lab as lab
 from collectives_lab.parallel import data, mesh, problem, tensor, vocabulary
 from collectives_lab.trace import Event, Trace
 
+pytestmark = pytest.mark.slow
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 STEPS, BATCH = 3, 6

@@ -606,6 +606,13 @@ def test_random_calls_nest_too():
         assert all(a[0] <= b[0] for a, b in pairwise(spans))
 
 
+def test_a_call_that_had_ended_before_its_wait_has_no_blocked_slice():
+    """No slice of a negative length, which Perfetto would refuse."""
+    event = Event(0, "all_reduce", 8, issued=1.0, waited=3.0, completed=2.0)
+    rows = Trace.from_events([event], 1).chrome()["traceEvents"]
+    assert [r["name"] for r in rows if r["ph"] == "X"] == ["all_reduce"]
+
+
 def test_events_without_times_are_left_out_of_the_chrome_file():
     """A plan has no times, and its file has only the names of the ranks."""
     rows = built(ring(4)).chrome()["traceEvents"]
