@@ -810,3 +810,22 @@ def test_computing_has_a_lane_of_its_own() -> None:
         assert all(bar.bottom < reduce.top for bar in bars if bar.is_compute)
     figure = plots.space_time(Trace.from_events(events, 2))
     assert "computing" in [text.get_text() for text in figure.findobj(Text)]
+
+
+def test_a_series_looks_the_same_in_several_pictures() -> None:
+    """By its place among all names; few points have marks, many have none."""
+    names = ["a", "b", "c"]
+    few = {"c": ([1, 2], [3, 4]), "a": ([1, 2], [2, 2])}
+    figure = plots.lines(few, "Two of three.", looks=names, below="a", xlabel="step")
+    many = plots.lines({n: (range(30), range(30)) for n in names}, "All.", looks=names)
+    key = [text.get_text() for text in many.axes[0].get_legend().get_texts()]
+    assert key == names
+    drawn = dict(zip(names, many.axes[0].lines, strict=True))
+    c, a = figure.axes[0].lines
+    assert c.get_color() == drawn["c"].get_color() != drawn["a"].get_color()
+    assert c.get_marker() and not drawn["c"].get_marker()
+    assert a.get_linewidth() > 2 * c.get_linewidth()
+    assert figure.caption == "Two of three." and figure.alt.startswith("c, a. ")
+    assert_readable(figure)
+    with pytest.raises(ValueError):
+        plots.lines({"a": ([1, 2], [1])}, "Wrong.")

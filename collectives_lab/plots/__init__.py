@@ -5,7 +5,8 @@ whom (`space_time`), who sends to whom (`traffic_matrix`) and how much each rank
 (`bytes_by_rank`). Of an algorithm: what all ranks hold before and after it
 (`before_after`) and, step by step, which ranks are in which chunk (`chunk_table` of
 `chunk_states`). Of times: what they are by size (`cost_curves`), who is fastest where
-(`winner_map`), and how far a prediction is off (`predicted_measured`). Every function
+(`winner_map`), and how far a prediction is off (`predicted_measured`).
+Of anything else: `lines`. Every function
 gives a `Diagram`: a matplotlib Figure that shows itself once at the end of a cell, with
 or without `%matplotlib inline`, and carries a caption and alternative text; some of
 them go `side_by_side`. A rank has the same colour in all of them (`rank_color`) and is
@@ -17,6 +18,7 @@ from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.chunks import ChunkState, Move, chunk_states, ring_steps
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.figure import Diagram, rank_color, side_by_side
+from collectives_lab.plots.lines import lines
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
@@ -39,4 +41,5 @@ __all__ = [
     "cost_curves",
     "winner_map",
     "predicted_measured",
+    "lines",
 ]

@@ -168,14 +168,17 @@ def blank(width: float, height: float) -> Diagram:
     return figure
 
 
-def key_above(ax: Axes, signs: Mapping[str, Any]) -> None:
-    """Explain the signs, by name, in a row above the axes and clear of the data."""
+def key_above(ax: Axes, signs: Mapping[str, Any], most: int = 99) -> None:
+    """Explain the signs, by name, above the axes and clear of the data.
+
+    most: signs in a row.
+    """
     ax.legend(
         signs.values(),
         signs.keys(),
         loc="lower right",
         bbox_to_anchor=(1, 1),
-        ncols=len(signs) or 1,
+        ncols=min(len(signs) or 1, most),
         frameon=False,
         fontsize=8,
         handlelength=1.6,

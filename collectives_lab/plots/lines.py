@@ -1,0 +1,58 @@
+"""Curves of whatever a chapter measures: losses, shares, what ranks are worth.
+
+Here you can draw named series of x and y (`lines`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from numpy.typing import ArrayLike
+
+from collectives_lab.plots.figure import STYLE, Diagram, diagram, key_above
+from collectives_lab.plots.series import seconds_axis, series_look
+
+FEW = 20
+"""Points up to which each has a mark."""
+
+
+@mpl.rc_context(STYLE)
+def lines(
+    series: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    caption: str,
+    width: float = 6.0,
+    height: float = 2.9,
+    *,
+    below: str = "",
+    looks: Sequence[str] = (),
+    log: bool = False,
+    **axes: Any,
+) -> Diagram:
+    """Draw each series, x and y by name, with a key above and the message below.
+
+    width, height: inches. below: the series that others lie on, broad and pale. looks:
+    all names of several pictures, so that each looks the same in all of them. log: both
+    axes logarithmic, y in seconds. axes: what `Axes.set` takes, as `xlabel="step"`.
+    Raises ValueError for x and y of different lengths.
+    """
+    figure, ax = diagram(width, height)
+    order = [*looks, *(name for name in series if name not in looks)]
+    drawn = {}
+    for name, (x, y) in series.items():
+        look = series_look(order.index(name))
+        if name == below:
+            look |= {"linewidth": 7, "alpha": 0.4}
+        (drawn[name],) = ax.plot(x, y, **look, markersize=4)
+        if len(drawn[name].get_xdata()) >= FEW:
+            drawn[name].set_marker("")
+    key_above(ax, drawn, most=4)
+    if log:
+        ax.set(xscale="log", yscale="log")
+        seconds_axis(ax)
+    ax.set(**axes)
+    if log:
+        ax.minorticks_off()
+    figure.caption, figure.alt = caption, f"{', '.join(series)}. {caption}"
+    return figure
