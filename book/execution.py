@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import sysconfig
 import time
 import uuid
 from collections.abc import Iterator
@@ -146,7 +147,10 @@ def _sources(chapter: Path) -> list[Path]:
 
 def _surroundings() -> list[str]:
     """The machine and every installed package: any of them can change a number."""
-    installed = {f"{d.name}=={d.version}" for d in metadata.distributions()}
+    # Not by sys.path, to which what has been imported may have added.
+    places = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
+    found = metadata.distributions(path=sorted({*places}))
+    installed = {f"{d.name}=={d.version}" for d in found}
     machine = [platform.python_version(), platform.platform(), platform.node()]
     return [*machine, str(os.cpu_count()), *sorted(installed)]
 

@@ -126,8 +126,18 @@ def test_another_version_is_foreign(chapter: Path, package: str, monkeypatch) ->
         name, version = one.name, one.version + "+cu130"
 
     newer = [Newer if d.name == one.name else d for d in here]
-    monkeypatch.setattr(execution.metadata, "distributions", lambda: newer)
+    monkeypatch.setattr(execution.metadata, "distributions", lambda path: newer)
     assert execution.kept(chapter) is None
+
+
+def test_what_was_imported_does_not_count(chapter: Path, tmp_path, monkeypatch) -> None:
+    """A library that puts its own copies of others on sys.path changes nothing."""
+    record = tmp_path / "vendored" / "other-1.0.dist-info" / "METADATA"
+    record.parent.mkdir(parents=True)
+    record.write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(record.parents[1])
+    assert "other" in {d.name for d in execution.metadata.distributions()}
+    assert execution.kept(chapter) is not None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -171,14 +172,15 @@ def blank(width: float, height: float) -> Diagram:
 def key_above(ax: Axes, signs: Mapping[str, Any], most: int = 99) -> None:
     """Explain the signs, by name, above the axes and clear of the data.
 
-    most: signs in a row.
+    most: signs in a row; more of them are shared out evenly over rows.
     """
+    rows = math.ceil(len(signs) / most) or 1
     ax.legend(
         signs.values(),
         signs.keys(),
         loc="lower right",
         bbox_to_anchor=(1, 1),
-        ncols=min(len(signs) or 1, most),
+        ncols=math.ceil(len(signs) / rows) or 1,
         frameon=False,
         fontsize=8,
         handlelength=1.6,
