@@ -66,7 +66,7 @@ class Bench:
         self.link: Link | None = None
 
     def run(self, sweep: Sweep, ranks: Crew) -> None:
-        """Measure every size, and print and keep its rows at once."""
+        """Measure every size, and keep and print its rows at once."""
         self.about = _about(sweep, ranks)
         say = print if ranks.is_first else _silent
         _warn_of_few_cores(ranks)
@@ -84,11 +84,12 @@ class Bench:
                 self._predicted(row, ranks) for row in ranks.call(measure, sweep, count)
             ]
             _progress(ranks)
-            for row in rows:
-                say(table.line(row), flush=True)
+            # Kept before they are shown: who has seen a row can count on it.
             self.rows += rows
             if ranks.is_first:
                 self.keep()
+            for row in rows:
+                say(table.line(row), flush=True)
 
     def _predicted(self, row: Row, ranks: Crew) -> Row:
         if self.link is None:
