@@ -173,14 +173,10 @@ def bytes_by_rank(
         }
         ax.hlines(bounds / scale, left - 0.08, left + 0.8, PILL, lw=2, **rim)
         signs["bound"] = Line2D([], [], color=PILL, lw=2, **rim)
-    step = max(1, -(-p // 32))
-    names = [f"rank {r}" if p <= 8 else f"{r}" for r in range(0, p, step)]
-    ax.set_xticks(range(0, p, step), names)
-    ax.tick_params(axis="x", length=0)
-    ax.set_xlim(-0.6, p - 0.4)
+    _rank_axis(ax, p)
     ax.set_ylim(bottom=0)
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.set(ylabel=f"{unit} sent", xlabel="" if p <= 8 else "rank")
+    ax.set_ylabel(f"{unit} sent")
     key_above(ax, signs)
     fact = f"Sent by {p} ranks: {_spread(sent)} each by their calls"
     if wire is not None:
@@ -190,6 +186,16 @@ def bytes_by_rank(
     figure.caption = f"{fact}." if caption is None else caption
     figure.alt = f"Bars by rank. {fact}."
     return figure
+
+
+def _rank_axis(ax: Axes, world_size: int) -> None:
+    """Name the ranks below their bars; of many, the number of some."""
+    step = max(1, -(-world_size // 32))
+    shown, few = range(0, world_size, step), world_size <= 8
+    ax.set_xticks(shown, [f"rank {r}" if few else f"{r}" for r in shown])
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlim(-0.6, world_size - 0.4)
+    ax.set_xlabel("" if few else "rank")
 
 
 def _spread(values: Sequence[float] | np.ndarray) -> str:
