@@ -271,22 +271,18 @@ def train(
 
     codec: `Int8()` without one. feedback: make up for what was left out.
     """
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     model = problem.new_model() if model is None else model
     data.broadcast_parameters(model, group)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    errors = None
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        share = problem.batch(step, batch_size).share(rank, world_size)
-        loss = problem.loss(model, share, whole=batch_size)
-        loss.backward()
+    errors: Errors | None = None
+
+    def sum_up() -> None:
+        nonlocal errors
         gradient = flat_gradient(model.parameters())
         if feedback and errors is None:
             errors = Errors.none(gradient, group)
         compressed_all_reduce(gradient, codec, errors, group)
         set_gradient(model.parameters(), gradient)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+
+    share = problem.loss_of_share(model, batch_size, group)
+    return problem.descend(optimizer, share, steps, sum_up)

@@ -17,6 +17,7 @@ sections 3.2.1 (naive), 3.2.2 (buckets) and 3.2.3 (overlap).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -140,21 +141,10 @@ def train(
 
     bucket_bytes: the size of the buckets; None for an all_reduce a parameter.
     """
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     model = problem.new_model() if model is None else model
     broadcast_parameters(model, group)
     buckets = None if bucket_bytes is None else Buckets(model, bucket_bytes, group)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        share = problem.batch(step, batch_size).share(rank, world_size)
-        loss = problem.loss(model, share, whole=batch_size)
-        loss.backward()
-        if buckets is None:
-            all_reduce_each(model, group)
-        else:
-            buckets.wait()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    share = problem.loss_of_share(model, batch_size, group)
+    between = buckets.wait if buckets else partial(all_reduce_each, model, group)
+    return problem.descend(optimizer, share, steps, between)

@@ -119,16 +119,8 @@ def train(
     group: dist.ProcessGroup | None = None,
 ) -> list[float]:
     """Train by 1-bit Adam; this rank's share of each step's loss."""
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     model = problem.new_model() if model is None else model
     data.broadcast_parameters(model, group)
     optimizer = OneBitAdam(model.parameters(), warm_up, rate, codec=codec, group=group)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        share = problem.batch(step, batch_size).share(rank, world_size)
-        loss = problem.loss(model, share, whole=batch_size)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    share = problem.loss_of_share(model, batch_size, group)
+    return problem.descend(optimizer, share, steps)

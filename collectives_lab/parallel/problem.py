@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
@@ -200,14 +200,46 @@ def train(
     """Train in one process by Adam; the loss of each step, before its update."""
     model = new_model() if model is None else model
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    return descend(optimizer, lambda step: loss(model, batch(step, batch_size)), steps)
+
+
+class Optimizer(Protocol):
+    """What updates weights by gradients: one of torch's, or of a system here."""
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+
+    def step(self) -> Any:
+        """Update the weights."""
+
+
+def descend(
+    optimizer: Optimizer,
+    loss_of: Callable[[int], torch.Tensor],
+    steps: int,
+    between: Callable[[], object] = lambda: None,
+) -> list[float]:
+    """Take so many steps; what `loss_of(step)` was in each, before its update.
+
+    between: what is done with the gradients after the backward pass, before the update.
+    """
     losses = []
     for step in range(steps):
         optimizer.zero_grad()
-        value = loss(model, batch(step, batch_size))
+        value = loss_of(step)
         value.backward()
+        between()
         optimizer.step()
         losses.append(value.item())
     return losses
+
+
+def loss_of_share(
+    model: nn.Module, batch_size: int, group: dist.ProcessGroup | None = None
+) -> Callable[[int], torch.Tensor]:
+    """The loss by step of what is this rank's of each batch; see `loss`."""
+    place = dist.get_rank(group), dist.get_world_size(group)
+    return lambda step: loss(model, batch(step, batch_size).share(*place), batch_size)
 
 
 def added_up(shares: Sequence[Sequence[float]]) -> list[float]:

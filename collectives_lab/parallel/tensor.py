@@ -168,12 +168,8 @@ def train(
     whole = problem.new_model() if model is None else model
     mine = tensor_parallel(whole, group)
     optimizer = torch.optim.Adam(mine.parameters(), lr=rate)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        examples = problem.batch(step, batch_size)
-        loss = vocabulary.loss(mine, examples, group=group)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+
+    def loss(step: int) -> torch.Tensor:
+        return vocabulary.loss(mine, problem.batch(step, batch_size), group=group)
+
+    return problem.descend(optimizer, loss, steps)

@@ -264,15 +264,7 @@ def train(
     """Train by ZeRO-1, 2 or 3; this rank's share of each step's loss."""
     if stage not in STAGES:
         raise ValueError(f"stage={stage!r}; ZeRO has the stages 1, 2 and 3")
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     model = problem.new_model() if model is None else model
     zero = STAGES[stage](model, rate, group)
-    losses = []
-    for step in range(steps):
-        zero.zero_grad()
-        share = problem.batch(step, batch_size).share(rank, world_size)
-        loss = problem.loss(model, share, whole=batch_size)
-        loss.backward()
-        zero.step()
-        losses.append(loss.item())
-    return losses
+    share = problem.loss_of_share(model, batch_size, group)
+    return problem.descend(zero, share, steps)
