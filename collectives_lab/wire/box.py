@@ -23,9 +23,9 @@ from typing import Any
 from collectives_lab.launch.errors import LabError
 from collectives_lab.wire import server, tiers
 from collectives_lab.wire.operations import EVERY_VERB
-from collectives_lab.wire.outcome import Failure, Outcome
+from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.program import Program
-from collectives_lab.wire.switch import Broken, Schedule, Switch
+from collectives_lab.wire.switch import Schedule, Switch
 
 PACKAGE = Path(__file__).resolve().parents[1]
 DATAGRAMS = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)

@@ -30,6 +30,14 @@ class Failure:
     places: Sequence[tuple[str, int, str]] = ()
 
 
+class Broken(Exception):
+    """The call cannot go on; `failure` says why."""
+
+    def __init__(self, failure: Failure):
+        super().__init__(failure.text)
+        self.failure = failure
+
+
 @dataclass(frozen=True)
 class Outcome:
     """One call, seen from outside.

@@ -9,27 +9,24 @@ deadlock, known at once.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import selectors
 import socket
 import struct
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from collectives_lab.trace import Trace
-from collectives_lab.wire import frames, hearing
+from collectives_lab.wire import hearing
 from collectives_lab.wire.collectives import carry_out
 from collectives_lab.wire.frames import Frame, Kind
 from collectives_lab.wire.hearing import Line
 from collectives_lab.wire.operations import ANY, EVERY_VERB
-from collectives_lab.wire.outcome import Failure, Outcome
+from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.traffic import Meeting, Posted, Traffic
 from collectives_lab.wire.values import Malformed, encode
+from collectives_lab.wire.wires import Wires
 
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
@@ -38,12 +35,6 @@ TICK = 0.02
 PATIENCE = 0.5
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
 TICK where it may because it has threads, not all of which wait on the wire."""
-
-MOST_UNSENT = 64 << 20
-MOST_PRINTED = 4096
-"""Bytes of what a rank prints that are kept."""
-
-LARGEST_READ = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -54,14 +45,6 @@ class Schedule:
 
     def __str__(self) -> str:
         return "at once" if self.seed is None else f"schedule {self.seed}"
-
-
-class Broken(Exception):
-    """The call cannot go on; `failure` says why."""
-
-    def __init__(self, failure: Failure):
-        super().__init__(failure.text)
-        self.failure = failure
 
 
 @dataclass(eq=False)
@@ -88,27 +71,16 @@ class Switch:
         beside: Sequence[int] = (),
     ):
         self.lines = [Line(rank, sock) for rank, sock in enumerate(socks)]
+        self.wires = Wires(self.lines, outputs, beside)
         self.watch = watch
-        self.printed = [bytearray() for _ in socks]
         self.traffic = Traffic(len(socks))
         self.transfers: dict[tuple[int, int], Transfer] = {}
         self.allowed: Collection[str] = EVERY_VERB
         self.schedule = Schedule()
-        self.selector = selectors.DefaultSelector()
-        for line in self.lines:
-            line.sock.setblocking(False)
-            self.selector.register(line.sock, selectors.EVENT_READ, line)
-        for fd, kept in zip(outputs, self.printed, strict=True):
-            hear = partial(self._hear_output, fd, kept)
-            self.selector.register(fd, selectors.EVENT_READ, hear)
-        for fd in beside:
-            self.selector.register(fd, selectors.EVENT_READ, lambda: None)
 
     def close(self) -> None:
         """Close the wire; ranks that live end."""
-        self.selector.close()
-        for line in self.lines:
-            line.sock.close()
+        self.wires.close()
 
     # -- calls ---------------------------------------------------------------------
 
@@ -143,7 +115,7 @@ class Switch:
             ],
             self._trace(),
             failure,
-            self._all_printed(),
+            self.wires.printed(),
         )
 
     def nothing(self, failure: Failure) -> Outcome:
@@ -166,8 +138,7 @@ class Switch:
         self.allowed, self.schedule = allowed, schedule
         self.random = random.Random(schedule.seed)
         self.failures: dict[int, Failure] = {}
-        for kept in self.printed:
-            kept.clear()
+        self.wires.forget_printed()
         self.began = self.heard_at = self.begun_at = time.monotonic()
         try:
             for line, body in zip(self.lines, bodies, strict=True):
@@ -175,7 +146,7 @@ class Switch:
                 line.waits_for.clear()
                 line.polls = False
                 line.posted.clear()
-                self._send(line, Frame(kind, body=body))
+                self.wires.send(line, Frame(kind, body=body))
             self._go_on(deadline)
             broken = None
         except Broken as error:
@@ -248,49 +219,21 @@ class Switch:
     def _since(self, moment: float | None) -> float | None:
         return None if moment is None else moment - self.began
 
-    # -- the sockets ---------------------------------------------------------------
+    # -- frames --------------------------------------------------------------------
 
     def _hear(self, seconds: float) -> None:
         """Wait for frames and take them."""
-        ready = self.selector.select(seconds)
+        ready = self.wires.ready(seconds)
         self.watch(time.monotonic() - self.heard_at)
-        for key, events in ready:
-            if not isinstance(key.data, Line):
-                key.data()
-                continue
-            if events & selectors.EVENT_WRITE:
-                self._flush(key.data)
-            if events & selectors.EVENT_READ:
-                self._read(key.data)
+        for line in ready:
+            data = self.wires.read(line)
+            if data:
+                self.heard_at = time.monotonic()
+                self._take_all(line, data)
+            elif data is not None:
+                self._end_of(line)
 
-    def _hear_output(self, fd: int, kept: bytearray) -> None:
-        data = os.read(fd, LARGEST_READ)
-        kept += data[: MOST_PRINTED - len(kept)]
-        if not data:
-            self.selector.unregister(fd)
-
-    def _all_printed(self) -> str:
-        """What ranks have printed, once where it is the same for all."""
-        texts = [kept.decode("utf-8", "replace") for kept in self.printed]
-        if len(set(texts)) == 1:
-            return texts[0]
-        return "".join(f"rank {r}: {text}\n" for r, text in enumerate(texts) if text)
-
-    def _read(self, line: Line) -> None:
-        try:
-            data = line.sock.recv(LARGEST_READ)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.selector.unregister(line.sock)
-            self._fail(line, Failure("died", "it has ended", line.rank))
-            line.gone = True
-            for of_rank in [key for key in self.transfers if key[0] == line.rank]:
-                del self.transfers[of_rank]
-            return
-        self.heard_at = time.monotonic()
+    def _take_all(self, line: Line, data: bytes) -> None:
         try:
             for frame in line.reader.feed(data):
                 self._take(line, frame)
@@ -298,27 +241,12 @@ class Switch:
             text = f"what it sent is none of ours: {error}"
             raise Broken(Failure("protocol", text, line.rank)) from None
 
-    def _send(self, line: Line, frame: Frame) -> None:
-        line.unsent += frames.pack(frame)
-        if len(line.unsent) > MOST_UNSENT:
-            raise Broken(
-                Failure("flood", "it reads nothing of what it gets", line.rank)
-            )
-        self._flush(line)
-
-    def _flush(self, line: Line) -> None:
-        try:
-            while line.unsent:
-                del line.unsent[: line.sock.send(line.unsent)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            line.unsent.clear()  # it has ended, which reading will tell
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
-        with contextlib.suppress(KeyError):
-            self.selector.modify(line.sock, wanted, line)
-
-    # -- frames --------------------------------------------------------------------
+    def _end_of(self, line: Line) -> None:
+        """Note that its process has ended; what it was to give never comes."""
+        self._fail(line, Failure("died", "it has ended", line.rank))
+        line.gone = True
+        for of_rank in [key for key in self.transfers if key[0] == line.rank]:
+            del self.transfers[of_rank]
 
     def _take(self, line: Line, frame: Frame) -> None:
         line.polls = frame.kind == Kind.POLL or (line.polls and frame.kind == Kind.DATA)
@@ -368,7 +296,7 @@ class Switch:
             self.failures.setdefault(
                 op.rank, Failure("refused", text, op.rank, where=op.where)
             )
-            self._send(line, Frame(Kind.REFUSED, op.id, body=text.encode()))
+            self.wires.send(line, Frame(Kind.REFUSED, op.id, body=text.encode()))
             return
         line.posted[op.id] = op
         self.traffic.post(op)
@@ -401,7 +329,7 @@ class Switch:
         transfer = Transfer(meeting, {op.rank: None for op in givers})
         for op in givers:
             self.transfers[op.rank, op.id] = transfer
-            self._send(self.lines[op.rank], Frame(Kind.READ, op.id))
+            self.wires.send(self.lines[op.rank], Frame(Kind.READ, op.id))
 
     def _data(self, line: Line, frame: Frame) -> None:
         transfer = self.transfers.pop((line.rank, frame.id))
@@ -430,7 +358,7 @@ class Switch:
             line.waits_for.discard(op.id)
             line.polls = False
             source = ops[0].rank if transfer.meeting.is_message else ANY
-            self._send(line, Frame(Kind.DONE, op.id, source, body=body))
+            self.wires.send(line, Frame(Kind.DONE, op.id, source, body=body))
 
 
 def _given(op: Posted) -> int:
