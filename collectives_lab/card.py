@@ -56,6 +56,8 @@ def card_html(report: Report, picture: bool = True) -> str:
     parts = [f"<style>{_CSS}</style>", _headline(report), "<ul>"]
     parts += [_item(report, finding) for finding in report.findings]
     parts.append("</ul>")
+    if report.note:
+        parts.append(f"<p>Note: {html.escape(report.note)}.</p>")
     if report.printed:
         printed = html.escape(report.printed[:2000])
         parts.append(f"<details><summary>What it printed</summary><pre>{printed}</pre>")

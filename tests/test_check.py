@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -237,6 +238,24 @@ def test_the_self_check_predicts_the_grade(box: Box) -> None:
     theirs = graded(box, text)
     assert mine.points == theirs.points == 14
     assert [f.message for f in mine.findings] == [f.message for f in theirs.findings]
+
+
+def test_a_function_from_a_file_of_ones_own_is_said(tmp_path, monkeypatch) -> None:
+    """The grader gets the notebook only, so the check says what else it has used."""
+    (tmp_path / "my_rings.py").write_text(
+        "import torch.distributed as dist\n\ndef mine(tensor):\n"
+        "    dist.all_reduce(tensor)\n"
+    )
+    (tmp_path / "unused.py").write_text("def other(): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    my_rings, _ = importlib.import_module("my_rings"), importlib.import_module("unused")
+    report = lab.check("ring_all_reduce", my_rings.mine)
+    assert "code from my_rings.py, which a grader does not get" in report.note
+    assert report.note in str(report) and report.note in card_html(report)
+
+    space = {"__name__": "__main__"}  # as a cell of a notebook
+    exec("def mine(tensor): pass", space)
+    assert lab.check("ring_all_reduce", space["mine"]).note == ""
 
 
 LOCK = threading.Lock()

@@ -74,7 +74,19 @@ def examine(
         clean(next((t.outcome.printed for t in tried if t.outcome.printed), "")),
         [_run(t) for t in tried],
         versions(),
+        _note(program.modules),
         shown.outcome.trace if shown else None,
+    )
+
+
+def _note(modules: Sequence[str]) -> str:
+    """What a reader must know whose solution is not all in the notebook."""
+    if not modules:
+        return ""
+    files, them = ", ".join(modules), "them" if len(modules) > 1 else "it"
+    return (
+        f"this includes code from {files}, which a grader does not get with the "
+        f"notebook: before you hand in, copy what you use of {them} into your cell"
     )
 
 

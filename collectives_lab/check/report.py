@@ -38,7 +38,8 @@ class Report:
     tier: the sandbox that it ran in. seed: what its inputs came from. trace: one of its
     own runs, the smallest that failed if one did, else one on 4 ranks; None where
     nothing was sent. shown: which case that is. runs: for each case what it sent and
-    how it ended. versions: of what has judged.
+    how it ended. versions: of what has judged. note: why the grader's verdict may be
+    another one, empty where nothing speaks for that.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Report:
     printed: str = ""
     runs: Sequence[Mapping[str, Any]] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
     trace: Trace | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -109,6 +111,8 @@ class Report:
                 f"{finding.name}: {finding.title}"
             )
             lines += [f"         {line}" for line in self.said(finding).splitlines()]
+        if self.note:
+            lines.append(f"  note: {self.note}")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickletools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,12 +35,24 @@ def _own_modules() -> Iterator[ModuleType]:
             yield module
 
 
+def _drawn_from(modules: Sequence[ModuleType], pickled: bytes) -> tuple[str, ...]:
+    """The files of the modules with code in the pickle, where functions name them."""
+    said = {argument for _, argument, _ in pickletools.genops(pickled)}
+    return tuple(
+        os.path.basename(str(m.__file__)) for m in modules if m.__name__ in said
+    )
+
+
 @dataclass(frozen=True)
 class Program:
-    """A program: texts, each with its name, then the pickle of objects by name."""
+    """A program: texts, each with its name, then the pickle of objects by name.
+
+    modules: files of the reader's that the objects come from, beside the notebook.
+    """
 
     texts: tuple[tuple[str, str], ...] = ()
     pickled: bytes = b""
+    modules: tuple[str, ...] = ()
 
     @classmethod
     def source(cls, texts: Sequence[tuple[str, str]]) -> Program:
@@ -60,14 +73,15 @@ class Program:
         for module in own:
             cloudpickle.register_pickle_by_value(module)
         try:
-            return cls(pickled=cloudpickle.dumps(dict(named)))
+            pickled = cloudpickle.dumps(dict(named))
+            return cls(pickled=pickled, modules=_drawn_from(own, pickled))
         finally:
             for module in own:
                 cloudpickle.unregister_pickle_by_value(module)
 
     def after(self, name: str, text: str) -> Program:
         """This program with a text that runs before it."""
-        return Program(((name, text), *self.texts), self.pickled)
+        return replace(self, texts=((name, text), *self.texts))
 
     @property
     def digest(self) -> str:
