@@ -287,8 +287,46 @@ def test_a_replayed_plan_is_drawn_in_seconds():
     """The trace of a Timeline has seconds, whatever the plan's clock was."""
     timeline = replay(planned(), uniform(4, 1e-6, 1e-9))
     figure = plots.space_time(timeline)
-    assert figure.axes[0].get_xlabel() == "time (us)"
+    assert figure.axes[0].get_xlabel() == "time (µs)"
     assert len(arrows(figure)) == 8
+
+
+def worked():
+    """Rank 0 computes twice, rank 1 once, in a replayed plan of three steps."""
+    work = {"op": "compute", "seconds": 1.0}
+    events = [
+        Event(0, **work, variant="F0", issued=0.0),
+        Event(0, "send", 8, peer=1, issued=1.0, waited=2.0),
+        Event(0, **work, variant="B0", issued=3.0),
+        Event(1, "recv", 8, peer=0, issued=0.0, waited=1.0),
+        Event(1, **work, variant="F0", issued=2.0),
+    ]
+    return Trace.from_events(events, 2, meta={"clock": "steps"})
+
+
+def test_computing_is_drawn_alone():
+    """A bar for each piece of work at its time, pale or with a name as is asked."""
+    figure = plots.computing(
+        replay(worked(), uniform(2, 1.0, 0.0)),
+        "Two ranks.",
+        label=lambda variant: variant[1:] if variant[0] == "F" else "",
+        is_faint=lambda variant: variant[0] == "B",
+    )
+    (ax,) = figure.axes
+    spans = [bar.get_paths()[0].get_extents() for bar in ax.collections]
+    middles = sorted((round(s.y0 + 0.4), round(s.x0), round(s.x1)) for s in spans)
+    assert middles == [(0, 0, 1), (0, 2, 3), (1, 2, 3)]
+    assert sorted(bar.get_alpha() for bar in ax.collections) == [0.4, 1.0, 1.0]
+    assert [t.get_text() for t in ax.texts] == ["0", "", "0"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["rank 0", "rank 1"]
+    assert_readable(figure)
+
+
+def test_where_nobody_computes_there_is_no_picture():
+    """A run of messages alone, and a plan without times, say what to do."""
+    for trace in (ring(4), worked()):
+        with pytest.raises(ValueError, match="nobody computes in this trace"):
+            plots.computing(trace, "")
 
 
 def test_diagrams_beside_each_other_are_one_output():
@@ -350,10 +388,24 @@ def test_ranks_differ_for_the_colour_blind(sight):
 
 
 def test_it_shows_on_white_and_on_black():
-    """Text has a contrast of 4 and colour of 2 against light and dark pages."""
-    for page in ("white", "#111111"):
+    """Text has a contrast of 4, lines of 3 and areas of 2 on light and dark pages."""
+    for page in ("white", "#111111", "#131416"):
         assert contrast(INK, page) > 4
-        assert all(contrast(color, page) > 2 for color in (*PALETTE, *SERIES))
+        assert all(contrast(color, page) > 3 for color in SERIES)
+        assert all(contrast(color, page) > 2 for color in PALETTE)
+    assert contrast("#992255", "#131416") < 3  # a wine red that was too dim
+
+
+@pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
+def test_series_differ_from_each_other_and_from_ranks(sight):
+    """Any two differ for any eye, and to most eyes none is a rank's colour."""
+    seen = {color: lab(color, sight) for color in (*SERIES, *PALETTE)}
+    assert (
+        min(np.linalg.norm(seen[a] - seen[b]) for a, b in combinations(SERIES, 2)) > 10
+    )
+    if sight is SIGHTS["all colours"]:
+        both = [(a, b) for a in SERIES for b in PALETTE]
+        assert min(np.linalg.norm(seen[a] - seen[b]) for a, b in both) > 10
 
 
 def test_a_rank_keeps_its_colour():

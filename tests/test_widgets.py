@@ -13,10 +13,12 @@ import pytest
 
 from collectives_lab import costs, fabrics, plans, plots, widgets
 from collectives_lab.plots.cost_curves import crossings
+from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
 from collectives_lab.units import format_bytes, format_seconds
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets.coefficients import form_of
+from collectives_lab.widgets.moments import across, arrows, box
 from collectives_lab.widgets.pieces import algorithms_like, story
 from collectives_lab.widgets.words import number
 
@@ -233,7 +235,11 @@ def test_messages_that_fit_two_verbs():
     trace = plans.ring_all_gather(4, 64)
     page = page_of(widgets.step_through(trace))
     assert "ring_all_gather or whole_ring_all_reduce or ring_reduce_scatter" in page
-    assert "radio" not in page and "<li>step 3: rank 0 → 1: 16 B;" in page
+    assert (
+        "radio" not in page
+        and "In flight" not in page
+        and "<li>step 3: rank 0 → 1: 16 B;" in page
+    )
     named = widgets.step_through(trace, algorithm="ring_reduce_scatter")
     assert "which adds it to its own" in repr(named)
     with pytest.raises(ValueError, match="not the messages of 'tree_all_reduce'"):
@@ -254,6 +260,9 @@ def timed():
 
 def test_any_run_is_told_moment_by_moment():
     """What is computed, awaited, under way and called together is in the words."""
+    assert "In flight is a call that has begun" in page_of(
+        widgets.step_through(timed())
+    )
     assert repr(widgets.step_through(timed())).splitlines() == [
         "at 0 ns: rank 1 waits for rank 0; rank 0 computing",
         "at 1 ms: rank 0 → 1: 2 KiB",
@@ -262,6 +271,21 @@ def test_any_run_is_told_moment_by_moment():
         "at 3 ms: all_reduce on ranks 0, 1",
         "at 4 ms: nothing is under way",
     ]
+
+
+def test_marks_stay_among_the_lanes():
+    """The line and the dots of the first moment are right of the names of ranks."""
+    seen, figure = scene(timed()), plots.space_time(timed())
+    lanes = box(figure)
+    assert 0 < lanes["left"] < 20 and 0 <= lanes["top"] < lanes["bottom"] < 100
+    assert across(figure, seen, 0.0) == pytest.approx(lanes["left"], abs=0.02)
+    assert all(lanes["top"] < y < lanes["bottom"] for _, y in ends_of(figure, seen))
+    page = page_of(widgets.step_through(timed()))
+    assert f'"box":{{"left":{lanes["left"]}' in page and "data.box" in page
+
+
+def ends_of(figure, seen):
+    return [arrow[end] for arrow in arrows(figure, seen) for end in ("from", "to")]
 
 
 def test_thousands_of_messages_stay_small():
@@ -440,8 +464,8 @@ def _null(data):
 def test_the_knobs_are_named_with_their_units():
     """Each slider has a name, and its values are in units."""
     explorer = widgets.explore_costs({"ring": ring})
-    assert [one.text for one in explorer.knobs] == ["1 MiB", "8", "5 us", "10 GB/s"]
-    assert "2 us" in explorer.alpha.texts and "50 GB/s" in explorer.bandwidth.texts
+    assert [one.text for one in explorer.knobs] == ["1 MiB", "8", "5 µs", "10 GB/s"]
+    assert "2 µs" in explorer.alpha.texts and "50 GB/s" in explorer.bandwidth.texts
     assert explorer.ranks.texts[-1] == "131,072"
 
 

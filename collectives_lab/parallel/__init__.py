@@ -14,6 +14,7 @@
     one_bit     Adam that sends a bit a number
     power_sgd   PyTorch's hook that sends two factors of a gradient
     local       DiLoCo: many steps apart, then one together; in streams, with a delay
+    async_local the same out of step: a server, and workers that wait for nobody
 
 Each is plain `torch.distributed`, and each docstring says who owns what and what is
 sent. `conjugates` and `vocabulary` are what tensor parallelism is made of.
@@ -21,6 +22,7 @@ sent. `conjugates` and `vocabulary` are what tensor parallelism is made of.
 
 from collectives_lab.parallel import (
     actors,
+    async_local,
     compression,
     conjugates,
     data,
@@ -41,6 +43,7 @@ from collectives_lab.parallel import (
 
 __all__ = [
     "actors",
+    "async_local",
     "compression",
     "conjugates",
     "data",

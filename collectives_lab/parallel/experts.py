@@ -92,7 +92,7 @@ def route(logits: torch.Tensor, top: int, capacity_factor: float | None) -> Rout
         gates = gates / gates.sum(-1, keepdim=True)
     # All first choices, then all second ones: who is served first.
     expert, gate = chosen.T.flatten(), gates.T.flatten()
-    token = torch.arange(tokens).repeat(top)
+    token = torch.arange(tokens, device=logits.device).repeat(top)
     kept = torch.ones_like(expert, dtype=torch.bool)
     if capacity_factor is not None:
         room = capacity(tokens, experts, top, capacity_factor)
@@ -251,7 +251,7 @@ class Experts(nn.Module):
 
     def _compute(self, arrived: torch.Tensor, here: torch.Tensor) -> torch.Tensor:
         """Give each expert its tokens, from all ranks at once; keep their order."""
-        expert = torch.arange(len(self.experts)).repeat(len(here))
+        expert = torch.arange(len(self.experts), device=here.device).repeat(len(here))
         expert = expert.repeat_interleave(here.flatten())
         order = expert.argsort(stable=True)
         parts = arrived[order].split(here.sum(0).tolist())

@@ -188,7 +188,7 @@ def train(
     training of a hundred steps can use. Raises ValueError for fewer examples than
     ranks: everybody trains alone, so everybody needs some.
     """
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    place = rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     if batch_size < world_size:
         raise ValueError(
             f"rank {rank}: a batch of {batch_size} examples for {world_size} ranks; "
@@ -199,17 +199,14 @@ def train(
     inner = torch.optim.AdamW(model.parameters(), lr=rate)
     parts = in_fragments(model, fragments)
     outer = DiLoCo(parts, every, outer_rate, outer_momentum, delay, keep, group)
-    losses = []
-    for step in range(steps):
-        inner.zero_grad()
-        share = problem.batch(step, batch_size).share(rank, world_size)
-        loss = problem.loss(model, share)
-        loss.backward()
-        inner.step()
-        outer.step()
-        losses.append(loss.item() * len(share.inputs) / batch_size)
+
+    def own(step: int) -> torch.Tensor:
+        return problem.loss(model, problem.batch(step, batch_size).share(*place))
+
+    losses = problem.descend(inner, own, steps, after=outer.step)
     outer.finish()
-    return losses
+    count = len(problem.batch(0, batch_size).share(*place).inputs)
+    return [loss * count / batch_size for loss in losses]
 
 
 def in_fragments(model: nn.Sequential, fragments: int) -> list[list[nn.Parameter]]:

@@ -32,6 +32,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from collectives_lab import devices
 from collectives_lab.parallel import (
     data,
     pipeline,
@@ -60,7 +61,26 @@ def grid(**levels: int) -> DeviceMesh:
             f"{math.prod(levels.values())} ranks; the world has {world_size}"
         )
     names, sizes = tuple(levels), tuple(levels.values())
-    return init_device_mesh(problem.device().type, sizes, mesh_dim_names=names)
+    kind = devices.own().type
+    if kind == "cuda" and not devices.runs_on_nccl():
+        return of_gloo(kind, names, sizes)
+    return init_device_mesh(kind, sizes, mesh_dim_names=names)
+
+
+def of_gloo(kind: str, names: Sequence[str], sizes: Sequence[int]) -> DeviceMesh:
+    """The same grid of Gloo's groups, for tensors of a kind of device.
+
+    Where there is a GPU, torch before 2.13 lets NCCL have a level of all ranks.
+    """
+    ranks, me = torch.arange(math.prod(sizes)).view(*sizes), dist.get_rank()
+    groups = []
+    for level, size in enumerate(sizes):
+        rows = ranks.movedim(level, -1).reshape(-1, size).tolist()
+        made = [dist.new_group(row, backend="gloo") for row in rows]
+        groups += [group for row, group in zip(rows, made, strict=True) if me in row]
+    if len(groups) == 1:
+        return DeviceMesh.from_group(groups[0], kind, mesh_dim_names=tuple(names))
+    return DeviceMesh.from_group(groups, kind, ranks, mesh_dim_names=tuple(names))
 
 
 def train(
@@ -82,19 +102,18 @@ def train(
     split = sequence.sequence_parallel if by_sequence else tensor.tensor_parallel
     mine = split(problem.new_model() if model is None else model, parts)
     optimizer = torch.optim.Adam(mine.parameters(), lr=rate)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
+
+    def loss(step: int) -> torch.Tensor:
         examples = problem.batch(step, batch_size)
         share = examples.share(mesh.get_local_rank("data"), data_ranks)
-        loss = vocabulary.loss(mine, share, whole=batch_size, group=parts)
-        loss.backward()
+        return vocabulary.loss(mine, share, whole=batch_size, group=parts)
+
+    def sum_up() -> None:
         if by_sequence:
             sequence.add_up_norms(mine, parts)
         data.all_reduce_each(mine, replicas)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+
+    return problem.descend(optimizer, loss, steps, sum_up)
 
 
 def train_3d(

@@ -30,7 +30,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from collectives_lab import recorder
+from collectives_lab import devices, recorder
 from collectives_lab.parallel import problem
 from collectives_lab.parallel.problem import Batch
 from collectives_lab.parallel.schedules import (
@@ -99,8 +99,10 @@ def step(
     before it is computed, instead of after it. A send is waited for only when its
     gradient has come, or at the end: two stages that send to each other and wait would
     wait for ever. Raises ValueError for a schedule, a batch or a shape that does not
-    fit; a schedule in which stages wait in a circle ends in a Deadlock.
+    fit, and for a group of NCCL's; a schedule in which stages wait in a circle ends in
+    a Deadlock.
     """
+    devices.refuse_nccl(group, 'pass group=dist.new_group(backend="gloo")')
     worker = _Worker(stage, examples, schedule, tuple(shape), loss, group)
     actions = schedule[worker.stage]
     for i, action in enumerate(actions):
@@ -183,7 +185,9 @@ class _Worker:
         if src is None or action in self.posted:
             return
         m = action[1]
-        buffer = torch.empty(len(self.parts[m].inputs), *self.shape, dtype=self.dtype)
+        inputs = self.parts[m].inputs
+        shape = (len(inputs), *self.shape)
+        buffer = torch.empty(shape, dtype=self.dtype, device=inputs.device)
         work = dist.irecv(buffer, self._rank(src), self.group, tag=m)
         self.posted[action] = work, buffer
 

@@ -117,16 +117,10 @@ def train(
     group: dist.ProcessGroup | None = None,
 ) -> list[float]:
     """Train by Adam on PowerSGD's sums; this rank's share of each step's loss."""
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    world_size = dist.get_world_size(group)
     model = problem.new_model() if model is None else model
     wrapped = power_sgd(model, approximation_rank, start, feedback, group=group)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        share = problem.batch(step, batch_size).share(rank, world_size)
-        loss = problem.loss(wrapped, share, whole=batch_size)
-        (loss * world_size).backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    share = problem.loss_of_share(wrapped, batch_size, group)
+    losses = problem.descend(optimizer, lambda step: world_size * share(step), steps)
+    return [loss / world_size for loss in losses]

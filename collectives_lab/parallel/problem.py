@@ -23,6 +23,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
+from collectives_lab import devices
+
 VOCABULARY = 128
 """Letters: ASCII."""
 
@@ -52,13 +54,6 @@ def corpus() -> torch.Tensor:
     return torch.frombuffer(letters, dtype=torch.uint8)
 
 
-def device() -> torch.device:
-    """Where this process computes: on the rank's own GPU under NCCL, else the CPU."""
-    if dist.is_initialized() and dist.get_backend() == dist.Backend.NCCL:
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
-
-
 class Batch(NamedTuple):
     """Examples: inputs and targets, int64 of (examples, LENGTH)."""
 
@@ -77,7 +72,7 @@ def batch(step: int, batch_size: int = 32) -> Batch:
     random = torch.Generator().manual_seed(step)
     starts = torch.randint(len(text) - LENGTH, (batch_size, 1), generator=random)
     windows = text[starts + torch.arange(LENGTH + 1)].long()
-    windows = windows.to(device())
+    windows = windows.to(devices.own())
     return Batch(windows[:, :-1], windows[:, 1:])
 
 
@@ -169,7 +164,7 @@ def new_model(
         torch.manual_seed(seed)
         layers = [Block(width, heads) for _ in range(blocks)]
         model = nn.Sequential(Embedding(width), *layers, Head(width))
-    return model.to(device(), dtype)
+    return model.to(devices.own(), dtype)
 
 
 def loss(
@@ -218,10 +213,12 @@ def descend(
     loss_of: Callable[[int], torch.Tensor],
     steps: int,
     between: Callable[[], object] = lambda: None,
+    after: Callable[[], object] = lambda: None,
 ) -> list[float]:
     """Take so many steps; what `loss_of(step)` was in each, before its update.
 
     between: what is done with the gradients after the backward pass, before the update.
+    after: what is done with the weights after it.
     """
     losses = []
     for step in range(steps):
@@ -230,6 +227,7 @@ def descend(
         value.backward()
         between()
         optimizer.step()
+        after()
         losses.append(value.item())
     return losses
 

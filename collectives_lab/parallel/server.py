@@ -35,7 +35,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from collectives_lab import recorder
+from collectives_lab import devices, recorder
 from collectives_lab.parallel import problem
 
 SERVER = 0
@@ -224,6 +224,7 @@ def _work(weights: torch.Tensor, gradient: Gradient, steps: int) -> Log:
 
 def _checked(weights: torch.Tensor, steps: int) -> torch.Tensor:
     """A copy of the weights to work on."""
+    devices.refuse_nccl(None, 'run it with backend="gloo"')
     if dist.get_world_size() < 2 or steps < 1:
         raise ValueError(
             f"{steps} steps on {dist.get_world_size()} ranks; need 1 step or more and "

@@ -1,21 +1,22 @@
 """Pictures for light and dark notebooks, each with words beside it.
 
 Of a trace, or of a Run or a Timeline that has one, here you can draw who waited for
-whom (`space_time`), who sends to whom (`traffic_matrix`) and how much each rank sends
-(`bytes_by_rank`). Of an algorithm: what all ranks hold before and after it
-(`before_after`) and, step by step, which ranks are in which chunk (`chunk_table` of
-`chunk_states`). Of times: what they are by size (`cost_curves`), who is fastest where
-(`winner_map`), and how far a prediction is off (`predicted_measured`).
-Of anything else: `lines`. Every function
-gives a `Diagram`: a matplotlib Figure that shows itself once at the end of a cell, with
-or without `%matplotlib inline`, and carries a caption and alternative text; some of
-them go `side_by_side`. A rank has the same colour in all of them (`rank_color`) and is
-labelled as well.
+whom (`space_time`), when each rank computes (`computing`), who sends to whom
+(`traffic_matrix`) and how much each rank sends (`bytes_by_rank`). Of an algorithm: what
+all ranks hold before and after it (`before_after`) and, step by step, which ranks are
+in which chunk (`chunk_table` of `chunk_states`). Of times: what they are by size
+(`cost_curves`), who is fastest where (`winner_map`), and how far a prediction is off
+(`predicted_measured`).
+Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
+shows itself once at the end of a cell, with or without `%matplotlib inline`, and
+carries a caption and alternative text; some of them go `side_by_side`. A rank has the
+same colour in all of them (`rank_color`) and is labelled as well.
 """
 
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.chunks import ChunkState, Move, chunk_states, ring_steps
+from collectives_lab.plots.computing import computing
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.figure import Diagram, rank_color, side_by_side
 from collectives_lab.plots.lines import lines
@@ -29,6 +30,7 @@ __all__ = [
     "rank_color",
     "side_by_side",
     "space_time",
+    "computing",
     "traffic_matrix",
     "bytes_by_rank",
     "before_after",

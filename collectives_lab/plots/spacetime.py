@@ -37,7 +37,7 @@ from collectives_lab.plots.names import MOST_NAMES, name_calls, name_rounds, nam
 from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 @mpl.rc_context(STYLE)

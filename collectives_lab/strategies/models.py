@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from collectives_lab.strategies.model import Model
 
@@ -20,14 +21,10 @@ def tiny(
 
     Its examples have 32 letters of 128.
     """
-    return Model(
+    return _like_gpt(
         "tiny",
-        layers=blocks,
-        hidden=width,
-        heads=heads,
-        ffn=4 * width,
+        (blocks, width, heads),
         vocabulary=128,
-        gated=False,
         positions=32,
         experts=experts,
         top_k=top_k,
@@ -41,19 +38,21 @@ def gpt(layers: int, hidden: int, heads: int, name: str = "") -> Model:
     Source: Narayanan et al., Efficient large-scale language model training, SC 2021,
     section 5.1.
     """
-    return Model(
+    return _like_gpt(
         name or f"GPT {layers} x {hidden}",
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        ffn=4 * hidden,
+        (layers, hidden, heads),
         vocabulary=51_200,
-        gated=False,
         positions=2048,
         biases=True,
         tied=True,
         source="Narayanan et al., SC 2021, section 5.1",
     )
+
+
+def _like_gpt(name: str, shape: tuple[int, int, int], **others: Any) -> Model:
+    """Layers, hidden numbers and heads; an MLP of two matrices, of 4 hidden."""
+    layers, hidden, heads = shape
+    return Model(name, layers, hidden, heads, ffn=4 * hidden, gated=False, **others)
 
 
 gpt3_175b = replace(

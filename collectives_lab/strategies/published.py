@@ -64,8 +64,14 @@ class Published:
         return self.seconds / self.estimate.seconds
 
 
-_MEGATRON = "Narayanan et al., SC 2021, table "
-_LLAMA = "Grattafiori et al., The Llama 3 herd of models, 2024, table 4"
+_MEGATRON = (
+    "Narayanan et al., Efficient large-scale language model training on GPU clusters "
+    "using Megatron-LM, SC 2021, arXiv:2104.04473, "
+)
+_LLAMA = (
+    "Grattafiori et al., The Llama 3 herd of models, 2024, arXiv:2407.21783, "
+    "section 3.3.2, table 4"
+)
 
 
 def _megatron(
@@ -85,7 +91,8 @@ def _megatron(
         unit="model",
     )
     assumed = "one example a micro-batch, no interleaving, gradients at the end"
-    return Published(strategy, clusters.dgx_a100, rate, True, _MEGATRON + "1", assumed)
+    source = _MEGATRON + "section 5.1, table 1"
+    return Published(strategy, clusters.dgx_a100, rate, True, source, assumed)
 
 
 def _gpt3(data: int, tensor: int, pipeline: int, micro: int, rate: float) -> Published:
@@ -102,7 +109,8 @@ def _gpt3(data: int, tensor: int, pipeline: int, micro: int, rate: float) -> Pub
         recompute="full",
     )
     assumed = "no interleaving"
-    return Published(strategy, clusters.dgx_a100, rate, True, _MEGATRON + "2", assumed)
+    source = _MEGATRON + "section 5.2, table 2"
+    return Published(strategy, clusters.dgx_a100, rate, True, source, assumed)
 
 
 def _llama(data: int, rate: float, interleave: int) -> Published:

@@ -1,7 +1,7 @@
 """What is under way at each moment of a trace, in words and as places in its picture.
 
 Here you can list the moments (`moments`), and place them and the messages in a
-space-time diagram (`across`, `arrows`).
+space-time diagram (`across`, `arrows`), whose lanes are in a `box`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,16 @@ def arrows(figure: Diagram, seen: Scene) -> list[dict[str, Any]]:
     ]
 
 
+def box(figure: Diagram) -> dict[str, float]:
+    """Where the lanes are in the picture, in percent; round them are the labels."""
+    (ax,) = figure.axes
+    lanes = ax.get_window_extent()
+    width, height = figure.get_size_inches() * figure.dpi
+    sides = {"left": lanes.x0 / width, "top": 1 - lanes.y1 / height}
+    sides["bottom"] = 1 - lanes.y0 / height
+    return {side: round(float(100 * share), 2) for side, share in sides.items()}
+
+
 def _place(figure: Diagram, seen: Scene, time: float, lane: float) -> list[float]:
     span = seen.last - seen.first
     unit = next((size for size, _ in UNITS if span >= size), UNITS[-1][0])
@@ -91,7 +101,7 @@ def _cargo(seen: Scene, chunks: Chunks) -> list[str]:
 def _words(
     seen: Scene, named: Sequence[tuple[tuple[Bar, Bar], str]], time: float
 ) -> str:
-    """`at 12.3 us: rank 0 → 1: 64 KiB (chunk 2); rank 2 waits for rank 1`."""
+    """`at 12.3 µs: rank 0 → 1: 64 KiB (chunk 2); rank 2 waits for rank 1`."""
     things = [
         f"rank {send.event.rank} → {recv.event.rank}: {what}"
         for (send, recv), what in named

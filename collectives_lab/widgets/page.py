@@ -28,12 +28,12 @@ def live(
     around the body, and the data, JSON in which what is not finite is null.
     """
     key = f"lab-{uuid4().hex[:12]}"
-    source = "".join(f"{(HERE / name).read_text()}\n" for name in scripts)
+    source = "\n".join((HERE / name).read_text("utf-8") for name in scripts)
     call = f'{function}(document.getElementById("{key}"), {_json(data)});'
-    style = (HERE / "live.css").read_text()
+    style = (HERE / "live.css").read_text("utf-8")
     return (
         f'<div class="lab-live" id="{key}"><style>{style}</style>{body}'
-        f"<script>(() => {{\n{source}{call}\n}})();</script></div>"
+        f"<script>(() => {{\n{source}\n{call}\n}})();</script></div>"
     )
 
 

@@ -1,6 +1,7 @@
 // A slider over the moments of a space-time diagram: a line at the time, the messages
 // under way at it with a dot where each is, and the moment in words. Those are in the
-// list below the picture, which a reader without scripts can open.
+// list below the picture, which a reader without scripts can open. Line and dots stay
+// among the lanes, off the labels round them.
 
 function scrub(root, data) {
   const [stage, knobs, said] = [".stage", ".knobs", ".said"]
@@ -12,6 +13,8 @@ function scrub(root, data) {
   const lines = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" });
   const cursor = element("div", { class: "cursor" }), dots = element("div");
   frame.append(picture, lines, cursor, dots);
+  const { left: first, top, bottom } = data.box;
+  Object.assign(cursor.style, { top: `${top}%`, bottom: `${100 - bottom}%` });
 
   function show() {
     const { time, x } = data.moments[at.moment];
@@ -23,7 +26,8 @@ function scrub(root, data) {
     dots.replaceChildren(...now.map(({ from, to, begin, end, color }) => {
       const part = (time - begin) / (end - begin);
       const [left, top] = [0, 1].map((i) => from[i] + part * (to[i] - from[i]));
-      return element("i", { style: `left:${left}%;top:${top}%;background:${color}` });
+      const inside = `max(${left}%, ${first}% + 7px)`;
+      return element("i", { style: `left:${inside};top:${top}%;background:${color}` });
     }));
     cursor.style.left = `${x}%`;
     said.textContent = told[at.moment];

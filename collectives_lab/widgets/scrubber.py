@@ -10,14 +10,18 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collectives_lab.plots.lanes import scene
+from collectives_lab.plots.lanes import Scene, scene
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.trace import Trace
 from collectives_lab.widgets import page
-from collectives_lab.widgets.moments import across, arrows, moments
+from collectives_lab.widgets.moments import across, arrows, box, moments
 from collectives_lab.widgets.stepper import Stepper
 
 SCRIPTS = ("knobs.js", "chart.js", "scrubber.js")
+SIGNS = (
+    "In flight is a call that has begun while its rank does other work; blocked is a "
+    "rank that waits for one."
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Scrubber:
     """A trace with times, moment by moment.
 
     chunks: those of each send, by the rank that sends and which of its sends it is.
-    stepper: the same by chunks, shown above. note: a sentence to say below.
+    stepper: the same by chunks, shown above. note: a sentence to say below, after what
+    the signs in the picture mean.
     """
 
     trace: Trace
@@ -40,17 +45,21 @@ class Scrubber:
             "name": "step" if seen.is_steps else "time",
             "moments": [{"time": t, "x": across(figure, seen, t)} for t, _ in told],
             "arrows": arrows(figure, seen),
+            "box": box(figure),
         }
         items = "".join(f"<li>{html.escape(words)}</li>" for _, words in told)
         body = (
             '<div class="knobs"></div><div class="said" aria-live="polite"></div>'
             f'<div class="stage">{figure._repr_html_()}</div>'
-            f"<div>{html.escape(self.note)}</div>"
+            f"<div>{html.escape(self._below(seen))}</div>"
             f"<details><summary {page.OWN_KEYS}>All {len(told)} moments in words"
             f'</summary><ol class="moments">{items}</ol></details>'
         )
         above = self.stepper._repr_html_() if self.stepper else ""
         return above + page.live(body, SCRIPTS, "scrub", data)
+
+    def _below(self, seen: Scene) -> str:
+        return " ".join(filter(None, [SIGNS * (not seen.is_steps), self.note]))
 
     def __repr__(self) -> str:
         told = moments(scene(self.trace), self.chunks)

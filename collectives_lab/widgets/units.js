@@ -12,7 +12,7 @@ function inUnits(value, scales, last) {
 }
 
 const formatSeconds = (seconds) =>
-  inUnits(seconds, [[1, "s"], [1e-3, "ms"], [1e-6, "us"]], [1e-9, "ns"]);
+  inUnits(seconds, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]], [1e-9, "ns"]);
 
 function formatBytes(nbytes, digits = 4) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
