@@ -21,7 +21,9 @@ pytestmark = pytest.mark.slow
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-SCRIPT = Path(__file__).parents[1] / "chapters" / "scripts" / "elastic_training.py"
+SCRIPT = (
+    Path(__file__).parents[1] / "collectives_lab" / "scripts" / "elastic_training.py"
+)
 
 
 # -- the training and its checkpoint ---------------------------------------------------

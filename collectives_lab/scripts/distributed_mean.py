@@ -11,6 +11,7 @@ runs on Gloo, or on NCCL if there is a GPU for each rank.
 
 import os
 import sys
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,14 +27,15 @@ def average(x: torch.Tensor) -> torch.Tensor:
 def slope(w: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
     """The gradient, at w, of the mean of (w - number)**2 over a shard."""
     w = w.clone().requires_grad_()
-    (w - shard).square().mean().backward()
-    return w.grad
+    (gradient,) = torch.autograd.grad((w - shard).square().mean(), w)
+    return gradient
 
 
 def tell(what: str, own: torch.Tensor, mean: torch.Tensor, alone: torch.Tensor) -> None:
     """Rank 0 prints what each rank had and has now, and what one process would get."""
     row = own.item(), mean.item()
-    rows = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    first, world_size = dist.get_rank() == 0, dist.get_world_size()
+    rows: list[Any] | None = [None] * world_size if first else None
     dist.gather_object(row, rows, dst=0)
     if rows:
         print(f"\n{what}; one process with all numbers: {alone.item():g}")

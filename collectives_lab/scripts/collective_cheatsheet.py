@@ -10,6 +10,7 @@ its end count the slots. It runs on Gloo, or on NCCL if there is a GPU for each 
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -84,7 +85,7 @@ def tell(verb: Callable, x: torch.Tensor) -> None:
     rank, before = dist.get_rank(), x.tolist()
     after = verb(x)
     row = (before, None if after is None else after.tolist())
-    rows = [None] * dist.get_world_size() if rank == 0 else None
+    rows: list[Any] | None = [None] * dist.get_world_size() if rank == 0 else None
     dist.gather_object(row, rows, dst=0)
     if rows:
         print(f"\n{verb.__name__}: {verb.__doc__}")

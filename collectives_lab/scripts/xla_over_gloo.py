@@ -1,0 +1,114 @@
+"""Four verbs of XLA on four processes, over Gloo, and what they put on the wire.
+
+    python xla_over_gloo.py 1048576
+
+A rank's buffer has 1 MiB. The program starts one process a rank (`... 1048576 RANK
+PORT`) and prints one line of JSON: the library, and for every verb the bytes from rank
+to rank. Rank r contributes 4**r, and each rank checks its result.
+"""
+
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WIRE = runpy.run_path(str(Path(__file__).parents[1] / "tcp_info.py"))
+"""Read by its path, since importing the package would import torch."""
+
+Counted = dict[tuple, int]
+"""Bytes by the two ends of a connection."""
+WORLD_SIZE = 4
+SETTLED = 0.1
+"""Seconds after which the last bytes of a call have left: its end waits for others."""
+
+
+def verbs() -> dict[str, tuple]:
+    """Each verb, how its result is dealt out, and what rank r's result begins with."""
+    from jax import lax
+    from jax.sharding import PartitionSpec
+
+    ours, same = PartitionSpec("ranks"), PartitionSpec()
+    return {
+        "all_reduce": (lambda x: lax.psum(x, "ranks"), same, lambda r: 85),
+        "reduce_scatter": (
+            lambda x: lax.psum_scatter(x, "ranks", tiled=True),
+            *(ours, lambda r: 85),
+        ),
+        "all_gather": (
+            lambda x: lax.all_gather(x[: len(x) // 4], "ranks", tiled=True),
+            *(ours, lambda r: 1),
+        ),
+        "all_to_all": (
+            lambda x: lax.all_to_all(x, "ranks", 0, 0, tiled=True),
+            *(ours, lambda r: 1),
+        ),
+    }
+
+
+def rank_main(nbytes: int, rank: int, port: int) -> None:
+    """Run all verbs as one rank; print the counters before and after each."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+    import numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", WORLD_SIZE, rank)
+    mesh = jax.make_mesh((WORLD_SIZE,), ("ranks",))
+    ours = PartitionSpec("ranks")
+    own = np.full(nbytes // 4, 4.0**rank, np.float32)
+    x = jax.make_array_from_process_local_data(NamedSharding(mesh, ours), own)
+    readings = {}
+    for name, (verb, dealt, begins) in verbs().items():
+        shared = jax.shard_map(verb, mesh=mesh, in_specs=ours, out_specs=dealt)
+        call = jax.jit(shared)
+        call(x).block_until_ready()  # compiles, and opens the connections
+        time.sleep(SETTLED)
+        before = WIRE["connections"]()
+        result = call(x).block_until_ready()
+        time.sleep(SETTLED)
+        readings[name] = before, WIRE["connections"]()
+        assert result.addressable_data(0)[0] == begins(rank), (name, rank, result)
+    print(json.dumps([jax.__version__, {k: pairs(*v) for k, v in readings.items()}]))
+    jax.distributed.shutdown()
+
+
+def pairs(before: Counted, after: Counted) -> list:
+    """What was sent on each connection, as JSON takes it."""
+    return [[ends, count - before.get(ends, 0)] for ends, count in after.items()]
+
+
+def matrix(by_rank: list[list]) -> list | None:
+    """The bytes from rank to rank, of what `pairs` gave on each."""
+    counted = [{(tuple(a), tuple(b)): n for (a, b), n in one} for one in by_rank]
+    found = WIRE["wire_matrix"]([{}] * len(counted), counted)
+    return None if found is None else found.tolist()
+
+
+def main(nbytes: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, __file__, nbytes, str(rank), str(port)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(WORLD_SIZE)
+    ]
+    said = [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
+    library = f"jax {said[0][0]} over Gloo"
+    wire = {name: matrix([one[name] for _, one in said]) for name in said[0][1]}
+    print(json.dumps({"library": library, "wire": wire}))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        rank_main(*map(int, sys.argv[1:]))
+    else:
+        main(sys.argv[1])
