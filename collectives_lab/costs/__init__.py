@@ -5,9 +5,10 @@ common start to the last rank's end, where a message of n bytes takes alpha + n 
 a rank sends one message and receives one at a time. nbytes is S, the bytes of the full
 logical tensor (one rank's buffer for all_to_all). All arguments may be arrays, which
 are broadcast; numbers give a float. One rank, or no bytes, cost nothing. What a step
-of training makes of it is in `costs.training`.
+of training makes of it is in `costs.training`, NCCL's own prices in `costs.nccl`.
 """
 
+from collectives_lab.costs import nccl as nccl
 from collectives_lab.costs import training as training
 from collectives_lab.costs.all_gather import (
     bruck_all_gather,

@@ -1,0 +1,168 @@
+"""The promises of `libraries`: a program runs here, or its record is shown and said."""
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from collectives_lab import libraries, plans
+from collectives_lab.data import shipped
+from collectives_lab.libraries import Started
+
+RECORDS = json.loads(shipped(libraries.RECORDS).read_text())
+KiB, MiB = 2**10, 2**20
+
+
+def python(code: str, name: str = "xla") -> Started:
+    return Started(name, [sys.executable, "-c", code])
+
+
+def test_what_runs_here_is_live() -> None:
+    """The last line of a program is its answer, and asking twice changes nothing."""
+    started = python("print('noise'); print('{\"library\": \"mine 1.0\"}')")
+    answer = started.answer()
+    assert (answer.live, answer.where) == (True, "run here: mine 1.0")
+    assert started.answer() is answer
+
+
+@pytest.mark.parametrize(
+    "started, why",
+    [
+        (lambda: Started("xla", [], "jax is not installed"), "jax is not installed"),
+        (lambda: python("1 / 0"), r"it failed here \(ZeroDivisionError: .*\)"),
+        (lambda: python("raise SystemExit(3)"), r"it failed here \(no message\)"),
+    ],
+)
+def test_what_does_not_run_here_is_a_record(started, why: str) -> None:
+    """The record that ships is shown, and the answer says so, why and from when."""
+    answer = started().answer()
+    assert not answer.live and answer.said == RECORDS["xla"]
+    assert re.fullmatch(rf"{why}; recorded 20\d\d-\d\d-\d\d with jax .*", answer.where)
+
+
+def alive(leader: int) -> list[int]:
+    """The processes of a group that still run."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == leader:
+                found += [process.pid] * (process.info["status"] != "zombie")
+    return found
+
+
+def test_what_takes_too_long_is_ended() -> None:
+    """At the deadline a program and its children end, and the record is shown."""
+    code = "import subprocess; subprocess.run(['sleep', '60'])"
+    started = python(code)
+    time.sleep(0.3)
+    answer = started.answer(timeout=0.1)
+    assert not answer.live and answer.where.startswith("it took over 0.1 s")
+    program = started._program
+    assert program is not None and program.poll() is not None
+    assert not alive(program.pid)
+
+
+def test_what_was_not_recorded_is_said() -> None:
+    """An unknown call names those of which a record ships."""
+    with pytest.raises(
+        LookupError, match=r"no record of 'mpi 5'; need one of 'mpi all"
+    ):
+        Started("mpi 5", [], "Open MPI is not installed").answer()
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without mpi4py the calls of the chapter give records."""
+    find = libraries.importlib.util.find_spec
+    hide = lambda name: None if name in ("mpi4py", "jax") else find(name)  # noqa: E731
+    monkeypatch.setattr(libraries.importlib.util, "find_spec", hide)
+    answers = [started.answer() for started in libraries.calls()]
+    assert not any(answer.live for answer in answers)
+    assert len(RECORDS) == len(answers) + 1
+
+
+def nearest(wire: list, nbytes: int) -> str:
+    names = "naive", "ring", "tree", "recursive_doubling", "halving_doubling"
+    found = {n: getattr(plans, f"{n}_all_reduce")(4, nbytes) for n in names}
+    apart = {n: abs(np.array(wire) - p.bytes_by_pair()).sum() for n, p in found.items()}
+    return min(apart, key=lambda n: apart[n])
+
+
+def mpi_facts(all_reduce: dict, ring: dict) -> None:
+    """What chapter 10 says of Open MPI."""
+    for nbytes, name in (KiB, "recursive_doubling"), (MiB, "halving_doubling"):
+        found = all_reduce["calls"]["all_reduce"][str(nbytes)]
+        assert nearest(found["wire"], nbytes) == name
+        assert found["results"] == [[85, 85]] * 4
+    wire = np.array(ring["calls"]["all_reduce"][str(MiB)]["wire"])
+    assert nearest(wire.tolist(), MiB) == "ring" and 6 <= wire.sum() / MiB < 6.01
+
+
+def xla_facts(said: dict) -> None:
+    """What it says of XLA's compiler."""
+    left = {
+        name: len(program["compiled"]) for name, program in said["programs"].items()
+    }
+    assert left == {
+        **{"one_sum": 1, "two_sums": 1, "own_piece_of_the_sum": 1},
+        **{"scattered_sum": 1, "unused_sum": 0},
+    }
+    assert "reduce-scatter(" in said["programs"]["scattered_sum"]["compiled"][0]
+    assert said["programs"]["one_sum"]["result"][0] == 85
+
+
+def gloo_facts(said: dict) -> None:
+    """What it says of XLA over Gloo."""
+    sent = {verb: np.sum(wire) / MiB for verb, wire in said["wire"].items()}
+    bounds = {"all_reduce": 6, "reduce_scatter": 3.5, "all_gather": 3, "all_to_all": 3}
+    assert all(abs(sent[verb] - bound) < 0.01 for verb, bound in bounds.items()), sent
+
+
+MPI_CALL = "mpi all_reduce 4 decides 1024 4096 8192 1048576"
+
+
+def test_the_records_say_what_the_chapter_says() -> None:
+    """A reader without these libraries sees the same."""
+    mpi_facts(RECORDS[MPI_CALL], RECORDS["mpi all_reduce 4 ring 1048576"])
+    xla_facts(RECORDS["xla"])
+    gloo_facts(RECORDS["xla_over_gloo 1048576"])
+
+
+def test_a_wrong_record_is_found() -> None:
+    """The tests of facts fail where MPI sends a ring and XLA merges nothing."""
+    ring = RECORDS["mpi all_reduce 4 ring 1048576"]
+    found = ring["calls"]["all_reduce"][str(MiB)]
+    wrong = {"calls": {"all_reduce": {str(KiB): found, str(MiB): found}}}
+    with pytest.raises(AssertionError):
+        mpi_facts(wrong, ring)
+    programs = RECORDS["xla"]["programs"]
+    two = programs["two_sums"] | {"compiled": ["a", "b"]}
+    with pytest.raises(AssertionError):
+        xla_facts({"programs": programs | {"two_sums": two}})
+
+
+@pytest.mark.slow
+def test_mpi_really_runs() -> None:
+    """Open MPI is installed here, runs as this user on four ranks, and does as said."""
+    decided, forced = (
+        libraries.mpi("all_reduce", KiB, MiB),
+        libraries.mpi("all_reduce", MiB, algorithm="ring"),
+    )
+    answers = decided.answer(100), forced.answer(100)
+    assert all(answer.live for answer in answers), answers
+    mpi_facts(answers[0].said, answers[1].said)
+
+
+@pytest.mark.slow
+def test_xla_really_runs() -> None:
+    """So does XLA, in one process and over Gloo on four."""
+    over_gloo, compiled = libraries.xla_over_gloo(MiB), libraries.xla()
+    answers = compiled.answer(100), over_gloo.answer(100)
+    assert all(answer.live for answer in answers), answers
+    xla_facts(answers[0].said)
+    gloo_facts(answers[1].said)
