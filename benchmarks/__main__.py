@@ -9,13 +9,24 @@ from pathlib import Path
 import cloudpickle
 
 import benchmarks
-from benchmarks import cells, fresh, grading, many, recording, replay, ring, table
+from benchmarks import (
+    cells,
+    emulation,
+    fresh,
+    grading,
+    many,
+    recording,
+    replay,
+    ring,
+    table,
+)
 
 FIGURES = {
     "fresh": fresh.measure,
     "cells": cells.measure,
     "many": many.measure,
     "recording": recording.measure,
+    "emulation": emulation.measure,
     "ring": ring.measure,
     "replay": replay.measure,
     "grading": grading.measure,

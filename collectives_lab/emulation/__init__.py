@@ -1,0 +1,31 @@
+"""A slow network on a fast machine: transfers take the time that a fabric gives them.
+
+`run(fn, fabric=fabrics.ethernet(0.1, 4))` makes ranks wait for their transfers as long
+as `replay` has them take on that fabric, in real time, whoever calls: the reader, DDP's
+reducer, a functional collective. No privilege is needed, since it is the callers that
+are kept waiting and not the bytes.
+
+What holds:
+
+- A transfer takes its time on the fabric or its real time, whichever is longer; the
+  fabric should be slow beside the machine.
+- A message sets out when both its ends are posted. Ports, NICs and a spine serve first
+  come first served, and what all calls have under way shares them.
+- A collective is the plan of its usual algorithm (`replay.expand.USUAL`), not what Gloo
+  does inside; those of a group run one after another.
+- A rank that computes is as fast as the machine: the pace of a slow rank counts for its
+  transfers only. A `monitored_barrier` takes its real time.
+- What the emulation itself needs, and a rank that is woken late, is made up for in the
+  next wait, up to 20 ms, so that it does not add up.
+- A recv from any rank sets out when it is known whose message it took.
+- Gloo on the CPU only: NCCL and CUDA tensors in collectives are not delayed.
+
+The error against `replay` is measured by `python -m benchmarks --only emulation`, and
+held in tests/test_slow_links.py: collectives and messages alone equal replay to 1e-4;
+real runs add what the machine needs, some milliseconds from the first call to the last.
+"""
+
+from collectives_lab.emulation.links import Links
+from collectives_lab.emulation.shared import SharedNetwork, create
+
+__all__ = ["Links", "SharedNetwork", "create"]

@@ -1,0 +1,107 @@
+"""Works that end when the network says so, for callers that do not wait at once.
+
+A collective with `async_op=True`, and those of DDP and of functional collectives, gives
+its caller a work at once. Here a thread (`Held`) ends that work when both are over, the
+real collective and the emulated one, so what runs meanwhile overlaps with it.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch._C._distributed_c10d as c10d
+
+from collectives_lab.emulation.network import Message, Share
+from collectives_lab.emulation.shared import SharedNetwork
+from collectives_lab.records import now
+
+_work_of = c10d._create_work_from_future  # type: ignore[attr-defined] # has no stub
+
+LOOK = 0.002
+"""Seconds between two looks at what depends on calls that others have yet to make."""
+
+
+class _Work(NamedTuple):
+    """What has really ended: its share of a collective, its future, what that gives."""
+
+    share: Share
+    future: torch.futures.Future
+    value: Any
+
+
+class Held:
+    """A thread that ends works on time."""
+
+    def __init__(self, network: SharedNetwork):
+        self._network = network
+        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._closed = False
+        threading.Thread(target=self._serve, name="links", daemon=True).start()
+
+    def hold(self, share: Share, work: Any) -> Any:
+        """Return a work, in torch's box, for the one of a collective that has begun.
+
+        None if that one cannot tell when it has ended.
+        """
+        future: torch.futures.Future = torch.futures.Future()
+
+        def really_ended(real: torch.futures.Future) -> None:
+            try:
+                value: Any = real.value()
+            except Exception as error:
+                future.set_result(error)
+            else:
+                self._queue.put(_Work(share, future, value))
+
+        try:
+            real = work.get_future()
+        except RuntimeError:  # Gloo's reduce_scatter of torch 2.6 has none
+            return None
+        held = _work_of(future.then(self._value))
+        real.add_done_callback(really_ended)
+        return held.boxed()
+
+    def _value(self, future: torch.futures.Future) -> Any:
+        """What the collective gave; the error that it ended with, unless we end it."""
+        value = future.value()
+        if isinstance(value, Exception) and not self._closed:
+            raise value
+        return value
+
+    def close(self) -> None:
+        """End all works at once, and the thread."""
+        self._closed = True
+        self._queue.put(None)
+
+    def _serve(self) -> None:
+        waiting: list[_Work] = []
+        pause: float | None = None
+        while not self._closed:
+            try:
+                work = self._queue.get(timeout=pause)
+                waiting += [work] if work is not None else []
+            except queue.Empty:
+                pass
+            ends = self._network.forecast()
+            over = [w for w in waiting if ends.get(w.share, 0.0) <= now()]
+            waiting = [w for w in waiting if w not in over]
+            for work in over:
+                work.future.set_result(work.value)
+            pause = _until_next(waiting, ends)
+        for work in waiting:
+            work.future.set_result(work.value)
+
+
+def _until_next(
+    waiting: list[_Work], ends: Mapping[Message | Share, float]
+) -> float | None:
+    """Seconds until one of them may be over; None if there are none."""
+    if not waiting:
+        return None
+    end = min(ends.get(work.share, 0.0) for work in waiting)
+    return LOOK if end == math.inf else max(end - now(), 0.0)

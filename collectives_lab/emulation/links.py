@@ -1,0 +1,185 @@
+"""The links of one rank: its calls take as long as a fabric makes them take.
+
+Nothing is kept back on its way: the library carries a transfer out at once, and who
+waits for it goes on when it would have ended on the fabric, or when it has really
+ended, if that is later. The recorder tells of every call, so here you can `post` a
+message, `come` to a collective, `hold` the work of one that is not waited for, and
+`sleep` until a call is over.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from collectives_lab import _c10d
+from collectives_lab.emulation.held import LOOK, Held
+from collectives_lab.emulation.inside import Asked
+from collectives_lab.emulation.network import Message, Network, Share
+from collectives_lab.emulation.shared import SharedNetwork
+from collectives_lab.records import Record, now
+
+MOST = 0.02
+"""Seconds that a thread can be behind the network; what is more, it has lost.
+
+By so much a wait can seem shorter than it should, to a clock that began late too.
+"""
+
+
+class _Clock(threading.local):
+    """The network's clock for one thread, which may be behind it by some seconds.
+
+    The emulation needs time itself, and the machine wakes those who sleep a little
+    late. Neither is the program's doing, so its calls count from when it would have
+    made them, and it catches up in its next wait.
+    """
+
+    behind = 0.0
+
+    def now(self) -> float:
+        """What time it is on the network."""
+        return now() - self.behind
+
+    def go_on(self, time: float) -> None:
+        """Go on at a time of the network that may have passed."""
+        self.behind = min(now() - time, MOST)
+
+
+class Links:
+    """What one rank has under way on the network of its group."""
+
+    def __init__(self, rank: int, network: SharedNetwork):
+        """Be `rank` on this network; starts a thread, which `cancel` ends."""
+        self.rank = rank
+        self.network = network
+        self._clock = _Clock()
+        self._cancelled = threading.Event()
+        self._held = Held(network)
+
+    # -- a call --------------------------------------------------------------------
+
+    def post(self, record: Record) -> None:
+        """Put one end of a message on the network, before the library hears of it.
+
+        Not that of a recv from any rank, which has no sender yet.
+        """
+        if record.peer is not None:
+            message, nbytes = self._message(record), record.call.nbytes
+            self._change(lambda network, time: network.post(message, nbytes, time))
+
+    def withdraw(self, record: Record) -> None:
+        """Take back a message that the library has refused."""
+        if record.peer is not None:
+            message = self._message(record)
+            self._change(lambda network, _: network.withdraw(message))
+
+    def come(self, record: Record) -> None:
+        """Take part in a collective on the network."""
+        row = record.row(self.rank, 0)
+        asked = Asked(row.op, row.nbytes, row.root, row.dtype, row.splits)
+        share, ranks = self._share(record), record.group.ranks
+        self._change(lambda network, time: network.come(share, ranks, asked, time))
+
+    def hold(self, record: Record, result: Any) -> Any:
+        """Come to a collective that the library has taken; return what its caller gets.
+
+        Where the caller will not wait at once, that is a work which ends on time.
+        """
+        if not record.call.on_cpu:
+            return result  # its work ends when it is queued
+        self.come(record)
+        work = None if record.call.waits else _c10d.work_of(result)
+        held = None if work is None else self._held.hold(self._share(record), work)
+        if held is None:
+            return result
+        return (*result[:-1], held) if isinstance(result, tuple) else held
+
+    # -- its end -------------------------------------------------------------------
+
+    def meeting(
+        self,
+        record: Record,
+        work: Any,
+        go: Callable[[], Any],
+        timeout: timedelta | None,
+    ) -> Callable[[], Any]:
+        """Return what waits for a call until it has really ended: `go`, and more.
+
+        From a collective a rank may come back before others have called it. On the
+        network it then still waits for those that it needs, and so it does here.
+        """
+        if record.op in ("send", "recv"):
+            return go
+        if timeout is not None and not record.call.waits:
+            return lambda: self._within(work, timeout)
+        share = self._share(record)
+
+        def wait() -> Any:
+            result = go()
+            while self.network.forecast().get(share) == math.inf:
+                self._rest(LOOK)
+            return result
+
+        return wait
+
+    def _within(self, work: Any, timeout: timedelta) -> bool:
+        """Wait for a work that was held, which cannot do so for a time by itself."""
+        until = now() + timeout.total_seconds()
+        while not work.is_completed():
+            if now() > until:
+                raise RuntimeError(f"the work has not ended within {timeout}")
+            self._rest(LOOK)
+        return True
+
+    def sleep(self, record: Record) -> None:
+        """Wait until a call that has really ended is over on the network too."""
+        is_message = record.op in ("send", "recv")
+        key = self._message(record) if is_message else self._share(record)
+        time = self._clock.now()
+        end = self.network.forecast().get(key)
+        if end == math.inf and is_message:
+            end = self._met(record)
+        if end is None:
+            return
+        while end > now():
+            self._rest(end - now())
+            record.completed = now()
+            end = self.network.forecast().get(key, end)
+        self._clock.go_on(max(time, end))
+
+    def _met(self, record: Record) -> float | None:
+        """When a message ends of which nobody knew that its recv, from any, was for it.
+
+        Its sender knows it now, its receiver has been ready for it since it asked.
+        """
+        message, nbytes = self._message(record), record.call.nbytes
+        since = now() if record.op == "send" else record.issued
+        self._change(lambda network, _: network.complete(message, nbytes, since))
+        return self.network.forecast().get(message)
+
+    def cancel(self) -> None:
+        """Let nobody sleep any longer, in any thread; the calls are lost."""
+        self._cancelled.set()
+        self._held.close()
+
+    def _rest(self, seconds: float) -> None:
+        if self._cancelled.wait(seconds):
+            raise KeyboardInterrupt
+
+    def _change(self, act: Callable[[Network, float], None]) -> None:
+        """Change the network now, which takes no time on it."""
+        time = self._clock.now()
+        self.network.change(lambda network: act(network, time), time)
+        self._clock.go_on(time)
+
+    def _message(self, record: Record) -> Message:
+        assert record.peer is not None
+        ends = (self.rank, record.peer)
+        src, dst = ends if record.op == "send" else ends[::-1]
+        return Message(record.group.name, record.call.tag, src, dst, record.number)
+
+    def _share(self, record: Record) -> Share:
+        return Share(record.group.name, record.number, self.rank)

@@ -1,0 +1,554 @@
+"""Emulated links: a run on them takes what replay says, and is else like any other."""
+
+import copy
+import math
+import signal
+import statistics
+import threading
+import time
+from collections import defaultdict
+from functools import partial
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import collectives_lab as lab
+from collectives_lab import Event, Trace, algorithms, fabrics, plans
+from collectives_lab.emulation.inside import Asked
+from collectives_lab.emulation.network import Message, Network, Share
+from collectives_lab.fabrics import Fabric, Link
+
+# -- the network alone, in virtual time ---------------------------------------------
+
+INSIDE, ACROSS = Link(1e-3, 1e-8), Link(5e-3, 1e-7)
+FABRICS = {
+    "uniform": fabrics.uniform(8, 5e-3, 1e-7),
+    "one NIC a node": fabrics.hierarchical(2, 4, INSIDE, ACROSS),
+    "two NICs": fabrics.hierarchical(4, 2, INSIDE, ACROSS, nics_per_node=2),
+    "spine": fabrics.hierarchical(2, 4, INSIDE, ACROSS, oversubscription=2.0),
+    "slow rank": fabrics.uniform(8, 5e-3, 1e-7).with_slow_rank(3, 2.5),
+    "slow link": fabrics.uniform(8, 5e-3, 1e-7).with_slow_link(0, 1, 3.0),
+}
+VERBS = ("broadcast", "scatter", "gather", "reduce", "all_gather", "reduce_scatter")
+VERBS += ("all_reduce", "all_to_all", "barrier")
+ROOTED = VERBS[:4]
+
+
+def played(plan: Trace, network: Network) -> float:
+    """When the last rank of a plan is done, posting to a network as the plan says.
+
+    Whoever is the next to know that its step is over makes its next step: as ranks do.
+    """
+    steps: dict[int, dict[float, list]] = defaultdict(lambda: defaultdict(list))
+    number: dict[tuple, int] = defaultdict(int)
+    for event in plan.events:
+        ends = (event.rank, event.peer)
+        src, dst = ends if event.op == "send" else ends[::-1]
+        number[event.op, src, dst] += 1
+        message = Message("0", 0, src, dst, number[event.op, src, dst])
+        steps[event.rank][event.issued].append((message, event.nbytes))
+    todo = {rank: list(of_rank.values()) for rank, of_rank in steps.items()}
+    waits: dict[int, list[Message]] = {rank: [] for rank in todo}
+    starts = {rank: rank * LATER for rank in todo}
+    last = 0.0
+    while waits:
+        forecast = copy.deepcopy(network)
+        forecast.run()
+        done = {
+            rank: max([forecast.ends[m] for m in messages], default=starts[rank])
+            for rank, messages in waits.items()
+        }
+        rank = min(done, key=lambda r: (done[r], r))
+        last = time = done[rank]
+        assert time < math.inf
+        network.run(time - 1e-9)
+        if not todo[rank]:
+            del waits[rank]
+            continue
+        posts = todo[rank].pop(0)
+        waits[rank] = [message for message, _ in posts]
+        for message, nbytes in posts:
+            network.post(message, nbytes, time)
+    return last
+
+
+def begun(plan: Trace, fabric: Fabric) -> Trace:
+    """The plan, each rank beginning a little later than the one before."""
+    pauses = [
+        Event(rank, "compute", seconds=rank * LATER / fabric.pace[rank], issued=-1.0)
+        for rank in range(plan.world_size)
+    ]
+    events = [*pauses, *plan.events]
+    return Trace.from_events(events, plan.world_size, meta=plan.meta)
+
+
+LATER = 1e-5
+"""Seconds between the starts of two ranks, so that one is always first."""
+
+PLANS = {
+    "ring": lambda: plans.ring_all_reduce(8, 80_000),
+    "tree": lambda: plans.tree_all_reduce(8, 80_000),
+    "hierarchical": lambda: plans.hierarchical_all_reduce(8, 80_000, ranks_per_node=4),
+    "pairwise": lambda: plans.pairwise_all_to_all(8, 80_000),
+    "all at once": lambda: plans.direct_all_to_all(8, 80_000),
+}
+
+
+def without_ties(fabric: Fabric) -> Fabric:
+    """Every rank a little slower than the one before: of two one is always first."""
+    for rank in range(fabric.world_size):
+        fabric = fabric.with_slow_rank(rank, 1 + rank / 97)
+    return fabric
+
+
+@pytest.mark.parametrize("fabric", FABRICS.values(), ids=FABRICS)
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_messages_end_when_replay_says(plan, fabric: Fabric) -> None:
+    """A network to which ranks post one by one has the model of replay.
+
+    Both ends of a message go on at the same time, and may then want the same NIC: who
+    is first is nobody's to say, and may make a step's difference.
+    """
+    plan, fabric = plan(), without_ties(fabric)
+    expected = begun(plan, fabric).replay(fabric).elapsed
+    assert played(plan, Network(fabric)) == pytest.approx(expected, rel=0.02)
+
+
+class Endless(Network):
+    """Links that serve everybody at once."""
+
+    def _arrive(self, m) -> None:
+        self.state.free.clear()
+        super()._arrive(m)
+
+
+class Ahead(Network):
+    """A message takes all of its links when it sets out, each for when it comes."""
+
+    def run(self, until: float = math.inf) -> None:
+        super().run()
+
+
+@pytest.mark.parametrize("wrong, name", [(Endless, "one NIC a node"), (Ahead, "spine")])
+def test_a_wrong_network_is_found(wrong: type[Network], name: str) -> None:
+    """Not to serialise, and to take a link before one's turn: neither passes above."""
+    plan, fabric = PLANS["all at once"](), without_ties(FABRICS[name])
+    expected = begun(plan, fabric).replay(fabric).elapsed
+    assert played(plan, wrong(fabric)) != pytest.approx(expected, rel=0.05)
+
+
+def called(op: str, world_size: int, late: float, fabric: Fabric) -> Trace:
+    """A collective, twice, of ranks that come to it one after the other."""
+    events = []
+    for rank in range(world_size):
+        pause = late * (5 * rank % world_size) / fabric.pace[rank]
+        asked = {"root": 1 % world_size} if op in ROOTED else {}
+        event = Event(rank, op, 8_000 * world_size, dtype="float32", **asked)
+        events += [Event(rank, "compute", seconds=pause), event, event]
+    return Trace.from_events(events, world_size)
+
+
+def emulated(op: str, world_size: int, late: float, network: Network) -> float:
+    """When the same ends on a network, for the rank that is through last."""
+    root = 1 % world_size if op in ROOTED else None
+    asked = Asked(op, 8_000 * world_size, root, "float32", "")
+    ranks = tuple(range(world_size))
+    come = sorted(ranks, key=lambda rank: 5 * rank % world_size)
+    for rank in come:
+        time = late * (5 * rank % world_size)
+        network.run(time - 1e-9)
+        for number in (1, 2):
+            network.come(Share("0", number, rank), ranks, asked, time)
+    network.run()
+    state = network.state
+    assert not (state.collectives or state.tail or state.flying), "something is left"
+    return max(network.ends[Share("0", 2, rank)] for rank in ranks)
+
+
+@pytest.mark.parametrize("fabric", FABRICS.values(), ids=FABRICS)
+@pytest.mark.parametrize("op", VERBS)
+@pytest.mark.parametrize("world_size", [1, 2, 5, 8])
+def test_a_collective_ends_when_replay_says(
+    op: str, world_size: int, fabric: Fabric
+) -> None:
+    """Whichever verb, whoever comes late, and one after the other."""
+    for late in (0.0, 7.7e-3):
+        expected = called(op, world_size, late, fabric).replay(fabric).elapsed
+        found = emulated(op, world_size, late, Network(fabric))
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_an_unequal_all_to_all_moves_its_parts() -> None:
+    """What each rank sends to each is known when all have come."""
+    parts = [[0, 10, 20], [40, 0, 10], [10, 10, 0]]
+    fabric = fabrics.uniform(3, 0.0, 1.0)
+    network = Network(fabric)
+    for rank, row in enumerate(parts):
+        asked = Asked("all_to_all", sum(row), None, "uint8", ",".join(map(str, row)))
+        network.come(Share("0", 1, rank), (0, 1, 2), asked, 0.0)
+    network.run()
+    # Pairwise, 1 sends 10 bytes to 2, then 40 to 0.
+    assert network.ends[Share("0", 1, 1)] == 50.0
+
+
+def test_who_needs_nobody_else_does_not_wait_for_all() -> None:
+    """The first ranks of a broadcast are through before the last has come."""
+    network = Network(fabrics.uniform(4, 1.0, 0.0))
+    asked = Asked("broadcast", 100, 0, "uint8", "")
+    for rank in (0, 1, 2):
+        network.come(Share("0", 1, rank), (0, 1, 2, 3), asked, 0.0)
+    network.run()
+    ends = [network.ends[Share("0", 1, rank)] for rank in range(4 - 1)]
+    assert ends[0] < math.inf
+    assert math.inf in ends[1:], "one of them has rank 3 to serve"
+
+
+def test_what_was_taken_back_costs_nothing() -> None:
+    """A message that the library refused keeps no link from others."""
+    network = Network(fabrics.uniform(2, 1.0, 0.0))
+    message = Message("0", 0, 0, 1, 1)
+    network.post(message, 100, 0.0)
+    network.withdraw(message)
+    for _ in range(2):
+        network.post(message, 100, 5.0)
+    network.run()
+    assert network.ends == {message: 6.0}
+
+
+# -- what is asked for --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fabric, complaint",
+    [
+        (fabrics.uniform(2, 0, 0), "room for 2 ranks and world_size is 3; need a"),
+        ("ethernet", "fabric='ethernet'; it is a Fabric"),
+    ],
+)
+@pytest.mark.parametrize("start", [partial(lab.run, print), lab.Ranks])
+def test_a_wrong_fabric_is_refused(start, fabric, complaint: str) -> None:
+    """Before anything starts, with what to do."""
+    with pytest.raises(lab.LaunchError, match=complaint):
+        start(world_size=3, fabric=fabric)
+
+
+SLOW = fabrics.uniform(4, alpha=50e-3, beta=1e-7)
+
+
+def _one_message() -> float:
+    x, start = torch.ones(100), time.perf_counter()
+    if dist.get_rank():
+        dist.recv(x, 0)
+    else:
+        dist.send(x, 1)
+    return time.perf_counter() - start
+
+
+def test_a_message_takes_its_time() -> None:
+    """On both of its ends, and in what is recorded."""
+    run = lab.run(_one_message, 2, fabric=SLOW)
+    assert min(run.results) >= SLOW.inside.time(400)
+    for event in run.trace.events:
+        assert event.completed - event.issued >= SLOW.inside.time(400)
+
+
+# -- real ranks ---------------------------------------------------------------------
+
+
+def _everything() -> dict[str, float]:
+    """All sorts of calls, each checked, and what they took."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x, y, took = torch.full((100,), float(rank)), torch.empty(100), {}
+    clock = [time.perf_counter()]
+
+    def lap(name: str) -> None:
+        clock.append(time.perf_counter())
+        took[name] = clock[-1] - clock[-2]
+
+    ring = dist.P2POp(dist.isend, x, (rank + 1) % size)
+    for work in (
+        dist.batch_isend_irecv([ring, dist.P2POp(dist.irecv, y, rank - 1)])
+        if (rank)
+        else dist.batch_isend_irecv([ring, dist.P2POp(dist.irecv, y, size - 1)])
+    ):
+        work.wait()
+    assert (y == (rank - 1) % size).all()
+    lap("batch_isend_irecv")
+    if rank == 0:
+        works = [dist.isend(x + tag, 1, tag=tag) for tag in (1, 2)]
+        [work.wait() for work in works]
+    if rank == 1:
+        for tag in (2, 1):
+            dist.recv(y, 0, tag=tag)
+            assert (y == tag).all()
+    lap("tags")
+    if rank == 0:
+        assert sorted(dist.recv(y) for _ in range(3)) == [1, 2, 3]
+    else:
+        dist.send(x, 0)
+    lap("from any rank")
+    if rank == 0:  # what was sent first is waited for last
+        work = dist.irecv(y)
+        dist.recv(x.clone(), 1, tag=7)
+        work.wait()
+        assert (y == 1).all()
+    if rank == 1:
+        dist.send(x, 0)
+        dist.send(x, 0, tag=7)
+    lap("from any rank, waited for late")
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    clock.append(time.perf_counter())
+    z = x.clone()
+    dist.all_reduce(z, group=groups[rank // 2])
+    assert (z == (1 if rank < 2 else 5)).all()
+    lap("a group of two")
+    everyone = [None] * size
+    dist.all_gather_object(everyone, {"rank": rank})
+    assert everyone == [{"rank": r} for r in range(size)]
+    lap("objects")
+    tensors = [torch.full((100,), float(rank)) for _ in range(3)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    lap("asked for")
+    assert not works[0].is_completed()
+    [work.wait() for work in works]
+    assert all((tensor == 6).all() for tensor in tensors)
+    assert torch.equal(works[0].get_future().value()[0], tensors[0])
+    lap("three async")
+    import torch.distributed._functional_collectives as functional
+
+    clock.append(time.perf_counter())
+    assert (functional.all_reduce(x, "sum", dist.group.WORLD) + 0 == 6).all()
+    lap("functional")
+    dist.monitored_barrier()
+    clock.append(time.perf_counter())
+    dist.barrier()
+    lap("barrier")
+    return took
+
+
+LEAST = {
+    "batch_isend_irecv": 1,
+    "from any rank": 1,
+    "a group of two": 2,
+    "objects": 6,
+    "three async": 17,
+    "functional": 5,
+    "barrier": 1,
+}
+"""Messages one after the other that a call takes at least, however late its start."""
+
+
+@pytest.mark.slow
+def test_all_sorts_of_calls_take_their_time() -> None:
+    """And their results are those of the library."""
+    run = lab.run(_everything, 4, fabric=SLOW, timeout=60)
+    alpha = SLOW.inside.alpha
+    for rank, took in enumerate(run.results):
+        for name, messages in LEAST.items():
+            assert took[name] > (messages - 0.5) * alpha, (rank, name)
+        assert took["asked for"] < took["three async"], "they are not waited for"
+    events = list(run.trace.events)
+    assert all(e.completed - e.issued > 0.9 * alpha for e in events if e.op == "recv")
+
+
+def timed(step, rounds: int = 5) -> list[float]:
+    """Seconds of a step on every round, all ranks beginning together."""
+    times = []
+    for _ in range(rounds):
+        dist.barrier()
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+TWO_NODES = fabrics.hierarchical(2, 2, Link(10e-3, 1e-8), Link(40e-3, 2e-7))
+
+
+def _ping_pong() -> None:
+    x, rank = torch.ones(100_000), dist.get_rank()
+    for _ in range(2):
+        if rank == 0:
+            dist.send(x, 3)
+            dist.recv(x, 3)
+        elif rank == 3:
+            dist.recv(x, 0)
+            dist.send(x, 0)
+
+
+STEPS = {
+    "ping-pong": _ping_pong,
+    "ring": lambda: algorithms.ring_all_reduce(torch.ones(100_000)),
+    "library": lambda: dist.all_reduce(torch.ones(100_000)),
+    "broadcast": lambda: dist.broadcast(torch.ones(100_000), 1),
+    "hierarchical": lambda: algorithms.hierarchical_all_reduce(torch.ones(100_000), 2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("fabric", [SLOW, TWO_NODES], ids=["uniform", "two nodes"])
+def test_a_run_takes_what_its_replay_says(step, fabric: Fabric) -> None:
+    """Never less, but for what begins before the clock does; not half as much more.
+
+    The slowest rank of the best round, for the machine may have other things to do.
+    """
+    expected = lab.run(step, 4).trace.replay(fabric).elapsed
+    run = lab.run(lambda: timed(step), 4, fabric=fabric, timeout=60)
+    rounds = [max(times) for times in zip(*run.results, strict=True)]
+    assert min(rounds) > 0.8 * expected
+    assert min(rounds) < 1.5 * expected
+
+
+class _Computes(torch.autograd.Function):
+    """What an accelerator does in the backward pass: it takes time and no core."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.1)
+        return gradient
+
+
+class _Layers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(6))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = _Computes.apply(layer(x))
+        return x.sum()
+
+
+def _trains(bucket_mb: float) -> tuple[list[float], torch.Tensor]:
+    torch.manual_seed(5)
+    model = DistributedDataParallel(_Layers(), bucket_cap_mb=bucket_mb)
+    x = torch.randn(8, 64) + dist.get_rank()
+    model(x).backward()  # the first pass has one bucket
+    times = []
+    for _ in range(4):
+        model.zero_grad()
+        loss = model(x)
+        dist.barrier()
+        start = time.perf_counter()
+        loss.backward()
+        times.append(time.perf_counter() - start)
+    return times, next(model.parameters()).grad
+
+
+@pytest.mark.slow
+def test_ddp_overlaps_with_buckets_and_not_with_one() -> None:
+    """Unmodified DDP hides what it can of an emulated network behind its computing."""
+    layers, nbytes, computing = 6, 4 * (64 * 64 + 64), 0.6
+    network = fabrics.uniform(4, alpha=10e-3, beta=2e-6)
+    each, whole = (6 * 10e-3 + 1.5 * n * 2e-6 for n in (nbytes, layers * nbytes))
+    with lab.Ranks(4, fabric=network, timeout=60) as ranks:
+        (small, gradient), (large, same) = (
+            (statistics.median(map(max, zip(*times, strict=True))), gradients)
+            for times, gradients in (
+                zip(*ranks.run(_trains, args=(mb,)).results, strict=True)
+                for mb in (0.01, 25)
+            )
+        )
+    assert all(torch.allclose(g, gradient[0]) for g in (*gradient, *same))
+    assert small < computing + layers * each - 2 * each, "nothing was hidden"
+    assert small > computing + 0.5 * each
+    assert large > 0.95 * (computing + whole)
+    assert small < large
+
+
+def _waits_long() -> int:
+    x = torch.ones(1)
+    for _ in range(2):
+        dist.all_reduce(x)
+    dist.broadcast(x, 0)
+    if dist.get_rank() < 2:
+        dist.send(x, 1) if dist.get_rank() == 0 else dist.recv(x, 0)
+    else:
+        dist.barrier(dist.new_group([2, 3], use_local_synchronization=True))
+    return int(x)
+
+
+@pytest.mark.slow
+def test_a_long_wait_on_the_network_is_no_deadlock() -> None:
+    """All ranks wait for seconds, and nothing moves but the emulated time."""
+    run = lab.run(_waits_long, 4, fabric=fabrics.uniform(4, 0.6, 0.0), timeout=60)
+    assert run.results == [16] * 4
+    assert run.elapsed > 2 * 6 * 0.6 + 2 * 0.6 + 0.6
+
+
+def _circle() -> None:
+    rank, x = dist.get_rank(), torch.ones(4)
+    dist.all_reduce(x)
+    dist.recv(x, (rank + 1) % 4)
+
+
+def _one_leaves() -> None:
+    dist.all_reduce(torch.ones(4))
+    if dist.get_rank():
+        dist.all_reduce(torch.ones(4))
+
+
+@pytest.mark.parametrize(
+    "fn", [_circle, pytest.param(_one_leaves, marks=pytest.mark.slow)]
+)
+def test_a_deadlock_is_found_as_ever(fn) -> None:
+    """At once, by proof, with a network in between."""
+    with pytest.raises(lab.Deadlock, match="can never go on"):
+        lab.run(fn, 4, fabric=fabrics.uniform(4, 20e-3, 0.0), timeout=60)
+
+
+def _reads(code: str) -> None:
+    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0), timeout=1) as ranks:
+        ranks.push(kept=1)
+        with pytest.raises(lab.DeadlineExceeded, match="keep their variables"):
+            ranks.execute(code)
+        assert ranks["kept"] == [1, 1]
+
+
+BLOCKED = {
+    "sync": "dist.all_reduce(torch.ones(1))",
+    "async": "w = dist.all_reduce(torch.ones(1), async_op=True); w.wait()",
+    "send": "x = torch.ones(1); dist.send(x, 1) if rank == 0 else dist.recv(x, 0)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", BLOCKED.values(), ids=BLOCKED)
+def test_a_deadline_frees_ranks_that_sleep(code: str, nothing_left: None) -> None:
+    """A wait on the network ends with the job, and the ranks can go on."""
+    _reads(code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", BLOCKED.values(), ids=BLOCKED)
+def test_an_interrupt_ends_a_wait_on_the_network(code: str, nothing_left: None) -> None:
+    """Ctrl-C ends the cell at once, and the ranks keep their variables."""
+    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
+        ranks.push(kept=1)
+        main = threading.main_thread().ident
+        timer = threading.Timer(1.0, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        start = time.perf_counter()
+        with pytest.raises(KeyboardInterrupt):
+            ranks.execute(code)
+        timer.join()
+        assert time.perf_counter() - start < 10
+        assert ranks["kept"] == [1, 1]
+
+
+@pytest.mark.slow
+def test_ranks_that_were_freed_have_an_empty_network() -> None:
+    """What was under way in a failed job does not delay the next one."""
+    with lab.Ranks(2, fabric=fabrics.uniform(2, 0.0, 1.0), timeout=1) as ranks:
+        with pytest.raises(lab.DeadlineExceeded):
+            ranks.execute("dist.all_reduce(torch.ones(100))")
+        ranks.execute("dist.barrier()", timeout=20)
+        took = ranks.execute("dist.all_reduce(torch.ones(1))", timeout=60).elapsed
+        assert 4 <= took < 100
