@@ -1,0 +1,830 @@
+"""Many hosts: recordings of scripts, clocks, exported functions, torchrun and Slurm."""
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import ROOT, alive, until
+from hosts import Host, hosts
+from slurm import slurm
+
+import collectives_lab as lab
+from collectives_lab import clocks, parts, sources
+from collectives_lab.clocks import Clock, Reading
+from collectives_lab.event import Event
+from collectives_lab.fabrics import Link, hierarchical
+from collectives_lab.scripts import two_hosts
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+SECONDS = 150
+"""That anything on several hosts may take."""
+
+COUNT = 4000
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+
+def traffic() -> float:
+    """Collectives, messages, a group, an algorithm; every rank with its own input."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x = torch.full((COUNT,), 4.0**rank, dtype=torch.float64)
+    dist.all_reduce(x)
+    lab.algorithms.ring_all_reduce(torch.full((COUNT,), float(rank)))
+    pair = dist.new_group([0, size - 1])
+    if rank in (0, size - 1):
+        dist.broadcast(x, size - 1, group=pair)
+    sent = dist.isend(x[:rank], (rank + 1) % size, tag=3) if rank else None
+    if rank == 0 or rank > 1:
+        dist.recv(x[: (rank - 1) % size], (rank - 1) % size, tag=3)
+    if sent:
+        sent.wait()
+    return x[-1].item()
+
+
+def started(
+    script: Path, some: Sequence[Host], *words: str, env: Sequence[dict] = ({}, {})
+) -> list[subprocess.Popen]:
+    """torchrun on every host, two ranks on each."""
+    command = [*TORCHRUN, "--nnodes", str(len(some)), "--nproc-per-node", "2"]
+    command += ["--master-addr", some[0].name]
+    common = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return [
+        host.popen(
+            [*command, "--node-rank", str(number), str(script), *words],
+            env=common | more,
+            cwd=script.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number, (host, more) in enumerate(zip(some, env, strict=True))
+    ]
+
+
+def ended(processes: Sequence[subprocess.Popen]) -> list[str]:
+    """What they print, once all have ended."""
+    return [process.communicate(timeout=SECONDS)[0] for process in processes]
+
+
+def ended_well(processes: Sequence[subprocess.Popen]) -> list[str]:
+    outputs = ended(processes)
+    assert [p.returncode for p in processes] == [0] * len(processes), outputs
+    return outputs
+
+
+# -- hosts in namespaces ---------------------------------------------------------------
+
+
+def said(host: Host, source: str) -> str:
+    """What a Python program prints on a host."""
+    program = host.popen([sys.executable, "-c", source], stdout=-1, text=True)
+    return program.communicate(timeout=60)[0].strip()
+
+
+def test_a_host_has_its_own_name_processes_and_clock() -> None:
+    """Two hosts share neither; one is found by its name on the other."""
+    with hosts(2, ahead=[0, 5000]) as (one, other):
+        source = "import os, socket, time; print(socket.gethostname(), os.getppid(), "
+        source += "socket.gethostbyname('host1'), time.perf_counter())"
+        here, there = said(one, source).split(), said(other, source).split()
+    assert (here[0], there[0]) == ("host0", "host1")
+    assert here[2] == there[2] == other.address
+    assert 4990 < float(there[3]) - float(here[3]) < 5100
+
+
+SERVER = """
+import socket
+server = socket.create_server(("", 4000))
+print("listening", flush=True)
+connection, _ = server.accept()
+total = 0
+while data := connection.recv(2**20):
+    total += len(data)
+connection.send(b"!")
+print(total)
+"""
+
+CLIENT = """
+import socket, time
+connection = socket.create_connection(("{address}", 4000), timeout=20)
+connection.sendall(bytes(2**10))
+begun = time.perf_counter()
+connection.sendall(bytes({nbytes}))
+connection.shutdown(1)
+connection.recv(1)
+print(time.perf_counter() - begun)
+"""
+
+
+def sent(one: Host, other: Host, nbytes: int) -> float:
+    """Seconds for so many bytes from one host to another."""
+    server = other.popen([sys.executable, "-c", SERVER], stdout=-1, text=True)
+    assert server.stdout is not None and server.stdout.readline() == "listening\n"
+    took = float(said(one, CLIENT.format(address=other.address, nbytes=nbytes)))
+    assert server.communicate(timeout=20)[0] == f"{nbytes + 2**10}\n"
+    return took
+
+
+@pytest.mark.slow
+def test_a_slow_link_is_slow_both_ways() -> None:
+    """What a rate says, less what it lets through at once, takes its time."""
+    with hosts(2) as (one, other):
+        fast = sent(one, other, 4_000_000)
+        other.slow("100mbit")
+        slow = [sent(one, other, 4_000_000), sent(other, one, 4_000_000)]
+    assert min(slow) > 0.9 * 4_000_000 / 12.5e6 > fast
+
+
+@pytest.mark.slow
+def test_a_cut_link_says_nothing_until_it_is_mended() -> None:
+    """As with a pulled cable: no error, no bytes; afterwards they come."""
+    waiting = "import socket; s = socket.create_server(('', 4001)); print(flush=True);"
+    waiting += "c = s.accept()[0]; print(c.recv(9), flush=True); print(c.recv(9))"
+    sending = "import socket, sys; c = socket.create_connection(('host1', 4001));"
+    sending += "c.send(b'first'); sys.stdin.readline(); c.send(b'second');"
+    sending += "print(flush=True); sys.stdin.readline()"
+    with hosts(2) as (one, other):
+        pipes = {"stdin": -1, "stdout": -1, "text": True}
+        server = other.popen([sys.executable, "-c", waiting], **pipes)
+        assert server.stdout.readline() == "\n"
+        client = one.popen([sys.executable, "-c", sending], **pipes)
+        assert server.stdout.readline() == "b'first'\n"
+        other.cut()
+        client.stdin.write("\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == "\n", "it was sent, for all it knows"
+        time.sleep(1)
+        assert server.poll() is None and client.poll() is None
+        other.mend()
+        assert server.communicate(timeout=30)[0] == "b'second'\n"
+
+
+def family(pid: int) -> list[int]:
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+def test_nothing_is_left_of_hosts_after_a_failure() -> None:
+    """What runs on a host ends with it, by whatever the block was left."""
+    with pytest.raises(ZeroDivisionError), hosts(2) as some:
+        processes = [host.popen(["sleep", "1000"]) for host in some]
+        pids = family(os.getpid())
+        raise ZeroDivisionError
+    assert all(process.poll() is not None for process in processes)
+    assert len(pids) >= 6 and until(lambda: not any(map(alive, pids)))
+
+
+def test_nothing_is_left_of_hosts_after_a_kill(script: Callable) -> None:
+    """The tests themselves may be killed, and cannot clean up."""
+    with hosts(1):
+        pass  # skips where there are none
+    source = "import sys, time\nsys.path.insert(0, sys.argv[1])\n"
+    source += "from hosts import hosts\nwith hosts(2) as some:\n"
+    source += "    for host in some: host.popen(['sleep', '1000'])\n"
+    source += "    print('ready', flush=True)\n    time.sleep(1000)\n"
+    one = script(source, [sys.executable, "script.py", str(ROOT / "tests")])
+    one.line("ready")
+    assert until(lambda: len(one.family()) >= 8)
+    pids = [process.pid for process in one.family()]
+    one.process.kill()
+    assert until(lambda: not any(map(alive, pids)))
+
+
+# -- clocks ----------------------------------------------------------------------------
+
+
+class Ticking:
+    """A clock that began `at` and goes `pace` times as fast as rank 0's."""
+
+    def __init__(self, at: float, pace: float):
+        self.at, self.pace = at, pace
+
+    def shows(self, time: float) -> float:
+        return self.at + self.pace * time
+
+    def read(self, time: float, random: np.random.Generator, rounds: int) -> Reading:
+        """What `clock_readings.read` finds, with ways of random length."""
+        low, high = -np.inf, np.inf
+        for _ in range(rounds):
+            there, back = 20e-6 + random.exponential(50e-6, 2)
+            asked, answered = self.shows(time), self.shows(time + there + back)
+            low, high = (
+                max(low, time + there - answered),
+                min(high, time + there - asked),
+            )
+            time += there + back
+        return Reading(answered, low, high)
+
+
+CLOCKS = [Ticking(1000, 1), Ticking(-3, 1 + 3e-4), Ticking(0.1, 1 - 2e-5)]
+
+
+def worst(
+    clock: Ticking, align: Callable[[Clock, np.ndarray], np.ndarray], rounds: int = 24
+) -> float:
+    """How far an aligned time is from rank 0's, in units of the bound; of 50 tries."""
+    found = []
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        readings = [clock.read(0, random, rounds), clock.read(20, random, rounds)]
+        times = np.linspace(0.01, 20, 100)
+        own = Clock.of([readings], is_reference=False)
+        shown = np.array([clock.shows(t) for t in times])
+        apart = np.abs(align(own, shown) - times).max()
+        found.append(apart / own.error(shown[-1]))
+    return max(found)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("rounds", [1, 24])
+def test_a_clock_is_brought_to_rank_0s(clock: Ticking, rounds: int) -> None:
+    """Ahead, fast or slow: no time is wrong by more than the bound says."""
+    assert worst(clock, Clock.at_reference, rounds) <= 1.0001
+
+
+def first_reading_only(clock: Clock, times: np.ndarray) -> np.ndarray:
+    return times + clock.readings[0].middle
+
+
+RIGHT = Clock.at_reference
+
+WRONG = {
+    "not at all": lambda clock, times: times,
+    "the wrong way": lambda clock, times: 2 * times - RIGHT(clock, times),
+    "as if answers took no time": lambda c, t: (
+        t + np.interp(t, [r.at for r in c.readings], [r.low for r in c.readings])
+    ),
+    "without drift": first_reading_only,
+}
+
+
+@pytest.mark.parametrize("align", WRONG.values(), ids=WRONG)
+def test_a_wrong_alignment_is_found(align: Callable) -> None:
+    """The test above fails where it should: its bound is no wider than needed."""
+    assert worst(CLOCKS[1], align) > 1.0001
+
+
+def test_one_reading_knows_less_and_less() -> None:
+    """Where the end was not measured the bound grows by what clocks may part."""
+    clock = Clock([Reading(10, 4.99, 5.01)])
+    assert clock.error(10) == pytest.approx(0.01)
+    assert clock.error(20) == pytest.approx(0.01 + 10 * clocks.DRIFT)
+    assert clock.drift == 0 and clock.at_reference(np.array([3.0])) == [8.0]
+
+
+def test_ranks_that_share_a_clock_know_it_better_together() -> None:
+    """The bounds of all ranks hold, so the clock is between the highest and lowest."""
+    one, other = (
+        [Reading(1, 2, 4), Reading(9, 2, 5)],
+        [Reading(1, 3, 6), Reading(9, 1, 4)],
+    )
+    clock = Clock.of([one, other], is_reference=False)
+    assert clock.readings == [Reading(1, 3, 4), Reading(9, 2, 4)]
+    with_one_that_failed = Clock.of([one, other[:1]], is_reference=False)
+    assert with_one_that_failed.readings == [Reading(1, 3, 4)]
+
+
+def test_a_clock_that_says_to_be_rank_0s_is_believed_unless_it_cannot() -> None:
+    """Processes of one kernel share a clock; what was measured has the last word."""
+    near, far = [Reading(1, -1e-5, 2e-5)], [Reading(1, 6.0, 6.1)]
+    assert Clock.of([near], is_reference=True).error(100) == 0
+    assert Clock.of([far], is_reference=True).readings == far
+
+
+# -- parts -----------------------------------------------------------------------------
+
+
+def write_parts(folder: Path, world_size: int = 3, run: str = "a") -> None:
+    """A recording in which every rank sends to the next; rank 1's clock is ahead."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(world_size):
+        ahead = 100.0 * (rank == 1)
+        behind = [Reading(t + ahead, -ahead - 1e-4, -ahead + 1e-4) for t in (0, 10)]
+        readings = behind if rank else [Reading(0, 0, 0), Reading(10, 0, 0)]
+        part = parts.Part(rank, world_size, run, f"clock {rank == 1}", readings, ahead)
+        part.ended = ahead + 9
+        begun, end = ahead + 1 + rank, ahead + 2 + rank
+        send = Event(rank, "send", 8, (rank + 1) % world_size, issued=begun)
+        recv = Event(rank, "recv", 8, (rank - 1) % world_size, issued=begun)
+        times = [send, Event(**{**as_dict(recv), "completed": end})]
+        parts.write(folder, part, times, {})
+
+
+def as_dict(event: Event) -> dict:
+    return {name: getattr(event, name) for name in event.__slots__}
+
+
+def test_parts_make_one_trace(tmp_path: Path) -> None:
+    """Events of all ranks, on rank 0's clock, counted from when the first began."""
+    write_parts(tmp_path)
+    trace = lab.Trace.load(tmp_path)
+    assert trace.ops() == {"recv": 3, "send": 3} and len(trace.messages) == 3
+    issued = trace.columns["issued"]
+    assert issued == pytest.approx([1, 1, 2, 2, 3, 3])
+    assert trace.meta["clocks"]["error"] == pytest.approx(1e-4)
+    assert trace.meta["clocks"]["error_by_rank"]["2"] == 0, "it has rank 0's clock"
+    assert "2 clocks to 100 µs" in repr(trace).replace("us", "µs")
+
+
+def test_messages_that_arrive_early_show_the_limit(tmp_path: Path) -> None:
+    """None can; where some seem to, the trace says how many and by how much."""
+    write_parts(tmp_path)
+    told = lab.Trace.load(tmp_path).meta["clocks"]
+    # Rank 2 sends at 3, and rank 0 has it at 2.
+    assert told["early"] == 1 and told["earliest"] == pytest.approx(1)
+
+
+def test_a_joined_trace_can_be_kept(tmp_path: Path) -> None:
+    """As one file, with all that is known of its clocks."""
+    write_parts(tmp_path / "parts")
+    trace = lab.Trace.load(tmp_path / "parts")
+    again = lab.Trace.load(trace.save(tmp_path / "one"))
+    assert again == trace and again.meta == trace.meta and repr(again) == repr(trace)
+
+
+def test_parts_may_lie_in_folders_of_their_hosts(tmp_path: Path) -> None:
+    """Where hosts share no folder, theirs are copied side by side."""
+    write_parts(tmp_path)
+    whole = lab.Trace.load(tmp_path)
+    (tmp_path / "host1").mkdir()
+    (tmp_path / "rank_1_of_3.npz").rename(tmp_path / "host1" / "rank_1_of_3.npz")
+    assert lab.Trace.load(tmp_path) == whole
+
+
+def take_away(folder: Path) -> None:
+    (folder / "rank_1_of_3.npz").unlink()
+
+
+def add_again(folder: Path) -> None:
+    (folder / "copy").mkdir()
+    part = (folder / "rank_2_of_3.npz").read_bytes()
+    (folder / "copy" / "rank_2_of_3.npz").write_bytes(part)
+
+
+def mix(folder: Path) -> None:
+    take_away(folder)
+    write_parts(folder / "b", run="b")
+    for rank in (0, 2):
+        (folder / "b" / f"rank_{rank}_of_3.npz").unlink()
+
+
+def put_a_trace(folder: Path) -> None:
+    lab.Trace.from_events([], 1).save(folder / "rank_0_of_3.npz")
+
+
+def cut_short(folder: Path) -> None:
+    path = folder / "rank_0_of_3.npz"
+    path.write_bytes(path.read_bytes()[:500])
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        (take_away, r"lacks rank 1 of 3: killed .* partial=True"),
+        (add_again, "holds the part of rank 2 twice"),
+        (mix, "mixes parts of 2 recordings: ranks 0, 2; rank 1"),
+        (put_a_trace, "rank_0_of_3.npz is a trace, but no part"),
+        (cut_short, "rank_0_of_3.npz is no whole .npz file"),
+        (empty, "holds no part of a recording"),
+    ],
+)
+def test_parts_that_make_no_recording_are_told(
+    tmp_path: Path, change: Callable, complaint: str
+) -> None:
+    """Each with the ranks it is about, and what to do."""
+    write_parts(tmp_path)
+    lab.Trace.load(tmp_path)
+    change(tmp_path)
+    with pytest.raises(ValueError, match=complaint):
+        lab.Trace.load(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_is_there_can_be_read_without_the_rest(tmp_path: Path, rank: int) -> None:
+    """A missing rank has no events and is named, be it the one with the clock."""
+    write_parts(tmp_path)
+    (tmp_path / f"rank_{rank}_of_3.npz").unlink()
+    trace = lab.Trace.load(tmp_path, partial=True)
+    assert trace.meta["missing"] == [rank] and not trace.of_rank(rank)
+    assert len(trace) == 4 and f"rank {rank} is missing" in repr(trace)
+    issued = dict(zip(trace.columns["rank"], trace.columns["issued"], strict=True))
+    assert issued[2] == pytest.approx(3)
+
+
+def test_a_recording_replaces_only_older_parts(tmp_path: Path) -> None:
+    """What an earlier one left goes, and what another rank has just written stays."""
+    write_parts(tmp_path, 4, run="old")
+    write_parts(tmp_path, 3, run="new")
+    parts.clear(tmp_path, "new")
+    assert lab.Trace.load(tmp_path).world_size == 3
+
+
+# -- recording -------------------------------------------------------------------------
+
+
+def test_recording_wants_a_group(tmp_path: Path) -> None:
+    """Without one there are no ranks yet, and the error says what to call first."""
+    with (
+        pytest.raises(lab.LabError, match=r"call dist\.init_pro"),
+        lab.record(tmp_path),
+    ):
+        pass
+
+
+def recorded_twice(folder: Path) -> str:
+    try:
+        with lab.record(folder):
+            return "recorded"
+    except lab.LabError as error:
+        return str(error)
+
+
+def test_ranks_are_recorded_once(tmp_path: Path) -> None:
+    """Under lab.run the trace is there already, and two recorders would be blind."""
+    (told,) = lab.run(recorded_twice, 1, args=(tmp_path,)).results
+    assert "recorded already" in told and "run.trace" in told
+    assert not list(tmp_path.iterdir())
+
+
+# -- exporting -------------------------------------------------------------------------
+
+NUMBERS, SCALE = [1.0, float("inf"), (2, None)], torch.float64
+
+
+class Adder:
+    """What a function may bring along."""
+
+    def __init__(self, by: int = COUNT):
+        self.by = by
+
+
+def added(x: float, how: Adder | None = None) -> float:
+    return x + (how or Adder()).by
+
+
+def with_everything(times: int) -> tuple:
+    """Uses a function, a class, a constant, a module and a type of this file."""
+    inner = [np.float64(added(i)) for i in range(times)]
+    x = torch.ones(2, dtype=SCALE)
+    dist.all_reduce(x)
+    return json.dumps(NUMBERS[0]), inner, x.tolist(), re.escape("a")
+
+
+def exported(fn: Callable, folder: Path, *args: object) -> dict:
+    """The names of the script that is exported, without running it."""
+    path = lab.export(fn, folder / "exported.py", args)
+    return runpy.run_path(str(path), run_name="exported")
+
+
+def test_an_exported_function_is_the_same(tmp_path: Path) -> None:
+    """With all that it needs, it runs without the file that it is from."""
+    names = exported(with_everything, tmp_path, 3)
+    fn = names["with_everything"]
+    assert fn is not with_everything
+    expected = lab.run(with_everything, 2, args=(3,))
+    run = lab.run(fn, 2, args=(3,))
+    assert run.results == expected.results and run.trace == expected.trace
+    assert names["NUMBERS"] == NUMBERS and names["Adder"]().by == COUNT
+    text = (tmp_path / "exported.py").read_text()
+    assert "with_everything(3)" in text and "psutil" not in text
+    assert "torchrun --nproc-per-node 4 exported.py" in text
+    assert "srun --nodes 2 --ntasks-per-node 4 python exported.py" in text
+
+
+def test_a_closure_brings_its_values(tmp_path: Path) -> None:
+    """What a function has from the one around it is written out, too."""
+    factor = 3
+
+    def closing() -> int:
+        return factor * 2
+
+    assert exported(closing, tmp_path)["closing"]() == 6
+
+
+CELL = """
+import torch.distributed as dist
+
+class Wide:
+    def width(self): return WIDTH
+
+WIDTH = 7
+
+def in_a_cell():
+    return Wide().width() * dist.get_world_size()
+"""
+
+
+def test_a_function_of_a_notebook_is_exported(tmp_path: Path) -> None:
+    """Its source is in the cell only, and so is that of its class."""
+    from IPython.testing.globalipapp import start_ipython
+
+    shell = start_ipython() or __import__("IPython").get_ipython()
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = shell.user_module
+    try:
+        shell.run_cell(CELL).raise_error()
+        names = exported(shell.user_ns["in_a_cell"], tmp_path)
+    finally:
+        sys.modules["__main__"] = main
+    assert lab.run(names["in_a_cell"], 2).results == [14, 14]
+
+
+HELD = torch.ones(3)
+
+
+def uses_a_tensor() -> torch.Tensor:
+    return HELD
+
+
+def main() -> None:
+    """A name that the script has for itself."""
+
+
+TYPED: dict = {"__name__": __name__}
+exec("def typed(): pass", TYPED)
+
+
+@pytest.mark.parametrize(
+    "fn, args, complaint",
+    [
+        (lambda: 1, (), "takes a function that is defined by def"),
+        (len, (), "takes a function that is defined by def"),
+        (uses_a_tensor, (), "HELD is a Tensor, which has no form as source"),
+        (traffic, (HELD,), r"args\[0\] is a Tensor"),
+        (traffic, ([{"a": HELD}],), r"args\[0\]\['a'\] is a Tensor|'a'\] is a Tensor"),
+        (main, (), "the script has a 'main' of its own"),
+        (TYPED["typed"], (), "the source of typed is not to be found"),
+    ],
+)
+def test_what_has_no_source_is_named(
+    tmp_path: Path, fn: Callable, args: tuple, complaint: str
+) -> None:
+    """The error says which name it is, and nothing is written."""
+    with pytest.raises(lab.LabError, match=complaint):
+        lab.export(fn, tmp_path / "exported.py", args)
+    assert not list(tmp_path.iterdir())
+
+
+VALUES = [0, -1.5, float("-inf"), 2j, "a'b", b"\0", None, True, [], (1,), (), {1: [2]}]
+VALUES += [{3}, set(), frozenset([4]), range(5), torch.int32]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_is_written_as_it_is(value: object) -> None:
+    """What is read again equals what was written, in value and type."""
+    again = eval(sources.literal("x", value), {"torch": torch})
+    assert again == value and type(again) is type(value)
+
+
+@pytest.mark.slow
+def test_without_ranks_a_script_says_how_it_starts(
+    script: Callable, tmp_path: Path
+) -> None:
+    """Python alone starts no ranks."""
+    path = lab.export(traffic, tmp_path / "alone.py")
+    one = script("", [sys.executable, str(path)])
+    output, _ = one.process.communicate(timeout=60)
+    assert one.process.returncode == 2 and "its first lines say how" in output
+
+
+# -- several hosts ---------------------------------------------------------------------
+
+
+def results_of(output: str) -> list[float]:
+    """What an exported script prints, by rank."""
+    return [
+        float(x) for _, x in sorted(re.findall(r"^rank (\d+): (\S+)$", output, re.M))
+    ]
+
+
+@pytest.mark.slow
+def test_two_hosts_give_the_trace_of_one_process_group(tmp_path: Path) -> None:
+    """Under torchrun on two hosts a function moves what it moves under lab.run."""
+    path = lab.export(traffic, tmp_path / "spread.py")
+    with hosts(2, ahead=[0, 1000]) as some:
+        first, _ = ended_well(started(path, some))
+    expected = lab.run(traffic, 4)
+    assert results_of(first) == expected.results
+    trace = lab.Trace.load(tmp_path / "traces" / "spread")
+    assert trace == expected.trace
+    assert len(trace.messages) == len(expected.trace.messages) > 20
+    assert trace.wire is not None and trace.wire[0, 1] >= trace.bytes_by_pair()[0][1]
+    told = trace.meta["clocks"]
+    assert told["count"] == 2 and 0 < told["error"] < 0.1
+    assert told["earliest"] <= 2 * told["error"]
+    names = [trace.meta["environment"][str(rank)]["host"] for rank in range(4)]
+    assert names == ["host0", "host0", "host1", "host1"]
+
+
+WATCH = """
+import time
+show = time.perf_counter
+time.perf_counter = lambda: {pace} * show() + 77
+"""
+"""A sitecustomize.py: every program of a host has a clock that goes too fast."""
+
+
+def seen_by_the_world() -> list[tuple[float, float]]:
+    """When calls were made, between two looks at the clock that all hosts share."""
+    x, looks = torch.zeros(1), []
+    for _ in range(10):
+        before = time.time()
+        work = dist.all_reduce(x, async_op=True)
+        looks.append((before, time.time()))
+        work.wait()
+        time.sleep(0.3)
+    return looks
+
+
+def unexplained(trace: lab.Trace, looks: list[list[tuple[float, float]]]) -> float:
+    """Seconds by which the times of a trace are wrong, beyond the looks' own width.
+
+    They count from another beginning than the clock on the wall, the same for all.
+    """
+    late, early = -np.inf, np.inf
+    for rank, pairs in enumerate(looks):
+        calls = [e for e in trace.of_rank(rank) if e.op == "all_reduce"]
+        for call, (before, after) in zip(calls, pairs, strict=True):
+            assert call.issued is not None
+            late, early = (
+                max(late, call.issued - after),
+                min(early, call.issued - before),
+            )
+    return (late - early) / 2
+
+
+@pytest.mark.slow
+def test_a_clock_that_is_ahead_and_fast_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By no more than the bound that the trace states; a wrong alignment is found.
+
+    One host's clock is ahead by its kernel's, and goes too fast by 0.2 %.
+    """
+    path = lab.export(seen_by_the_world, tmp_path / "watched.py")
+    watch = tmp_path / "watch"
+    watch.mkdir()
+    (watch / "sitecustomize.py").write_text(WATCH.format(pace=1.002))
+    env = [{}, {"PYTHONPATH": f"{watch}{os.pathsep}{ROOT}"}]
+    with hosts(2, ahead=[0, 300]) as some:
+        first, _ = ended_well(started(path, some, env=env))
+    found = re.findall(r"^rank \d: (.*)$", first, re.M)
+    looks = [[tuple(pair) for pair in eval(text)] for text in found]
+    folder = tmp_path / "traces" / "watched"
+    trace = lab.Trace.load(folder)
+    told = trace.meta["clocks"]
+    assert unexplained(trace, looks) <= told["error"]
+    assert -0.0025 < told["drift_by_rank"]["3"] < -0.0015
+    for align in (WRONG["not at all"], WRONG["the wrong way"], first_reading_only):
+        monkeypatch.setattr(Clock, "at_reference", align)
+        assert unexplained(lab.Trace.load(folder), looks) > told["error"]
+
+
+def endless() -> None:
+    """Sums until somebody ends it; rank 0 says when it has begun."""
+    x = torch.full((COUNT,), float(dist.get_rank()))
+    for step in range(10**6):
+        dist.all_reduce(x)
+        if step == 10 and dist.get_rank() == 0:
+            print("under way", flush=True)
+        time.sleep(0.02)
+
+
+def read_until(process: subprocess.Popen, line: str) -> None:
+    assert process.stdout is not None
+    for found in process.stdout:
+        if line in found:
+            return
+    raise AssertionError(f"ended without {line!r}")
+
+
+@pytest.mark.slow
+def test_a_cut_link_ends_every_rank_with_a_named_error(tmp_path: Path) -> None:
+    """In the time that the script gives a call; each rank's part says where it was."""
+    path = lab.export(endless, tmp_path / "endless.py", timeout=8)
+    with hosts(2, ahead=[0, 50]) as some:
+        processes = started(path, some)
+        read_until(processes[0], "under way")
+        some[1].cut()
+        outputs = ended(processes)
+    assert all(process.returncode for process in processes)
+    for number, output in enumerate(outputs):
+        assert re.search(
+            r"rank \d of 4 on host\d failed after .* in all_reduce", output
+        )
+        assert f"on host{number}" in output and "Timed out waiting 8000ms" in output
+    folder = tmp_path / "traces" / "endless"
+    trace = lab.Trace.load(folder)
+    how = trace.meta["ended"]
+    assert sorted(how) == list("0123") and len(trace) > 40
+    assert all(
+        "Timed out" in text or "closed" in text or "SIGTERM" in text
+        for text in how.values()
+    ), how
+    assert trace.meta["clocks"]["error"] > 1e-3, "the end could not be measured"
+    (folder / "rank_2_of_4.npz").unlink()
+    with pytest.raises(ValueError, match="lacks rank 2 of 4"):
+        lab.Trace.load(folder)
+    assert lab.Trace.load(folder, partial=True).meta["missing"] == [2]
+
+
+def rank_1_leaves() -> None:
+    """Rank 1 raises while the others are in a collective that it never comes to."""
+    if dist.get_rank() == 1:
+        time.sleep(1)
+        raise ArithmeticError("of the reader's")
+    dist.monitored_barrier() if dist.get_rank() == 0 else dist.all_reduce(torch.ones(1))
+
+
+def two_hang() -> None:
+    """Rank 0 is gone; the others wait in C++ for each other, until told to stop."""
+    rank = dist.get_rank()
+    if rank:
+        dist.recv(torch.ones(1), 3 - rank)
+    time.sleep(2)
+    os._exit(3)
+
+
+@pytest.mark.slow
+def test_a_part_is_written_where_a_rank_fails(tmp_path: Path) -> None:
+    """By the error of the reader's, or by SIGTERM when another rank has gone."""
+    for fn in (rank_1_leaves, two_hang):
+        path = lab.export(fn, tmp_path / f"{fn.__name__}.py", timeout=60)
+        done = subprocess.run(
+            [*TORCHRUN, "--nproc-per-node", "3", str(path)],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert done.returncode, done.stdout
+    how = lab.Trace.load(tmp_path / "traces" / "rank_1_leaves").meta["ended"]
+    assert how["1"] == "ArithmeticError: of the reader's"
+    assert "ArithmeticError" not in how["0"]
+    left = lab.Trace.load(tmp_path / "traces" / "two_hang", partial=True)
+    assert left.meta["missing"] == [0]
+    # One of them may be the first to see that the other is gone.
+    stopped = re.compile(r"SIGTERM in recv\(1 float32, src=[12]\), .*two_hang.py:\d+")
+    assert any(map(stopped.fullmatch, left.meta["ended"].values())), left.meta
+
+
+@pytest.mark.slow
+def test_slurm_runs_an_exported_script(tmp_path: Path) -> None:
+    """srun starts the ranks on two hosts; nothing else tells them who they are."""
+    path = lab.export(traffic, tmp_path / "queued.py")
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    env = {name: value for name, value in os.environ.items() if name not in names}
+    env |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    with hosts(2) as some, slurm(some, folder) as cluster:
+        command = ["srun", "-N2", "--ntasks-per-node=2", sys.executable, str(path)]
+        output = cluster.run(1, *command, cwd=tmp_path, env=env | cluster.conf)
+    expected = lab.run(traffic, 4)
+    assert results_of(output) == expected.results, output
+    trace = lab.Trace.load(tmp_path / "traces" / "queued")
+    assert trace == expected.trace
+
+
+# -- the slow link of chapter 11 -------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_between_slow_hosts_the_border_decides(tmp_path: Path) -> None:
+    """The bytes that cross it foretell the time: 1.5, 1, 3 and 2 times the tensor's.
+
+    With margins: the machine has other things to do, and headers are not counted.
+    """
+    measured = {}
+    for order in ([], ["--round-robin"]):
+        with hosts(2, rate="100mbit") as some:
+            words = [*order, "--repeats", "3", "--traces", f"{tmp_path}/{len(order)}"]
+            ended_well(started(Path(two_hosts.__file__), some, *words))
+        for name in ("ring", "hierarchical"):
+            trace = lab.Trace.load(tmp_path / str(len(order)) / name)
+            measured[name, len(order)] = sorted(two_hosts.spans(trace))[1]
+    ring = measured["ring", 0]
+    assert 1.2 < ring / measured["hierarchical", 0] < 1.9
+    assert 1.5 < measured["ring", 1] / ring < 2.7
+    assert 1.5 < measured["hierarchical", 1] / measured["hierarchical", 0] < 2.7
+    link = hierarchical(2, 2, Link.of(55e-6, 3.6e9), Link.of(1e-4, 12.5e6))
+    foretold = lab.plans.ring_all_reduce(4, 2**22).replay(link).elapsed
+    assert 0.95 < ring / foretold < 2
