@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
+from collectives_lab import devices
+
 Part = tuple[torch.Tensor, int]
 """A contiguous tensor, and the rank in the group that it comes from or goes to."""
 
@@ -22,6 +24,14 @@ def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
     return rank, dist.get_world_size(group)
 
 
+def in_batches(group: dist.ProcessGroup | None, tensor: torch.Tensor) -> bool:
+    """Whether messages that wait for each other must be given together: by NCCL.
+
+    It has never run by NCCL so far: the tests give Gloo such batches.
+    """
+    return tensor.is_cuda and devices.runs_on_nccl(group)
+
+
 def exchange(
     group: dist.ProcessGroup | None,
     receives: Sequence[Part] = (),
@@ -29,15 +39,21 @@ def exchange(
 ) -> None:
     """Receive and send, all at once, and wait for all of it.
 
-    Receives are posted first: a send needs a receive to go to. Nothing is sent for an
-    empty tensor, which both sides know to be empty.
+    Receives are posted first: a send needs a receive to go to. NCCL, which takes one
+    after the other, is given all as one batch. Nothing is sent for an empty tensor,
+    which both sides know to be empty.
     """
-    works = [
-        post(part, peer if group is None else dist.get_global_rank(group, peer), group)
+    posts = [
+        (post, part, peer if group is None else dist.get_global_rank(group, peer))
         for post, parts in ((dist.irecv, receives), (dist.isend, sends))
         for part, peer in parts
         if part.numel()
     ]
+    if posts and in_batches(group, posts[0][1]):
+        batch = [dist.P2POp(post, part, peer, group) for post, part, peer in posts]
+        works: Sequence[dist.Work | None] = dist.batch_isend_irecv(batch)
+    else:
+        works = [post(part, peer, group) for post, part, peer in posts]
     for work in works:
         assert work is not None  # as it is only for ranks outside of the group
         work.wait()

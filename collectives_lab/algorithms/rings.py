@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp
 
 from collectives_lab.algorithms.arithmetic import Combine, reducing
-from collectives_lab.algorithms.exchange import exchange, place
+from collectives_lab.algorithms.exchange import exchange, in_batches, place
 from collectives_lab.nodes import node_size
 
 AHEAD = 2
@@ -70,12 +70,17 @@ def ring_all_reduce(
 
     In step k of 2(P-1) rank r sends chunk r-1-k to its right, so that it owns chunk r
     of the sum after P-1 steps. segment: bytes of the messages that carry a chunk, so
-    that one is received while another is added; None: a chunk in one piece. Each rank
-    sends 2 (P-1)/P S, which is optimal. All ranks end with the same bits.
-    Source: Patarasuk and Yuan 2009.
+    that one is received while another is added; None: a chunk in one piece, as always
+    by NCCL, which cuts messages itself. Each rank sends 2 (P-1)/P S, which is optimal.
+    All ranks end with the same bits. Source: Patarasuk and Yuan 2009.
     """
     rank, world_size = place(group)
     with reducing(tensor, op, world_size) as (row, combine):
+        if in_batches(group, row):
+            whole = row.tensor_split(world_size)
+            for k in range(2 * (world_size - 1)):
+                turn(group, range(world_size), whole, k, combine)
+            return
         chunks = [cut(chunk, segment) for chunk in row.tensor_split(world_size)]
         hops = [chunks[(rank - 1 - k) % world_size] for k in range(2 * world_size - 1)]
         if world_size > 1:

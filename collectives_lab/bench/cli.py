@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from collectives_lab import devices
 from collectives_lab.bench import table
 from collectives_lab.bench.case import OPS
 from collectives_lab.bench.crew import Crew, crew, is_torchrun
@@ -186,6 +187,8 @@ def _about(sweep: Sweep, ranks: Crew) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": _cores(),
+        "device": sweep.device,
+        **devices.described(),
         "sweep": asdict(sweep) | {"algorithms": [*map(name_of, sweep.algorithms)]},
     }
 

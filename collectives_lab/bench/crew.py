@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
+from collectives_lab import devices, recorder
 from collectives_lab.launch import Ranks
 
 
@@ -58,13 +58,14 @@ def crew(world_size: int, backend: str, timeout: float) -> Iterator[Crew]:
 def _join(backend: str) -> Crew:
     """Become a rank of the group that the environment describes (env://)."""
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    gpus = devices.count()
     if backend == "auto":
-        backend = "nccl" if gpus >= local_size else "gloo"
-    if backend == "nccl":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        backend = "nccl" if dist.is_nccl_available() and gpus >= local_size else "gloo"
+    gpu = devices.take(int(os.environ.get("LOCAL_RANK", 0)), gpus, backend)
+    recorder.install()  # which lets Gloo send CUDA tensors
     # Gloo beside NCCL: tensors on the CPU can be measured too.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if backend == "nccl" else backend)
+    both = "cpu:gloo,cuda:nccl" if backend == "nccl" else backend
+    dist.init_process_group(both, device_id=gpu)
 
     def call(fn: Callable[..., Any], *args: Any) -> Any:
         return fn(*args)

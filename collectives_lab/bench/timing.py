@@ -5,14 +5,13 @@ Here you can `measure` one size of a sweep, on every rank of a group.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from collectives_lab import recorder
+from collectives_lab import devices, recorder
 from collectives_lab.bench.case import Case
 from collectives_lab.bench.sweep import Row, Sweep, function_of, name_of
 from collectives_lab.bench.verbs import VERBS, Function
@@ -23,7 +22,8 @@ def measure(sweep: Sweep, count: int) -> list[Row]:
 
     An iteration times each algorithm once, so that what else the machine does meets
     all of them. Between two timings all ranks meet. The time of a rank runs from there
-    to the end of its call, on a GPU to the end of its kernels.
+    to the end of its call; on a GPU, by CUDA events, to the end of its kernels, with
+    the launch of the first in it.
     """
     case = _case(sweep, count)
     calls = [function_of(sweep.verb, a) for a in sweep.algorithms]
@@ -42,10 +42,9 @@ def measure(sweep: Sweep, count: int) -> list[Row]:
 def _case(sweep: Sweep, count: int) -> Case:
     rank, device = dist.get_rank(), sweep.device
     if device == "auto":
-        device = "cuda" if "nccl" in dist.get_backend_config() else "cpu"
+        device = devices.own().type
     if device == "cuda":
-        local_rank = int(os.environ.get("LOCAL_RANK", rank))
-        device = f"cuda:{local_rank % max(1, torch.cuda.device_count())}"
+        device = f"cuda:{torch.cuda.current_device()}"
     return Case(
         VERBS[sweep.verb],
         count,
@@ -81,27 +80,32 @@ def _seconds(case: Case, call: Function) -> float:
         case.call(call)
     else:
         _meet(case.device)
-    begun = time.perf_counter()
-    case.call(call)
-    _finish(case.device)
-    taken = time.perf_counter() - begun
+    taken = _taken(case, call)
     if is_ping_pong:
         return taken / 2 if case.rank == 0 else 0.0
     return taken
+
+
+def _taken(case: Case, call: Function) -> float:
+    if case.device.type != "cuda":
+        begun = time.perf_counter()
+        case.call(call)
+        return time.perf_counter() - begun
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    case.call(call)  # the stream waits for it, whatever streams its kernels are on
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3
 
 
 def _meet(device: torch.device) -> None:
     """Wait for all ranks, and on a GPU for all work."""
     if device.type == "cuda":
         _over_ranks(torch.zeros(1), device, dist.ReduceOp.SUM)
-        _finish(device)
+        devices.finish(device)
     else:
         dist.barrier()
-
-
-def _finish(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _over_ranks(x: torch.Tensor, device: torch.device, op: Any) -> torch.Tensor:
@@ -113,7 +117,7 @@ def _over_ranks(x: torch.Tensor, device: torch.device, op: Any) -> torch.Tensor:
 def _wrong(case: Case, call: Function) -> int:
     case.fill()
     case.call(call)
-    _finish(case.device)
+    devices.finish(case.device)
     mine = torch.tensor([case.wrong()])
     return int(_over_ranks(mine, case.device, dist.ReduceOp.SUM))
 

@@ -1,0 +1,1 @@
+"""What must hold on a machine with GPUs, as functions for pytest and for `run.py`."""
