@@ -10,7 +10,9 @@ export PYTHON TORCH
 PY := .venv/bin/python
 READY := .venv/.ready
 PIP := $(PY) -m pip --disable-pip-version-check
-SYSTEM := bubblewrap chromium fonts-dejavu-core fonts-liberation
+# EXTRA: packages that not everybody wants, as Slurm's, which bring services along.
+EXTRA ?=
+SYSTEM := bubblewrap chromium fonts-dejavu-core fonts-liberation iproute2 $(EXTRA)
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -22,7 +24,8 @@ STALE := FORCE
 endif
 AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: help env lab book test test-slow lint format exercises bench system clean FORCE
+.PHONY: help env lab book test test-slow test-gpu lint format exercises badges bench \
+	versions system clean FORCE
 
 help:
 	@echo "make lab        JupyterLab on chapters/  (LAB_ARGS='--no-browser --port 9999')"
@@ -30,9 +33,14 @@ help:
 	@echo "make env        only the environment, .venv  (PYTHON=python3.12, TORCH='...')"
 	@echo "make test       the tests of at most 15 minutes  (PYTEST_ARGS='-k ring')"
 	@echo "make test-slow  the other tests"
+	@echo "make test-gpu   the tests that want a GPU, and why they are skipped"
 	@echo "make lint       ruff and mypy; make format repairs what ruff can"
 	@echo "make exercises  what students get, generated from solutions/"
+	@echo "make badges     the first cell and the Colab badge of every notebook" \
+		" (REPOSITORY=owner/name TAG=v1)"
 	@echo "make bench      the benchmarks, as a table  (BENCH_ARGS='...')"
+	@echo "make versions   the tests that lean on torch, on the oldest to the newest torch" \
+		" (VERSIONS='2.6.0', 8 GB)"
 	@echo "make system     optional system packages that some tests want (apt-get)"
 	@echo "make clean      remove .venv, build/ and the caches"
 
@@ -99,6 +107,10 @@ test-slow: $(READY)
 	@echo "test-slow: the tests marked slow"
 	@$(PY) -m pytest -m slow $(PYTEST_ARGS) || { code=$$?; [ $$code = 5 ] || exit $$code; }
 
+test-gpu: $(READY)
+	@echo "test-gpu: what wants a GPU; without pytest: python tests/gpu/run.py --out DIR"
+	@$(PY) -m pytest -m gpu -rs $(PYTEST_ARGS)
+
 lint: $(READY)
 	@echo "lint: ruff on code and notebooks, mypy on the package"
 	@$(PY) -m ruff check .
@@ -117,9 +129,19 @@ exercises: $(READY)
 			--force --no-db --log-level ERROR || exit 1; \
 	done
 
+# Only what the command line gives changes the setting, not what the environment holds.
+badges: $(READY)
+	@$(PY) -m book.badges \
+		$(if $(filter command,$(origin REPOSITORY)),--repository '$(REPOSITORY)') \
+		$(if $(filter command,$(origin TAG)),--tag '$(TAG)')
+
 bench: $(READY)
 	@echo "bench: measuring beside the peers; a quiet machine gives steadier figures"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+versions: $(READY)
+	@echo "versions: one environment a torch, removed after its tests (8 GB of disk)"
+	@$(PY) tests/versions.py $(VERSIONS)
 
 system:
 	@if ! command -v apt-get >/dev/null; then \

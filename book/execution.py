@@ -54,11 +54,18 @@ def chapters() -> list[Path]:
 # -- running ---------------------------------------------------------------------------
 
 
-def run(notebook: NotebookNode, deadline: float, own: int | None = None) -> float:
+def run(
+    notebook: NotebookNode,
+    deadline: float,
+    own: int | None = None,
+    folder: Path | None = None,
+    kernel: str = "python3",
+) -> float:
     """Run all cells in a new kernel; return how long the first `own` of them took.
 
-    Raises CellExecutionError, TimeoutError past the deadline in seconds, or
-    ProcessLeft.
+    The kernel is one that Jupyter knows by this name, and starts in the folder, else in
+    that of the chapters. Raises CellExecutionError, TimeoutError past the deadline in
+    seconds, or ProcessLeft.
     """
     mark, begin = uuid.uuid4().hex, time.monotonic()
     ended = {-1: begin}
@@ -70,9 +77,9 @@ def run(notebook: NotebookNode, deadline: float, own: int | None = None) -> floa
         notebook,
         timeout_func=lambda cell: max(1, round(begin + deadline - time.monotonic())),
         on_cell_executed=note,
-        kernel_name="python3",
+        kernel_name=kernel,
         extra_arguments=["--log-level=ERROR"],  # it warns of its own sockets
-        resources={"metadata": {"path": str(CHAPTERS)}},
+        resources={"metadata": {"path": str(folder or CHAPTERS)}},
     )
     try:
         client.execute(env=os.environ | {MARK: mark})

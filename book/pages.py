@@ -15,6 +15,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
+from book import badges
 from book.execution import CHAPTERS, ROOT, Execution
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -51,7 +52,7 @@ def lay_out(executions: Sequence[Execution], folder: Path) -> None:
 
 
 def _beside() -> list[Path]:
-    """The scripts, data and figures of the chapters."""
+    """The figures of the chapters."""
     files = (path for path in CHAPTERS.rglob("*") if path.is_file())
     return [f for f in files if f.suffix != ".ipynb" and "__pycache__" not in f.parts]
 
@@ -80,6 +81,7 @@ def _name(path: Path) -> str:
 def chapter_page(execution: Execution) -> NotebookNode:
     """An executed chapter as a page shows it, with a last line about its run."""
     notebook = nbformat.from_dict(execution.notebook)
+    badges.as_a_page(notebook)
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info["pygments_lexer"] = "chapter"
     for cell in notebook.cells:
@@ -101,6 +103,7 @@ def chapter_page(execution: Execution) -> NotebookNode:
 def exercise_page(path: Path) -> NotebookNode:
     """An exercise as students get it, with a line under its title that says so."""
     notebook = nbformat.read(path, as_version=4)
+    badges.as_a_page(notebook)
     title, _, text = notebook.cells[0].source.partition("\n")
     note = (
         "> **An exercise.** Nothing here was executed. To work on it: `make lab`, then "

@@ -12,33 +12,41 @@ they are first used.
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
-from collectives_lab import (
-    algorithms,
-    check,
-    costs,
-    fabrics,
-    perfetto,
-    plans,
-    replay,
-    wire,
-)
-from collectives_lab.launch import (
-    DeadlineExceeded,
-    Deadlock,
-    LabError,
-    LaunchError,
-    Mismatch,
-    RankDied,
-    RankError,
-    Ranks,
-    Run,
-    run,
-)
+from collectives_lab import costs, fabrics, parts, perfetto, plans, replay
 from collectives_lab.replay import Timeline
 from collectives_lab.tables import compare, table
 from collectives_lab.trace import Event, Message, Trace
+
+_no_torch = ""
+"""Why there are no ranks here; the theory, which needs none, works all the same."""
+
+try:
+    import cloudpickle as _cloudpickle  # noqa: F401
+    import torch.distributed as _dist
+
+    if not _dist.is_available():
+        raise ImportError("this torch was built without torch.distributed")
+except (ImportError, OSError) as _error:  # OSError: one of its libraries is missing
+    _no_torch = str(_error) or type(_error).__name__
+else:
+    from collectives_lab import algorithms, check, wire
+    from collectives_lab.exporting import export
+    from collectives_lab.launch import (
+        DeadlineExceeded,
+        Deadlock,
+        LabError,
+        LaunchError,
+        Mismatch,
+        RankDied,
+        RankError,
+        Ranks,
+        Run,
+        run,
+    )
+    from collectives_lab.recording import record
 
 __version__ = "0.1.0"
 __all__ = [
@@ -60,10 +68,12 @@ __all__ = [
     "check",
     "compare",
     "costs",
+    "export",
     "fabrics",
     "parallel",
     "plans",
     "plots",
+    "record",
     "replay",
     "run",
     "strategies",
@@ -84,8 +94,18 @@ _LAZY = {
 }
 """Modules that not everybody needs, and some need a notebook's packages."""
 
+_THEORY = {"plots", "strategies", "widgets"}
+"""Those of them that need no torch."""
+
 
 def __getattr__(name: str) -> Any:
+    if _no_torch and name in {*__all__, *_LAZY} - _THEORY:
+        raise ImportError(
+            f"collectives_lab.{name} needs torch and cloudpickle, which cannot be "
+            f"imported here ({_no_torch}). `python -m collectives_lab doctor` says "
+            "what to do; costs, fabrics, plans, replay and strategies work without it",
+            name="torch",
+        )
     if name in _LAZY:
         return importlib.import_module(f"collectives_lab.{name}")
     raise AttributeError(f"module 'collectives_lab' has no attribute {name!r}")
@@ -108,12 +128,29 @@ def _run_text(self: Run) -> str:
     return __getattr__("report").run_text(self)
 
 
+_load_file = Trace.load
+
+
+def _load(path: str | Path, partial: bool = False) -> Trace:
+    """Read a trace: a file that `save` wrote, or a folder that `record` wrote.
+
+    The parts of a folder are joined, with all times on rank 0's clock
+    (`parts.join`). partial: take what is there, where parts are missing. Raises
+    ValueError for any other file, and for parts that do not make one recording.
+    """
+    if Path(path).is_dir():
+        return parts.join(path, partial)
+    return _load_file(path)
+
+
+Trace.load = staticmethod(_load)  # type: ignore[method-assign]
 Trace.replay = replay.replay  # type: ignore[attr-defined]
 Trace.chrome = perfetto.chrome  # type: ignore[attr-defined]
 Trace.save_chrome = perfetto.save_chrome  # type: ignore[attr-defined]
-Run._repr_html_ = _run_html  # type: ignore[attr-defined]
-check.Report._repr_html_ = _report_html  # type: ignore[attr-defined]
-Run.__repr__ = _run_text  # type: ignore[assignment]
+if not _no_torch:
+    Run._repr_html_ = _run_html  # type: ignore[attr-defined]
+    check.Report._repr_html_ = _report_html  # type: ignore[attr-defined]
+    Run.__repr__ = _run_text  # type: ignore[assignment]
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -34,6 +34,7 @@ _VERBS = {
     "reduce_": ("reduce", "reduce"),
     "scatter_": ("scatter", "scatter"),
     "gather_": ("gather", "gather"),
+    "gather_into_tensor_": ("gather", "gather_into_tensor"),
     "allgather_": ("all_gather", "all_gather"),
     "_allgather_base_": ("all_gather", "all_gather_into_tensor"),
     "allgather_coalesced_": ("all_gather", "all_gather_coalesced"),
@@ -85,6 +86,7 @@ class Call(NamedTuple):
 class Operator:
     """One operator `c10d::name` and where its arguments stand.
 
+    is_told: it is told whether its caller waits, as torch 2.6 does not.
     given, taken: what goes in and what comes out. reduces: it takes a reduce op.
     is_message: it is a send or a recv. is_simple: its first argument is a list of
     tensors, the same in and out. plain: where its numbers stand.
@@ -101,6 +103,7 @@ class Operator:
     is_message: bool = False
     is_simple: bool = False
     plain: tuple[int, ...] = ()
+    is_told: bool = True
 
     def get(self, args: tuple, name: str, default: Any = None) -> Any:
         """The argument of this name; the dispatcher leaves trailing defaults out."""
@@ -135,9 +138,19 @@ def _operator(name: str, overload: Any) -> Operator | None:
     is_message = verb in ("send", "recv")
     is_simple, reduces = "tensors" in at, "reduce_op" in at
     group_at = at["process_group"]
-    sides = (given, taken)
     return Operator(
-        name, verb, variant, at, group_at, *sides, reduces, is_message, is_simple, plain
+        name,
+        verb,
+        variant,
+        at,
+        group_at,
+        given,
+        taken,
+        reduces,
+        is_message,
+        is_simple,
+        plain,
+        is_message or "async_op" in at,
     )
 
 
@@ -151,35 +164,39 @@ class Seat:
     handler: Handler | None = None
 
 
-def interpose(seat: Seat) -> Library:
+Detour = Callable[[Operator, Callable], Callable]
+"""Takes an operator and what goes on with it, given keys and arguments; returns what
+shall do so instead."""
+
+
+def interpose(seat: Seat, detour: Detour, only: Sequence[str] = ()) -> Library:
     """Call who sits there for each c10d operator of any thread, while the result lives.
 
-    Its frame is two below the first one of torch's or the reader's.
+    Its frame is two below the first one of torch's or the reader's. detour: what each
+    operator goes on by. only: the operators, if not all.
     """
     library = Library("c10d", "IMPL")
     select = torch._C.DispatchKey.BackendSelect
     after = torch._C._dispatch_keyset_full_after(select)
     for full_name in torch._C._dispatch_get_all_op_names():
         namespace, _, name = full_name.partition("::")
-        if namespace != "c10d" or "." in name:
+        if namespace != "c10d" or "." in name or (only and name not in only):
             continue
         overload = getattr(torch.ops.c10d, name).default
         operator = _operator(name, overload)
         if operator is not None:
-            redispatch = overload._handle.redispatch_boxed
-            kernel = _kernel(seat, operator, redispatch, after)
+            go_on = detour(operator, overload._handle.redispatch_boxed)
+            kernel = _kernel(seat, operator, go_on, after)
             library.impl(name, kernel, "BackendSelect", with_keyset=True)
     return library
 
 
-def _kernel(
-    seat: Seat, operator: Operator, redispatch: Callable, after: Any
-) -> Callable:
+def _kernel(seat: Seat, operator: Operator, go_on: Callable, after: Any) -> Callable:
     def kernel(keyset: Any, *args: Any) -> Any:
         handler = seat.handler
         if handler is None:
-            return redispatch(keyset & after, *args)
-        return handler(operator, args, partial(redispatch, keyset & after, *args))
+            return go_on(keyset & after, *args)
+        return handler(operator, args, partial(go_on, keyset & after, *args))
 
     return kernel
 
@@ -203,6 +220,23 @@ def group_of(operator: Operator, args: tuple) -> Any:
 def ranks_of(group: Any) -> dict[int, int] | None:
     """By rank in the world, a group's ranks in it: the very dict that torch keeps."""
     return _world.pg_group_ranks.get(group)
+
+
+def device_of(operator: Operator, args: tuple) -> int:
+    """The number of the GPU that the tensors of a call are on."""
+    sides = (operator.given, operator.taken)
+    tensors = (_flat(args[i]) for i in sides if i is not None)
+    return next(some[0].device.index for some in tensors if some)
+
+
+def is_coalescing(group: Any) -> bool:
+    """Whether calls of this group wait for the end of a coalescing block."""
+    return group in getattr(_world, "pg_coalesce_state", {})
+
+
+def abort() -> None:
+    """Abort every group: what NCCL still waits for on a GPU ends."""
+    dist.distributed_c10d._abort_process_group()
 
 
 def forget_coalescing() -> None:
@@ -287,6 +321,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
         given = given if op.verb == "gather" else taken
         nbytes = size * _bytes(given)
     shown = given or taken
+    on_cpu = not shown or shown[0].is_cpu
     if op.verb == "barrier":
         nbytes, shown = 0, ()
     count = _count(shown)
@@ -308,7 +343,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
         digest(*like),
         _splits(op, args, given, taken, size) if op.verb == "all_to_all" else None,
         not op.get(args, "async_op", True),
-        not shown or shown[0].is_cpu,
+        on_cpu,
     )
 
 

@@ -82,6 +82,16 @@ class Board:
                 return False
         return True
 
+    def leave(self, rank: int, key: int) -> None:
+        """Take back what `meet` has left: the call was not made after all."""
+        own = key % SLOTS * LANES + rank % LANES
+        if self._calls[own] >> 24 == key >> 24:
+            self._calls[own] = 0
+
+    def post(self, rank: int, epoch: int, blocked: int, line: int) -> None:
+        """Take over what a rank has on a board of its own, on another host."""
+        self.blocked[rank], self.line[rank], self.epoch[rank] = blocked, line, epoch
+
     def clear(self) -> None:
         """Forget all calls; for when no rank is communicating."""
         for words in (self.epoch, self.blocked, self.line, self._calls):

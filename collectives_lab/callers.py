@@ -1,7 +1,8 @@
 """Whose code is calling: the reader's, torch's, or what lies between.
 
-Here you can find the reader's line under a call (`find_reader`), and tell whether a
-thread that does not wait may come to a communication call by itself (`may_call`).
+Here you can find the reader's line under a call (`find_reader`), ask whether the call
+`waits` for its own end, and tell whether a thread that does not wait may come to a
+communication call by itself (`may_call`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,21 @@ def find_reader(
                 reduce_op = _reduce_op_of(frame.f_locals)
         frame = frame.f_back
     return None, variant, reduce_op
+
+
+def waits(frame: FrameType | None) -> bool:
+    """Whether the torch.distributed function below the reader will wait for its end.
+
+    For a torch whose operators are not told. frame: as for `find_reader`.
+    """
+    while frame is not None:
+        kind = _kind_of(frame.f_code.co_filename)
+        if kind == "reader":
+            return False
+        if kind == "verbs" and "async_op" in frame.f_locals:
+            return not frame.f_locals["async_op"]
+        frame = frame.f_back
+    return False
 
 
 def _reduce_op_of(variables: dict[str, Any]) -> str:

@@ -17,11 +17,14 @@ from collectives_lab.report import picture_html
 from collectives_lab.trace import Trace
 from collectives_lab.units import format_bytes
 
+# Colab has none of JupyterLab's colours: there it is the page's own, light or dark.
 _CSS = """
-.clab-card { font-size: var(--jp-content-font-size1, 14px); max-width: 60em;
+.clab-card { --clab-dim: var(--jp-content-font-color2,
+    color-mix(in srgb, currentColor 70%, transparent));
+  font-size: var(--jp-content-font-size1, 14px); max-width: 60em;
   color: var(--jp-content-font-color1, inherit); }
 .clab-card p { margin: 0 0 0.6em; }
-.clab-card .clab-dim { color: var(--jp-content-font-color2, #777); }
+.clab-card .clab-dim { color: var(--clab-dim); }
 .clab-card ul { list-style: none; margin: 0 0 0.8em; padding: 0;
   border-top: 1px solid var(--jp-border-color2, #8886); }
 .clab-card li { display: grid; gap: 0 0.8em; padding: 0.35em 0; margin: 0;
@@ -46,8 +49,8 @@ _CSS = """
   background: #0072b2; }
 .clab-card .clab-over span { background: #d55e00; }
 .clab-card .clab-bar i { position: absolute; top: -2px; bottom: -2px; width: 2px;
-  background: var(--jp-content-font-color1, #333); }
-.clab-card figcaption { color: var(--jp-content-font-color2, #777); }
+  background: var(--jp-content-font-color1, currentColor); }
+.clab-card figcaption { color: var(--clab-dim); }
 """
 
 

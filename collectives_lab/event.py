@@ -22,8 +22,9 @@ class Event:
     `broadcast`, `scatter`, `gather` or `reduce` starts from or ends at. tag: of a
     send or recv. group: the name of the process group, `"0"` for all ranks.
     issued, waited, completed: seconds since the trace began: the call, the start of a
-    blocking wait for it, and its end; None where it is not known. where: the reader's
-    line, `"file:line"`. thread: 0 for the first thread of the rank that communicates.
+    blocking wait for it, and its end; None where it is not known. Of a call by NCCL,
+    when the GPU came to each. where: the reader's line, `"file:line"`. thread: 0 for
+    the first thread of the rank that communicates.
     sent, received: the bytes this rank must at least move for this call; None asks for
     the bound of the verb (`bound`). seconds: how long a `compute` takes, the one op
     that communicates nothing. splits: of an all_to_all with parts of different sizes,

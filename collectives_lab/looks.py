@@ -16,7 +16,11 @@ from collectives_lab.deadlock import name_ranks
 Bundle = dict[str, Any]
 Folded = list[tuple[list[int], Bundle]]
 
-_DIM = "color: var(--jp-content-font-color2, #777)"
+# Colab has none of JupyterLab's colours: there it is the page's own, light or dark.
+_DIM = (
+    "color: var(--jp-content-font-color2, "
+    "color-mix(in srgb, currentColor 70%, transparent))"
+)
 _PRE = (
     "margin: 0; padding: 0; white-space: pre-wrap; overflow-wrap: anywhere; "
     "font-size: inherit; line-height: inherit; background: transparent; border: 0; "

@@ -14,13 +14,16 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch.distributed as dist
 
-from collectives_lab import _c10d, callers
+from collectives_lab import _c10d, callers, devices, staging, stream_clock
 from collectives_lab.board import Board, digest
 from collectives_lab.deadlock import Snapshot
+from collectives_lab.emulation import Links
 from collectives_lab.event import Event
 from collectives_lab.records import Group, Meeting, Record, now, place
 
@@ -46,22 +49,30 @@ class _Fresh(threading.local):
 class Recorder:
     """Everything one rank has called, and what it waits for now."""
 
-    def __init__(self, rank: int, board: Board | None = None):
-        """Record as `rank`; with a board, publish what it does and check its calls."""
+    def __init__(
+        self, rank: int, board: Board | None = None, links: Links | None = None
+    ):
+        """Record as `rank`; with a board, publish what it does and check its calls.
+
+        links: of an emulated network, on which its calls take their time.
+        """
         self.rank = rank
         self.board = board
+        self.links = links
         self.records: list[Record] = []
         self.works: dict[weakref.ref, Record] = {}
         self.unended: dict[int, Record] = {}
+        self.coalesced: list[stream_clock.Stamps] = []
         self.posted: dict[tuple, int] = defaultdict(int)
         self.collectives: dict[str, int] = defaultdict(int)
+        self.refused: dict[str, int] = defaultdict(int)
         self.taken: dict[tuple, int] = defaultdict(int)
         self.blocked: dict[int, Record | Meeting] = {}
         self.groups: dict[str, Group] = {}
         self._known: dict[int, Group] = {}
         self.meetings: dict[str, tuple[int, ...]] = {}
         self.threads: dict[int, int] = {}
-        self.own_threads = 1
+        self.own_threads = 1 + (links is not None)
         self.finished = False
         self.epoch = 0
         self.on_mismatch: Callable[[Record], None] = lambda record: None
@@ -71,23 +82,39 @@ class Recorder:
 
     def call(self, op: _c10d.Operator, args: tuple, go: Callable[[], Any]) -> Any:
         """Record a call, check it against its counterparts, and let it go on."""
-        group = self._group(_c10d.group_of(op, args))
+        pg = _c10d.group_of(op, args)
+        group = self._group(pg)
         where, variant, reduce_op = callers.find_reader(op, sys._getframe(2))
         call = _c10d.describe(op, args, len(group.ranks), reduce_op)
+        if not op.is_told and callers.waits(sys._getframe(2)):
+            call = call._replace(waits=True)
         record = Record(op.verb, call, group, where, variant)
         record.thread = threading.get_ident()
         self.records.append(record)
         self._post(record)
         if op.name == "monitored_barrier_":
             return self._wait(record, go)
+        if self.links is not None and op.is_message:
+            self.links.post(record)
+        elif group.on_nccl and not call.on_cpu and not stream_clock.is_capturing():
+            record.stamps = stream_clock.Stamps(_c10d.device_of(op, args))
+        if op.verb == "barrier" and group.on_nccl and call.waits:
+            go = partial(self._wait, record, go)  # the host waits inside of the call
         try:
             result = go()
         except BaseException:
             self._unpost(record)
             raise
+        if record.stamps is not None:
+            self._note_end_on_stream(record.stamps, pg, result)
+        if self.links is not None and not op.is_message:
+            result = self.links.hold(record, result)
         if call.waits:
             # The verb will wait for the work itself, before this thread goes on.
-            self._fresh.waits = record if _c10d.has_work(result) else None
+            there = _c10d.has_work(result)
+            if there and record.stamps is not None:  # NCCL's box may have none in it
+                there = _c10d.work_of(result) is not None
+            self._fresh.waits = record if there else None
             return result
         work = _c10d.work_of(result)
         if work is not None:
@@ -98,6 +125,15 @@ class Recorder:
             if call.on_cpu and record.op not in ("send", "recv"):
                 self._note_end(work, record)
         return result
+
+    def _note_end_on_stream(
+        self, stamps: stream_clock.Stamps, pg: Any, result: Any
+    ) -> None:
+        if _c10d.is_coalescing(pg):  # its work, if any, has no future yet
+            self.coalesced.append(stamps)
+            return
+        with contextlib.suppress(RuntimeError):  # a work without future: at its wait
+            stamps.ends_with(_c10d.work_of(result))
 
     def _dropped(self, work: weakref.ref) -> None:
         self.works.pop(work, None)
@@ -110,7 +146,8 @@ class Recorder:
         name = pg.group_name
         members = tuple(range(pg.size()) if ranks is None else ranks)
         shown = "0" if pg is dist.group.WORLD else name
-        group = Group(shown, members, ranks, digest("collective", shown))
+        on_nccl = devices.runs_on_nccl(pg)
+        group = Group(shown, members, ranks, digest("collective", shown), on_nccl)
         self.groups[name] = self._known[id(ranks)] = group
         return group
 
@@ -130,7 +167,9 @@ class Recorder:
         else:
             record.number = self.collectives[group.name] + 1
             self.collectives[group.name] = record.number
-            record.key = _mix(group.key, record.number)
+            # A call that all ranks were refused is no counterpart of the next one.
+            refused = self.refused[group.name] << 32
+            record.key = _mix(group.key, record.number + refused)
         if self.board is None:
             return
         self.step()
@@ -149,8 +188,13 @@ class Recorder:
         group, tag = record.group.name, record.call.tag
         if record.op in ("send", "recv"):
             self.posted[record.op, group, record.peer, tag] -= 1
+            if self.links is not None:
+                self.links.withdraw(record)
         else:
             self.collectives[group] -= 1
+            self.refused[group] += 1
+        if self.board is not None:
+            self.board.leave(self.rank, record.key)
 
     def step(self) -> None:
         """Say on the board that something has moved."""
@@ -160,22 +204,40 @@ class Recorder:
 
     # -- its end -------------------------------------------------------------------
 
-    def wait(self, work: Any, go: Callable[[], Any], patient: bool = True) -> Any:
+    def wait(
+        self, work: Any, go: Callable[[], Any], timeout: timedelta | None = None
+    ) -> Any:
         """Wait for a work, seen by the wait-for graph meanwhile.
 
-        patient: for ever; else the wait has a time-out and can deadlock nobody.
+        timeout: the one that `go` has, with which it can deadlock nobody.
         """
         fresh = self._fresh
         fresh.work = None
         held = weakref.ref(work)
         record = self.works.get(held, fresh.waits)
         if record is None:
-            return go()
+            return self._wait_for_block(go)
         fresh.waits = None
-        result = self._wait(record, go, patient)
+        links = self.links
+        if links is not None:
+            go = links.meeting(record, work, go, timeout)
+        result = self._wait(record, go, timeout is None)
         self.works.pop(held, None)
         if record.op == "recv":
             self._received(record, work)
+        if links is not None:
+            links.sleep(record)  # as one that computes: this wait will end
+        return result
+
+    def _wait_for_block(self, go: Callable[[], Any]) -> Any:
+        """Wait for a work of no call, as that of NCCL's coalesced calls is."""
+        block, self.coalesced = self.coalesced, []
+        left = [stamps for stamps in block if stamps.ended is None]
+        for stamps in left:
+            stamps.waits_here()
+        result = go()
+        for stamps in left:
+            stamps.ends_here()
         return result
 
     def _received(self, record: Record, work: Any) -> None:
@@ -185,7 +247,8 @@ class Recorder:
         if record.peer is None:
             record.peer = record.group.ranks[work._source_rank()]
             self.posted["recv", group, None, tag] -= 1
-            self.posted["recv", group, record.peer, tag] += 1
+            key = ("recv", group, record.peer, tag)
+            record.number = self.posted[key] = self.posted[key] + 1
 
     def meet(self, op: str, ranks: tuple[int, ...], go: Callable[[], Any]) -> Any:
         """Make a call that all of `ranks` must make, though it is no operator.
@@ -208,14 +271,20 @@ class Recorder:
 
     def _wait(self, record: Record, go: Callable[[], Any], patient: bool = True) -> Any:
         ident = threading.get_ident()
-        blocks = record.call.waits or record.variant in ("send", "recv")
-        record.waited = record.issued if blocks else now()
+        stamps = record.stamps
+        if stamps is None:
+            record.waited = record.issued if record.blocks else now()
+        elif not record.blocks:
+            stamps.waits_here()
         if patient:
             self.blocked[ident] = record
         self._publish()
         try:
             result = go()
-            if record.completed is None:
+            if stamps is not None:
+                if stamps.ended is None:
+                    stamps.ends_here()
+            elif record.completed is None:
                 record.completed = now()
             return result
         finally:
@@ -240,15 +309,19 @@ class Recorder:
         """Note when an asynchronous collective ends, though nobody may wait for it.
 
         Not for CUDA, whose futures are done when they are queued, nor for send and
-        recv, which have none.
+        recv, which have none, nor has Gloo's reduce_scatter in torch 2.6.
         """
+        try:
+            future = work.get_future()
+        except RuntimeError:
+            return
 
         def ended(_future: Any) -> None:
             record.completed = now()
             self.unended.pop(id(record), None)
 
         self.unended[id(record)] = record
-        work.get_future().add_done_callback(ended)
+        future.add_done_callback(ended)
 
     # -- for others ----------------------------------------------------------------
 
@@ -256,14 +329,21 @@ class Recorder:
         """The events since the last drain; their times are those of `now`."""
         self._fresh.work = None
         records, self.records = self.records, []
-        return self._rows(records)
+        return self._rows(records, stream_clock.PATIENCE)
 
     def peek(self) -> list[Event]:
         """The events since the last drain, which stay."""
         return self._rows(list(self.records))
 
-    def _rows(self, records: list[Record]) -> list[Event]:
-        """The events of records; threads have numbers in the order of their calls."""
+    def _rows(self, records: list[Record], patience: float = 0.0) -> list[Event]:
+        """The events of records; threads have numbers in the order of their calls.
+
+        patience: seconds to wait for what a GPU has not ended yet.
+        """
+        stamped = {id(r.stamps): r for r in records if r.stamps is not None}
+        stamps = [r.stamps for r in stamped.values() if r.stamps is not None]
+        for key, times in stream_clock.read(stamps, patience).items():
+            stamped[key].on_stream(*times)
         for record in records:
             self.threads.setdefault(record.thread, len(self.threads))
         return [
@@ -316,6 +396,7 @@ _current: Recorder | None = None
 _seat = _c10d.Seat()
 _library: Any = None
 _wait = _c10d.Work.wait
+"""torch's own."""
 
 
 def start(recorder: Recorder | None) -> None:
@@ -335,7 +416,7 @@ def install() -> None:
     global _library
     if _library is not None:
         return
-    _library = _c10d.interpose(_seat)
+    _library = _c10d.interpose(_seat, staging.detour)
     _c10d.Work.wait = _seen_waiting  # type: ignore[method-assign,assignment]
 
 
@@ -351,7 +432,8 @@ def absent() -> Iterator[None]:
     _library = None  # with its last reference its kernels are gone
     _c10d.Work.wait = _wait  # type: ignore[method-assign]
     try:
-        yield
+        with staging.alone():
+            yield
     finally:
         if was_there:
             install()
@@ -360,6 +442,6 @@ def absent() -> Iterator[None]:
 
 def _seen_waiting(work: Any, *args: Any, **kwargs: Any) -> Any:
     if _current is None:
-        return _wait(work, *args, **kwargs)
-    patient = not (args or kwargs)
-    return _current.wait(work, lambda: _wait(work, *args, **kwargs), patient)
+        return staging.wait(work, *args, **kwargs)
+    timeout = next(iter((*args, *kwargs.values())), None)
+    return _current.wait(work, lambda: staging.wait(work, *args, **kwargs), timeout)

@@ -13,21 +13,29 @@ from typing import Any, NamedTuple
 from collectives_lab import _c10d
 from collectives_lab.deadlock import Waiting
 from collectives_lab.event import Event
+from collectives_lab.stream_clock import Stamps
 
 now = time.perf_counter
 
 
 class Group(NamedTuple):
-    """A process group: its name in the trace, its ranks in the world, its key."""
+    """A process group: its name in the trace, its ranks in the world, its key.
+
+    on_nccl: whether it sends CUDA tensors by NCCL, whose calls return when queued.
+    """
 
     name: str
     ranks: tuple[int, ...]
     source: Any
     key: int
+    on_nccl: bool = False
 
 
 class Record:
-    """One call while it is under way; `row` makes the event of it."""
+    """One call while it is under way; `row` makes the event of it.
+
+    Its times are the host's; with `stamps` the GPU's, as soon as it has come by.
+    """
 
     __slots__ = (
         "call",
@@ -39,6 +47,7 @@ class Record:
         "op",
         "peer",
         "root",
+        "stamps",
         "thread",
         "variant",
         "waited",
@@ -63,9 +72,20 @@ class Record:
         self.issued = now()
         self.waited: float | None = None
         self.completed: float | None = None
+        self.stamps: Stamps | None = None
         self.key = 0
         self.number = 0
         self.thread = 0
+
+    @property
+    def blocks(self) -> bool:
+        """Whether whoever made the call waits for its end there and then."""
+        return self.call.waits or self.variant in ("send", "recv")
+
+    def on_stream(self, begun: float, waited: float | None, ended: float) -> None:
+        """Take the times at which the GPU came by, on the host's clock."""
+        self.issued, self.completed = begun, ended
+        self.waited = begun if self.blocks else waited
 
     def text(self) -> str:
         """The call as a person would name it: `all_reduce(8 float32, SUM)`."""

@@ -32,18 +32,21 @@ class RunLike(Protocol):
     elapsed: float
 
 
+# Colab has none of JupyterLab's colours: there it is the page's own, light or dark.
 _CSS = """
-.clab-run { font-size: var(--jp-content-font-size1, 14px);
+.clab-run { --clab-dim: var(--jp-content-font-color2,
+    color-mix(in srgb, currentColor 70%, transparent));
+  font-size: var(--jp-content-font-size1, 14px);
   color: var(--jp-content-font-color1, inherit); }
 .clab-run p { margin: 0 0 0.5em; }
-.clab-run .clab-dim { color: var(--jp-content-font-color2, #777); }
+.clab-run .clab-dim { color: var(--clab-dim); }
 .clab-run table.clab-table { border-collapse: collapse; margin: 0 0 0.7em;
   font-size: inherit; display: block; overflow-x: auto; }
 .clab-run .clab-table th, .clab-run .clab-table td { text-align: left !important;
   padding: 0.2em 1.2em 0.2em 0; vertical-align: top; border: 0;
   background: transparent; white-space: nowrap; max-width: none; }
 .clab-run .clab-table thead th { font-weight: normal;
-  color: var(--jp-content-font-color2, #777);
+  color: var(--clab-dim);
   border-bottom: 1px solid var(--jp-border-color2, #8886); }
 .clab-run .clab-table .clab-number { text-align: right !important; }
 .clab-run .clab-table code { background: transparent; white-space: pre-wrap;
@@ -54,7 +57,7 @@ _CSS = """
   overflow: auto; white-space: pre; color: inherit; border: 0; font-size: inherit;
   font-family: var(--jp-code-font-family, monospace);
   background: var(--jp-layout-color2, #8882); }
-.clab-run figcaption { color: var(--jp-content-font-color2, #777); }
+.clab-run figcaption { color: var(--clab-dim); }
 """
 
 

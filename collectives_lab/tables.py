@@ -35,7 +35,9 @@ class Table:
             return f"<tr>{''.join(cells)}</tr>"
 
         head, rows = line("th", self.head), [line("td", row) for row in self.rows]
-        return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+        body = f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>"
+        # The attribute is for pages without a style for tables, as Colab's are.
+        return f'<table cellpadding="5">{body}</table>'
 
 
 def table(head: Sequence[str], *rows: Sequence[Any]) -> Table:

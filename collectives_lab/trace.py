@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from collectives_lab.event import Event, Message, bound
+from collectives_lab.units import format_seconds
 
 __all__ = ["Event", "Message", "Trace", "bound"]
 
@@ -352,7 +353,19 @@ class Trace:
 
     def __repr__(self) -> str:
         calls = ", ".join(f"{n} {op}" for op, n in self.ops().items()) or "no calls"
-        return f"Trace(world_size={self.world_size}: {calls})"
+        return f"Trace(world_size={self.world_size}: {calls}{self._of_parts()})"
+
+    def _of_parts(self) -> str:
+        """What is to be known of a trace that was joined from the parts of ranks."""
+        told = ""
+        if clocks := self.meta.get("clocks"):
+            error = f" to {format_seconds(clocks['error'])}" * bool(clocks["error"])
+            told += f"; {clocks['count']} clock{'s' * (clocks['count'] > 1)}{error}"
+        for rank, how in self.meta.get("ended", {}).items():
+            told += f"; rank {rank} ended by {how.splitlines()[0][:60]}"
+        for rank in self.meta.get("missing", ()):
+            told += f"; rank {rank} is missing"
+        return told
 
 
 def _nth_with_nth(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

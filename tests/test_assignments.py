@@ -20,6 +20,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from autograder.program import extract
 from autograder.statements import Code
+from book import badges
 from collectives_lab import check
 from collectives_lab.check.spec import Exercise
 from collectives_lab.wire import Program
@@ -33,12 +34,6 @@ LONGEST = 25
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?")
-INSTALL = """\
-try:
-    import collectives_lab as lab
-except ImportError:  # on Colab
-    %pip install -q collectives-lab
-    import collectives_lab as lab"""
 TEST = re.compile(
     r'report = lab\.check\("(\w+)", \w+(, student=STUDENT)?\)\n'
     r"display\(report\)\nreport\.points"
@@ -121,8 +116,8 @@ def faults_of_file(notebook: NotebookNode) -> Iterator[str]:
         yield "it does not open with a title"
     if "**" not in notebook.cells[0].source:
         yield "it does not open with a question"
-    if sum(c.source.startswith(INSTALL) for c in notebook.cells) != 1:
-        yield "it does not import the lab in one cell, as it must on Colab"
+    if not badges.is_set_up(notebook, badges.read_setting()):
+        yield "its first code cell is not that of `make badges`"
     ids = [graded(c)["grade_id"] for c in notebook.cells if graded(c)]
     if len(set(ids)) < len(ids):
         yield f"a grade_id stands twice: {ids}"
@@ -264,7 +259,8 @@ BROKEN: list[tuple[Callable[[NotebookNode], object], str]] = [
     (lambda nb: nb.metadata.kernelspec.update(name="mine"), "kernelspec"),
     (swap("opening", "# Ring", "Ring"), "with a title"),
     (swap("opening", "**", ""), "with a question"),
-    (swap("setup", "%pip install", "!pip install"), "on Colab"),
+    (swap("install", "import collectives_lab", "import lab"), "make badges"),
+    (without("install"), "make badges"),
     (meta("why", grade_id="ring_all_reduce"), "stands twice"),
     (lambda nb: nb.cells.append(new_markdown_cell("", id="a1b2")), "says nothing"),
     (lambda nb: cell(nb, "setup").update(execution_count=1), "execution count"),

@@ -16,10 +16,10 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 import collectives_lab as lab
-from book import execution
+from book import badges, execution
 
 CHAPTERS = execution.chapters()
-CHEATSHEET = CHAPTERS[0].parent / "scripts" / "collective_cheatsheet.py"
+CHEATSHEET = execution.ROOT / "chapters" / "scripts" / "collective_cheatsheet.py"
 DEADLINE = 60.0
 """Seconds that a chapter may take."""
 
@@ -137,11 +137,29 @@ CLAIMS = {
         assert dict(winners) == {1: 43, 4: 30, 6: 43, 9: 4} and nans == 24
         assert duals["broadcast"] == "reduce" and own == ["all_reduce", "all_to_all"]
     """,
+    "10_the_libraries": """
+        assert all(a.live for a in (mpi, xla, xla_wire, large, *forced.values()))
+        assert sizes == (2**10, 4 * 2**10, 8 * 2**10, 2**20)
+        assert extra == 4 * [144 * 48] and names == 4 * ["ring"], "Gloo's own bytes"
+        assert round(gloo_wire[KiB].sum() / KiB, 2) == 12.75
+        assert [round(w.sum() / n, 1) for n, w in wires.items()] == [8.3, 8.1, 6.1, 6]
+        assert switch == 8 * KiB and left == [1, 1, 1, 0]
+        assert abs(wire.sum() - 3.75) < 0.01 and abs(wire[:, 0].sum() - 3) < 0.01
+        assert abs(both["PyTorch"] - 6.01) < 0.03 and abs(both["XLA"] - 3.5) < 0.01
+        assert by_library["MPI"][1:] == [[4, 4], [16, 16], [64, 64]]
+        assert by_library["Gloo"][1:] != by_library["MPI"][1:]
+        assert not dist.is_mpi_available()
+    """,
     "11_placement": """
         assert flat.results == two.results and crossed == [1.75, 1.0]
         assert runs["dp"].results[0] == [0, 1] and tokens == 4096
         assert all(slowdown(everyone, f) < 0.6 for f in list(four.values())[1:])
         assert slowdown(two_level, four["one NIC a node"]) > 12
+        ring, nested, dealt_ring, dealt_nested = (row[3] for row in rows)
+        assert nested < ring < dealt_nested < dealt_ring and 1.05 < min(gaps) < 1.25
+        assert 1.7 < dealt_ring / ring < 2.4 and 1.7 < dealt_nested / nested < 2.4
+        assert data_only < on_the_wire and 0.055 < on_the_wire - 1 < 0.065
+        assert max(gaps) < 1.25 and 32e3 / 12.5e6 < 3e-3
     """,
     "12_overlap": """
         by_default, by_25 = [[32.03], [4.0, 28.03]], [[32.03], [28.03, 4.0]]
@@ -149,11 +167,14 @@ CLAIMS = {
         assert first == ["7.bias", "7.weight"] and moved == [4, 1, 4]
         assert middle[0] > 0.3 and 0.7 < cpu_ratio[1] < 1.4, (middle, cpu_ratio)
         assert calling < elapsed / 2, "asking is the smaller part with Gloo"
-        assert not ranks.alive
+        assert all(np.array(felt) > 0.9 * np.array(told)) and felt[0] > felt[1], felt
+        assert not ranks.alive and not far.alive
     """,
     "13_strategies_as_sentences": """
         exact = [sent(runs[name]) == foretold(told) for name, told in said.items()]
         assert len(exact) == 10 and all(exact)
+        assert set(curves) == set(said) - {"DP + EP"} | {"DP x TP x PP"}
+        assert np.allclose(sum(by_level.values()) * STEPS, on_eight.trace.bytes_sent())
         assert "all_gather" not in tp.ops() and verbs[1]["all_gather"] == 10
         assert peaks["one_f_one_b", 16] == [4, 3, 2, 1]
         assert peaks["gpipe", 16] == [16] * 4
@@ -177,6 +198,7 @@ CLAIMS = {
         assert abs(byte - whole) < noise / 5 and winners[1] == "a byte"
         assert fed > silent + 0.3 and bit < silent and one < bit - noise
         assert thin < careless - noise and with_momentum > plain_outer + noise
+        assert all(run.trace.ops() == {"send": 64, "recv": 64} for run in moved)
         calls = runs["a byte"].trace.ops()
         assert calls["all_to_all"] == calls["all_gather"] == 4 * STEPS
         assert runs["DiLoCo"].trace.ops()["all_reduce"] == 4 * STEPS / H
@@ -219,6 +241,8 @@ def faults_of_file(notebook: NotebookNode) -> Iterator[str]:
         yield f"it is nbformat {notebook.nbformat}.{notebook.nbformat_minor}, not 4.5"
     if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
         yield "its kernelspec is not python3"
+    if not badges.is_set_up(notebook, badges.read_setting()):
+        yield "its first code cell is not that of `make badges`"
     for cell in notebook.cells:
         if cell.get("outputs") or cell.get("execution_count") is not None:
             yield f"cell {cell.id} has outputs or an execution count"
@@ -293,6 +317,8 @@ BROKEN: list[tuple[Callable[[NotebookNode], object], str]] = [
     (lambda nb: nb.update(nbformat_minor=4), "no valid notebook"),
     (lambda nb: nb.metadata.kernelspec.update(name="mine"), "kernelspec"),
     (lambda nb: code_cells(nb)[0].update(execution_count=1), "execution count"),
+    (with_cells("import os"), "make badges"),
+    (with_text("import collectives_lab\n", "pass\n"), "make badges"),
     (with_cells("pass\n" * 26), "has 26 lines"),
     (with_cells("pass\n" * 20, count=40), "the median cell"),
     (with_text(".", ". and so on and on"), "words; "),

@@ -18,7 +18,8 @@ import torch.distributed as dist
 from conftest import alive, until
 
 import collectives_lab as lab
-from collectives_lab.launch import processes, zygote
+from collectives_lab.launch import zygote
+from collectives_lab.launch.server import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 def family() -> list[psutil.Process]:
     """The processes of this one, but the fork servers and what they keep parked."""
-    ours = processes._servers
-    servers = [s.process.pid for s in (ours.current, ours.coming, *ours.retired) if s]
+    ours = [servers.current, servers.coming, *servers.retired]
+    pids = [server.process.pid for server in ours if server]
     found = psutil.Process().children(recursive=True)
-    return [p for p in found if p.pid not in servers and p.ppid() not in servers]
+    return [p for p in found if p.pid not in pids and p.ppid() not in pids]
 
 
 def descriptors() -> int:
@@ -141,7 +142,7 @@ def test_the_server_keeps_no_more_ranks_than_it_may() -> None:
     """After a large run at most PARKED ranks wait, and the server's own are all."""
     lab.run(dist.get_rank, world_size=20)
     time.sleep(1.5)
-    server = processes._servers.current
+    server = servers.current
     assert server is not None
     children = psutil.Process(server.process.pid).children(recursive=True)
     assert len(children) <= zygote.PARKED
@@ -450,7 +451,7 @@ def test_a_run_leaves_no_zombie() -> None:
     """Every process that ended has been waited for."""
     for fn in (good, dead):
         outcome(fn)
-    server = processes._servers.current
+    server = servers.current
     assert server is not None
 
     def zombies():

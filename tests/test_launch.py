@@ -24,7 +24,8 @@ import torch.distributed as dist
 from conftest import alive, until
 
 import collectives_lab as lab
-from collectives_lab.launch import channel, output, processes
+from collectives_lab.launch import channel, output
+from collectives_lab.launch.server import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -1179,7 +1180,7 @@ def test_a_forked_child_of_the_kernel_can_run(script) -> None:
 
 def test_the_cheat_sheet_says_how_it_is_run() -> None:
     """By plain python it names what is missing and the command, with status 2."""
-    folder = Path(__file__).parents[1] / "chapters" / "scripts"
+    folder = Path(__file__).parents[1] / "collectives_lab" / "scripts"
     environment = {k: v for k, v in os.environ.items() if k != "LOCAL_RANK"}
     ended = subprocess.run(
         [sys.executable, str(folder / "collective_cheatsheet.py")],
@@ -1267,7 +1268,7 @@ def test_the_backend_is_said_with_its_reason() -> None:
 def test_the_server_is_replaced_when_it_has_been_killed() -> None:
     """A fork server killed between runs is started again; during a run it is told."""
     lab.run(dist.get_rank, world_size=2)
-    server = processes._servers.current
+    server = servers.current
     assert server is not None
     os.kill(server.process.pid, signal.SIGKILL)
     assert until(lambda: not alive(server.process.pid))

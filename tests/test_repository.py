@@ -14,27 +14,35 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
 
-GROUND = ["units", "own_cluster", "tables", "event", "trace", "perfetto"]
+GROUND = ["units", "own_cluster", "tables", "event", "trace", "clocks", "perfetto"]
 GROUND += ["trees", "nodes"]
 THEORY = ["fabrics", "costs", "plans", "replay", "strategies"]
 PRACTICE = [
-    *["deadlock", "board", "tcp_info", "_c10d", "callers", "records"],
-    *["recorder", "launch"],
+    *["deadlock", "board", "tcp_info", "devices", "stream_clock"],
+    *["_c10d", "callers", "records", "staging", "emulation"],
+    *["recorder", "clock_readings", "parts", "launch"],
+    *["recording", "sources", "exporting"],
     *["algorithms", "parallel", "bench", "wire", "check"],
+    *["data", "scripts", "libraries"],
 ]
 VIEWS = ["plots", "widgets", "report", "card", "looks", "magic"]
+VIEWS += ["doctor", "__main__"]
 FLOORS = GROUND + THEORY + PRACTICE + VIEWS + ["__init__"]
 """Every module or sub-package, bottom first: it imports only what is before it."""
 
 BLIND = {"deadlock", "recorder", "launch", "algorithms", "parallel"}
 PREDICTION = {"costs", "plans", "replay"}
-"""What acts does not know what was predicted, though it stands above it."""
+"""What acts does not know what was predicted, though it stands above it.
+
+Only emulation does: it is replay acted out, and nobody would call it a measurement.
+"""
 
 ROOMS = {
     "matplotlib": {"plots", "report"},
     "ipywidgets": {"widgets"},
     "anywidget": {"widgets"},
     "IPython": {"magic"},
+    "ipyparallel": {"launch"},
     "pandas": set(),
     "nbgrader": set(),
 }

@@ -402,6 +402,8 @@ def test_a_verb_gives_what_gloo_gives(
     box: Box, verb: Callable, world_size: int
 ) -> None:
     """The same code on real Gloo ranks and on sealed ones ends with the same values."""
+    if verb is reduce_scatter and torch.__version__ < "2.8":
+        pytest.skip("Gloo had no reduce_scatter of a list before torch 2.8")
     f = called(verb)
     real = lab.run(f, world_size, backend="gloo").results
     with box.ranks(world_size, Program.objects({"f": f})) as ranks:
@@ -726,6 +728,9 @@ def test_a_cluster_of_ones_own_is_there_as_in_the_notebook(box: Box) -> None:
         assert failure.type_name == "ImportError", failure
 
 
+@pytest.mark.skipif(
+    torch.__version__ < "2.7", reason="torch 2.6 writes a file when it imports them"
+)
 def test_functional_collectives_and_optimizers_are_there(box: Box) -> None:
     """What imports torch's compiler finds no folder to write to, and needs none."""
     source = (

@@ -9,7 +9,13 @@ from collectives_lab.launch import places
 from collectives_lab.wire import Failure, Program
 
 _PLACE = re.compile(r"\(([^()]+:\d+)\)")
+_GPU = re.compile(r"\b(CUDA|NVIDIA|cuda)\b")
 MOST_PLACES = 4
+
+ON_THE_CPU = (
+    "  a check runs on the CPU, with or without a GPU in the machine: make a tensor "
+    "where the one you are given is, by empty_like(x) or device=x.device"
+)
 
 
 def told(failure: Failure, program: Program) -> str:
@@ -19,7 +25,8 @@ def told(failure: Failure, program: Program) -> str:
     if failure.kind == "raised":
         lines = _lines(failure.places, program)
         said = f"{failure.type_name}: {text}" if text else failure.type_name
-        return "\n".join([f"{rank} raised {said}", *lines])
+        note = [ON_THE_CPU] if _GPU.search(text) else []
+        return "\n".join([f"{rank} raised {said}", *lines, *note])
     if failure.kind == "refused":
         return f"{rank}: {text} ({_place(failure.where, program)})"
     if failure.kind == "died":

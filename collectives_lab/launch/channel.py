@@ -26,7 +26,9 @@ from collectives_lab.board import anonymous_file
 INLINE = 48 * 1024
 """Messages up to this many bytes go through the socket itself."""
 
-_HEADER = struct.Struct("<IQ")
+HEADER = struct.Struct("<IQ")
+"""Of a message: twice its descriptors, one more if one is its body; its size."""
+
 _LENGTH = struct.Struct("<Q")
 _ALIGN = 64
 
@@ -95,7 +97,7 @@ def nbytes(parts: Sequence[Any]) -> int:
     return sum(memoryview(part).nbytes for part in parts)
 
 
-def _lay_out(parts: Sequence[Any]) -> Iterator[Any]:
+def lay_out(parts: Sequence[Any]) -> Iterator[Any]:
     """A table of lengths, then the parts, each on a boundary that suits any dtype."""
     lengths = [memoryview(part).nbytes for part in parts]
     table = b"".join(map(_LENGTH.pack, [len(lengths), *lengths]))
@@ -137,13 +139,13 @@ class Channel:
 
         Raises ChannelClosed when the other end has gone.
         """
-        pieces = list(_lay_out([pickle.dumps(message), *(parts or ())]))
+        pieces = list(lay_out([pickle.dumps(message), *(parts or ())]))
         total = nbytes(pieces)
         file = None if total <= INLINE else _write_file(pieces, total)
         try:
             sent_fds = [*fds] if file is None else [file, *fds]
             body = b"".join(pieces) if file is None else b""
-            frame = _HEADER.pack(len(sent_fds) * 2 + (file is not None), total) + body
+            frame = HEADER.pack(len(sent_fds) * 2 + (file is not None), total) + body
             with self._lock:
                 rest = memoryview(frame)[
                     socket.send_fds(self.sock, [frame], sent_fds) :
@@ -159,7 +161,7 @@ class Channel:
     def recv(self) -> tuple[Any, Parts, list[int]]:
         """Wait for a message; return it with its parts and its descriptors."""
         head, fds = self._read_head()
-        code, total = _HEADER.unpack(head)
+        code, total = HEADER.unpack(head)
         if code % 2:
             body = _map_file(fds.pop(0), total)
         else:
@@ -169,12 +171,12 @@ class Channel:
 
     def _read_head(self) -> tuple[bytes, list[int]]:
         try:
-            head, fds, _, _ = socket.recv_fds(self.sock, _HEADER.size, 16)
+            head, fds, _, _ = socket.recv_fds(self.sock, HEADER.size, 16)
         except OSError as error:
             raise ChannelClosed(str(error)) from None
         if not head:
             raise ChannelClosed("end of messages")
-        return head + self._read(_HEADER.size - len(head)), list(fds)
+        return head + self._read(HEADER.size - len(head)), list(fds)
 
     def _read(self, count: int) -> bytes:
         data = bytearray(count)

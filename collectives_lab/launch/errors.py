@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collectives_lab.launch.ranks import Run
+    from collectives_lab.launch.runs import Run
 
 
 class LabError(Exception):
@@ -42,7 +42,10 @@ class RankError(LabError):
 
 
 class RankDied(RankError):
-    """A rank's process ended. `status` is its exit status, negative for a signal."""
+    """A rank's process ended. `status` is its exit status, negative for a signal.
+
+    It is 0 where nobody could see it: the host does not answer any more.
+    """
 
     status: int = 0
 

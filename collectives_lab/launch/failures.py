@@ -164,6 +164,8 @@ def _died(outcome: Outcome, world_size: int) -> RankDied:
     if rank in outcome.leaving:
         code, where = outcome.leaving[rank]
         how = f"ended its process by os._exit({code})"
+    elif isinstance(status, str):
+        how = status
     elif status < 0:
         name = _signal_name(-status)
         how = f"died by {name}"
@@ -181,7 +183,7 @@ def _died(outcome: Outcome, world_size: int) -> RankDied:
         text += f" {name_ranks(others).capitalize()} died too."
     said = _others(outcome, [r for r in outcome.ranks if r not in outcome.deaths], rank)
     error = RankDied(f"{text}\n{said}" if said else text, rank, where)
-    error.status = status
+    error.status = status if isinstance(status, int) else 0
     return error
 
 
@@ -208,12 +210,15 @@ def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded
     who = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
     lines = [f"{who} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
     where: dict[tuple[str, str], list[int]] = {}
+    waits = [seen["waiting"][0] for seen in outcome.seen.values() if seen["waiting"]]
+    differ = len({w.text for w in waits}) > 1  # which may be why they wait
     for rank in pending:
         seen = outcome.seen.get(rank)
         if seen is None:
             key = ("no answer", "")
         elif seen["waiting"]:
-            key = (f"waiting in {seen['waiting'][0].op}", seen["waiting"][0].where)
+            wait = seen["waiting"][0]
+            key = (f"waiting in {wait.text if differ else wait.op}", wait.where)
         else:
             key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
         where.setdefault(key, []).append(rank)

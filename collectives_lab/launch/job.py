@@ -14,15 +14,16 @@ from collectives_lab.launch.output import Display, Transcript, Write, write_here
 class Outcome:
     """How a job went: what every rank reported, and what ended it early, if anything.
 
-    deaths: exit status by rank. last_line: of the last call of a rank that died, or 0.
-    stuck: the ranks of a proved deadlock and what to say. late: the deadline passed.
-    seen: where the ranks that had not ended were.
+    deaths: exit status by rank, or words where nobody could see it. last_line: of the
+    last call of a rank that died, or 0. stuck: the ranks of a proved deadlock and what
+    to say. late: the deadline passed. seen: where the ranks that had not ended were.
+    clocks: how well the clocks of other hosts are known, if there are any.
     """
 
     ranks: list[int]
     reports: dict[int, dict[str, Any]] = field(default_factory=dict)
     results: dict[int, Parts] = field(default_factory=dict)
-    deaths: dict[int, int] = field(default_factory=dict)
+    deaths: dict[int, int | str] = field(default_factory=dict)
     leaving: dict[int, tuple[int, str]] = field(default_factory=dict)
     last_line: dict[int, int] = field(default_factory=dict)
     mismatched: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Outcome:
     seen: dict[int, dict[str, Any]] = field(default_factory=dict)
     described: dict[int, tuple[str, str]] = field(default_factory=dict)
     output: list[Transcript] = field(default_factory=list)
+    clocks: dict[str, Any] = field(default_factory=dict)
 
     @property
     def pending(self) -> list[int]:

@@ -1,8 +1,9 @@
 """What suits a process that is a rank, one of many on a few cores.
 
 Here it takes its place (`settle_in`), does what its environment says
-(`heed_environment`), becomes the parent of what it leaves behind (`adopt_orphans`) and
-writes to where its launcher reads (`stream`, `flush`).
+(`heed_environment`), becomes the parent of what it leaves behind (`adopt_orphans`),
+ends with who has started it (`die_with_parent`) and writes to where its launcher reads
+(`stream`, `flush`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import random
+import signal
 import sys
 from typing import TextIO
 
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-_SET_SUBREAPER = 36  # of prctl
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # of prctl
 
 
 def settle_in() -> None:
@@ -54,6 +56,12 @@ def adopt_orphans() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """Ask for SIGKILL when the thread that started this process ends; Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def stream(fd: int) -> TextIO:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-import torch.distributed as dist
-
-from collectives_lab.launch import processes
+from collectives_lab import emulation
+from collectives_lab.fabrics import Fabric
+from collectives_lab.launch import backends, processes
 from collectives_lab.launch import rank as rank_module
+from collectives_lab.launch.channel import ChannelClosed
 from collectives_lab.launch.errors import LaunchError
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.limits import why_too_many
@@ -27,6 +29,7 @@ class Plan:
     timeout: float
     env: Mapping[str, str]
     start_method: str
+    fabric: Fabric | None = None
 
     @classmethod
     def of(
@@ -36,27 +39,42 @@ class Plan:
         timeout: Any,
         env: Any,
         start_method: str | None,
+        fabric: Fabric | None = None,
     ) -> Plan:
         """Check everything a launch is asked for; LaunchError says what is wrong."""
-        if rank_module.current is not None:
-            raise LaunchError(
-                f"this code already runs on rank {rank_module.current.rank}, and ranks "
-                "cannot start ranks; return from it and run the second job from the "
-                "notebook"
-            )
+        refuse_on_a_rank()
         method = start_method or processes.default_start_method()
         if method not in ("fork", "spawn"):
             raise LaunchError(f'start_method={method!r}; it is "fork" or "spawn"')
-        size = _checked_size(world_size, method)
-        chosen, reason = choose_backend(backend, size)
-        seconds, more = checked_timeout(timeout), _checked_env(env)
-        return cls(size, chosen, reason, seconds, more, method)
+        size = checked_size(world_size, method)
+        seconds, more = checked_timeout(timeout), checked_env(env)
+        told = os.environ | more
+        chosen, reason = backends.choose(backend, size, told)
+        more |= backends.environment(chosen, size, told)
+        if fabric is not None:
+            _check_fabric(fabric, size, chosen)
+        return cls(size, chosen, reason, seconds, more, method, fabric)
 
     def start(self) -> Group:
-        return Group(self.world_size, self.backend, self.start_method, self.env)
+        """Start the ranks; on their emulated network, if one was asked for."""
+        group = Group(self.world_size, self.backend, self.start_method, self.env)
+        if self.fabric is not None:
+            _emulate(group, self.fabric)
+        return group
 
 
-def _checked_size(world_size: Any, start_method: str) -> int:
+def refuse_on_a_rank() -> None:
+    """Raise LaunchError if this process is a rank itself."""
+    if rank_module.current is not None:
+        raise LaunchError(
+            f"this code already runs on rank {rank_module.current.rank}, and ranks "
+            "cannot start ranks; return from it and run the second job from the "
+            "notebook"
+        )
+
+
+def checked_size(world_size: Any, start_method: str | None = None) -> int:
+    """The number of ranks; start_method: of ranks that this machine must bear."""
     try:
         if isinstance(world_size, bool):
             raise TypeError
@@ -67,10 +85,39 @@ def _checked_size(world_size: Any, start_method: str) -> int:
         ) from None
     if size < 1:
         raise LaunchError(f"world_size={size}; at least one rank is needed")
-    why = why_too_many(size, start_method)
+    why = why_too_many(size, start_method) if start_method else None
     if why:
         raise LaunchError(f"world_size={size} is more than this machine bears: {why}")
     return size
+
+
+def _check_fabric(fabric: Any, world_size: int, backend: str) -> None:
+    if not isinstance(fabric, Fabric):
+        raise LaunchError(
+            f"fabric={fabric!r}; it is a Fabric, as fabrics.ethernet(1, world_size=4)"
+        )
+    if fabric.world_size < world_size:
+        raise LaunchError(
+            f"{fabric!r} has room for {fabric.world_size} ranks and world_size is "
+            f"{world_size}; need a fabric at least as large"
+        )
+    if backend != "gloo":
+        raise LaunchError(
+            f"a network is emulated for Gloo only, and the backend is {backend}; say "
+            'backend="gloo" too'
+        )
+
+
+def _emulate(group: Group, fabric: Fabric) -> None:
+    """Give the ranks a network of their own, before their first job."""
+    network = emulation.create()
+    try:
+        for ends in group.processes.ends:
+            with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
+                message = ("job", 0, "emulate", {"fabric": fabric})
+                ends.channel.send(message, None, [network])
+    finally:
+        os.close(network)
 
 
 def checked_timeout(timeout: Any) -> float:
@@ -82,35 +129,9 @@ def checked_timeout(timeout: Any) -> float:
     return float(timeout)
 
 
-def _checked_env(env: Any) -> dict[str, str]:
+def checked_env(env: Any) -> dict[str, str]:
     if env is None:
         return {}
     if not isinstance(env, Mapping) or not all(isinstance(name, str) for name in env):
         raise LaunchError(f"env={env!r}; it is a dict of names and their values")
     return {name: str(value) for name, value in env.items()}
-
-
-def choose_backend(backend: str, world_size: int) -> tuple[str, str]:
-    """The backend to use, and why; LaunchError if it cannot be had here."""
-    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
-    have = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
-    if backend == "auto":
-        if gpus >= world_size:
-            return "nccl", f"{have} for {world_size} ranks"
-        if gpus:
-            return "gloo", f"{have} for {world_size} ranks, and NCCL wants one a rank"
-        built = torch.version.cuda is not None
-        return (
-            "gloo",
-            "no GPU here" if built else "this torch is built without CUDA",
-        )
-    if backend == "gloo":
-        return backend, "asked for"
-    if backend == "nccl":
-        if gpus < world_size:
-            raise LaunchError(
-                f'backend="nccl" wants a GPU for each of {world_size} ranks, and torch '
-                f'finds {have} here; backend="gloo" runs on the CPU'
-            )
-        return backend, "asked for"
-    raise LaunchError(f'backend={backend!r}; it is "auto", "gloo" or "nccl"')

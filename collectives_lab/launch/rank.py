@@ -25,8 +25,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab import _c10d, recorder, tcp_info
+from collectives_lab import _c10d, devices, recorder, tcp_info
 from collectives_lab.board import Board
+from collectives_lab.emulation import Links, SharedNetwork
+from collectives_lab.fabrics import Fabric
 from collectives_lab.launch import own_process, rich, stand_ins
 from collectives_lab.launch.channel import (
     Channel,
@@ -38,7 +40,7 @@ from collectives_lab.launch.channel import (
 )
 from collectives_lab.launch.keyboard import NoKeyboard
 from collectives_lab.launch.limits import free_memory
-from collectives_lab.launch.store import QuickStore
+from collectives_lab.launch.store import open_store
 from collectives_lab.launch.telling import Unsendable, is_readers, tell, words
 
 SMALL = 2**24
@@ -65,11 +67,14 @@ class Rank:
         self.started = recorder.now()
         self.prepared = False
         self.joined = 0
+        self.aborted = 0
+        self.gpu: torch.device | None = None
         self.namespace: dict[str, Any] = {}
         self.settings: dict[str, Any] = {}
         self.outside: set = set()
         self.counted: dict = {}
         self.recorder: recorder.Recorder | None = None
+        self.network: SharedNetwork | None = None
         self.main = threading.main_thread()
         self.known = set(sys.modules)
 
@@ -144,9 +149,23 @@ class Rank:
     def _cancel(self) -> None:
         """Free the first thread from a wait in the library, or from Python code."""
         self.cancelled = True
+        if self.recorder is not None and self.recorder.links is not None:
+            self.recorder.links.cancel()
         tcp_info.shut_down(self.outside)
+        self._abort_nccl()
         if self.busy and self.main.ident is not None:
             signal.pthread_kill(self.main.ident, signal.SIGINT)
+
+    def _abort_nccl(self) -> None:
+        """End the kernels in which NCCL waits for other ranks, once a group.
+
+        The first thread then comes back from where it waits for its GPU. It has never
+        run so far: `tests/gpu` has the check that needs it.
+        """
+        if self.gpu is not None and self.aborted != self.joined:
+            self.aborted = self.joined
+            with contextlib.suppress(Exception):  # what fails here is killed soon
+                _c10d.abort()
 
     def _exit(self) -> None:
         own_process.flush()
@@ -178,8 +197,10 @@ class Rank:
         try:
             if kind == "join":
                 self._join(options, *fds)
+            elif kind == "emulate":
+                self._emulate(options["fabric"], *fds)
             else:
-                report["wire_before"] = self.counted or tcp_info.connections()
+                report["wire_before"] = self.counted or self._connections()
                 result = self._packed(self._run(kind, options, parts))
         except BaseException as error:
             self.busy = False
@@ -293,11 +314,16 @@ class Rank:
             report["events"] = self.recorder.drain()
             report["groups"] = self.recorder.group_ranks()
             report["collectives"] = dict(self.recorder.collectives)
-            self.counted = report["wire_after"] = tcp_info.connections()
+            self.counted = report["wire_after"] = self._connections()
             self.recorder.finished = True
             if self.recorder.board is not None:
                 self.recorder.step()
         _c10d.forget_coalescing()
+
+    def _connections(self) -> dict:
+        """Bytes sent so far by connection; none where NCCL's bytes take another way."""
+        by_sockets = self.gpu is None or "NCCL_HOSTID" in os.environ
+        return tcp_info.connections() if by_sockets else {}
 
     def _imported(self) -> list[str]:
         """Parts of torch imported since the last job: the server can learn them.
@@ -325,14 +351,27 @@ class Rank:
         self._record(Board(board, self.world_size))
         os.close(board)
         self.store = f"/proc/self/fd/{store[0]}" if store else settings["store"]
-        if settings["backend"] == "nccl":
-            torch.cuda.set_device(self.rank)
+        gpus = settings["gpus"] if "gpus" in settings else devices.count()
+        local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
+        self.gpu = devices.take(local_rank, gpus, settings["backend"])
         self._join_group()
         recorder.start(self.recorder)
         self.namespace.update(self._given())
 
+    def _emulate(self, fabric: Fabric, network: int) -> None:
+        """Let all transfers from now on take the time that they take on a fabric."""
+        self.network = SharedNetwork(network, fabric)
+        assert self.recorder is not None and self.recorder.board is not None
+        self._record(self.recorder.board)
+        recorder.start(self.recorder)
+
     def _record(self, board: Board) -> None:
-        self.recorder = recorder.Recorder(self.rank, board)
+        if self.recorder is not None and self.recorder.links is not None:
+            self.recorder.links.cancel()
+        links = None
+        if self.network is not None:
+            links = Links(self.rank, self.network)
+        self.recorder = recorder.Recorder(self.rank, board, links)
         self.recorder.on_mismatch = self._tell_mismatch
 
     def _tell_mismatch(self, record: recorder.Record) -> None:
@@ -345,22 +384,26 @@ class Rank:
         self.joined += 1
         self.counted = {}
         backend = self.settings["backend"]
-        self.open_store = store = QuickStore(self.store, self.world_size)
+        self.open_store = store = open_store(self.store, self.world_size)
         stand_ins.real_init(
             "cpu:gloo,cuda:nccl" if backend == "nccl" else backend,
             store=dist.PrefixStore(f"group {self.joined}", store),
             rank=self.rank,
             world_size=self.world_size,
             timeout=FOREVER,
+            device_id=self.gpu,  # so NCCL connects now, and barriers know their GPU
         )
         self.prepared = True
 
     def _rejoin(self) -> None:
         """Leave the group that a failed job has broken, and make a new one."""
         recorder.start(None)
+        self._abort_nccl()  # or its end would wait for what still hangs
         if dist.is_initialized():
             dist.destroy_process_group()
         assert self.recorder is not None and self.recorder.board is not None
+        if self.network is not None:
+            self.network.clear()  # every rank does, before any of them has a job again
         self._record(self.recorder.board)
         self.joined = self.joined + 1000 - self.joined % 1000  # the same on every rank
         self._join_group()

@@ -10,44 +10,20 @@ from __future__ import annotations
 import linecache
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
-from collectives_lab import tcp_info
-from collectives_lab.launch import processes
-from collectives_lab.launch.channel import Parts, pack, unpack
+from collectives_lab.fabrics import Fabric
+from collectives_lab.launch.calls import pack_call
+from collectives_lab.launch.channel import Parts, pack
+from collectives_lab.launch.cluster import ClusterPlan
 from collectives_lab.launch.errors import LabError, LaunchError
-from collectives_lab.launch.failures import error_of
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.job import Asked, Outcome
 from collectives_lab.launch.output import Display, write_here
 from collectives_lab.launch.plan import Plan, checked_timeout
+from collectives_lab.launch.runs import Run, finish
 from collectives_lab.launch.unmatched import unmatched
-from collectives_lab.trace import Trace
-
-
-@dataclass(eq=False)
-class Run:
-    """What came of a job on every rank.
-
-    results: what the function returned, by rank (None on a rank that did not get
-    there). output: what it printed, by rank. elapsed: seconds from the first rank's
-    start to the last one's end. backend_reason: why this backend.
-    """
-
-    results: list[Any]
-    output: list[str]
-    world_size: int
-    backend: str
-    backend_reason: str
-    elapsed: float
-    _recorded: _Recorded
-
-    @cached_property
-    def trace(self) -> Trace:
-        """What moved: every communication call of every rank."""
-        return self._recorded.trace()
 
 
 def run(
@@ -58,6 +34,7 @@ def run(
     timeout: float = 30.0,
     env: Mapping[str, str] | None = None,
     start_method: str | None = None,
+    fabric: Fabric | None = None,
 ) -> Run:
     """Run `fn(*args)` on `world_size` fresh ranks and wait for all of them.
 
@@ -68,125 +45,21 @@ def run(
     "nccl", or "auto" (NCCL if there is a GPU for each rank, else Gloo). timeout:
     seconds. env: more environment variables for the ranks. start_method: "fork" from
     the warm server, "spawn" for fresh interpreters, None for what suits the system.
+    fabric: a network to emulate, on which every transfer takes the time that `replay`
+    gives it there, or its real time if that is longer (`emulation`); on Gloo.
     Raises LaunchError before anything starts; RankError, RankDied, Deadlock, Mismatch
     or DeadlineExceeded, whose `run` holds what was recorded until then. All are
     LabErrors.
     """
-    plan = Plan.of(world_size, backend, timeout, env, start_method)
-    parts = _pack_call(fn, args)
+    plan = Plan.of(world_size, backend, timeout, env, start_method, fabric)
+    parts = pack_call(fn, args)
     group = plan.start()
     try:
         asked = Asked("call", parts=parts, timeout=plan.timeout)
         outcome = group.job(asked)
     finally:
         group.close()
-    return _finish(outcome, plan)
-
-
-def _pack_call(fn: Any, args: Sequence[Any]) -> Parts:
-    if not callable(fn):
-        raise LaunchError(f"fn is {fn!r}; it must be a function to call on every rank")
-    if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
-        raise LaunchError(f"args={args!r}; it is a tuple of what fn is called with")
-    try:
-        return pack((fn, tuple(args)))
-    except Exception as error:
-        raise LaunchError(_why_unsendable(fn, args, error)) from error
-
-
-def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:
-    """Name the variable of a function that keeps it from travelling."""
-    name = getattr(fn, "__name__", repr(fn))
-    code = getattr(fn, "__code__", None)
-    cells = getattr(fn, "__closure__", None) or ()
-    known: dict[str, Any] = {}
-    if code is not None:
-        used = {n: fn.__globals__[n] for n in code.co_names if n in fn.__globals__}
-        known |= used
-        for variable, cell in zip(code.co_freevars, cells, strict=False):
-            known[variable] = cell.cell_contents
-    known |= {f"args[{i}]": value for i, value in enumerate(args)}
-    for variable, value in known.items():
-        try:
-            pack(value)
-        except Exception:
-            kind = type(value).__name__
-            return (
-                f"{name} cannot be sent to the ranks: it uses {variable}, a {kind}, "
-                f"which cannot be pickled ({error}). Make it inside {name} instead."
-            )
-    return f"{name} cannot be sent to the ranks: {error}"
-
-
-def _finish(outcome: Outcome, plan: Plan) -> Run:
-    """The Run of an outcome; raises the error that it tells of."""
-    result = _run_of(outcome, plan)
-    if not outcome.failed:
-        for rank in outcome.ranks:
-            try:
-                result.results[rank] = unpack(outcome.results[rank])
-            except Exception as error:
-                unreadable = LabError(
-                    f"the result of rank {rank} arrived but cannot be read: {error}"
-                )
-                unreadable.run = result
-                raise unreadable from error
-        return result
-    failure = error_of(outcome, plan.world_size, plan.timeout)
-    failure.run = result
-    raise failure
-
-
-def _run_of(outcome: Outcome, plan: Plan) -> Run:
-    reports = outcome.reports
-    if plan.start_method == "fork" and reports:
-        processes.learn(reports[min(reports)].get("imported", []))
-    told = {**outcome.seen, **reports}
-    times = [t for report in told.values() for t in _times(report)]
-    begun = min(times, default=0.0)
-    return Run(
-        [None] * plan.world_size,
-        [transcript.text() for transcript in outcome.output],
-        plan.world_size,
-        plan.backend,
-        plan.reason,
-        max(times, default=0.0) - begun,
-        _Recorded(plan.world_size, told, begun),
-    )
-
-
-def _times(report: Mapping[str, Any]) -> list[float]:
-    """When a rank began and ended; else when it began and ended what it called."""
-    if "ended" in report:
-        return [report["started"], report["ended"]]
-    events = report["events"]
-    return [t for e in events for t in (e.issued, e.completed) if t is not None]
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """What ranks reported; the trace is made of it when somebody wants to see it."""
-
-    world_size: int
-    told: Mapping[int, Mapping[str, Any]]
-    begun: float
-
-    def trace(self) -> Trace:
-        """All that was recorded, with time counted from the first rank's start."""
-        told = [self.told[rank] for rank in sorted(self.told)]
-        events = [e for report in told for e in report.get("events", ())]
-        groups: dict[str, Sequence[int]] = {}
-        for report in told:
-            groups |= report.get("groups", {})
-        ranks = [self.told.get(rank, {}) for rank in range(self.world_size)]
-        wire = tcp_info.wire_matrix(
-            [r.get("wire_before", {}) for r in ranks],
-            [r.get("wire_after", {}) for r in ranks],
-        )
-        trace = Trace.from_events(events, self.world_size, groups, wire)
-        for name in ("issued", "waited", "completed"):
-            trace.columns[name] -= self.begun
-        return trace
+    return finish(outcome, plan)
 
 
 class Ranks:
@@ -200,14 +73,36 @@ class Ranks:
 
     def __init__(
         self,
-        world_size: int = 4,
+        world_size: int | None = None,
         backend: str = "auto",
         timeout: float = 30.0,
         env: Mapping[str, str] | None = None,
         start_method: str | None = None,
+        fabric: Fabric | None = None,
+        cluster: Any = None,
     ):
-        """Start the ranks; arguments and errors as for `run`."""
-        self._plan = Plan.of(world_size, backend, timeout, env, start_method)
+        """Start the ranks, 4 if no number is given; arguments and errors as for `run`.
+
+        cluster: an ipyparallel Client, Cluster or DirectView, or the name of a profile:
+        rank i is then a process beside its engine i, on that host, and without a
+        world_size there are as many ranks as engines. The engines stay free, and go on
+        when the ranks end. The hosts must be able to connect to this one, and are to be
+        trusted: nothing is encrypted, as between ranks themselves. A deadlock
+        that only silence would prove is left to the deadline there, and ranks that
+        disagree about a shape learn it from Gloo, which may end them, or at the
+        deadline. start_method and fabric are for this machine.
+        """
+        self._plan: Plan
+        if cluster is None:
+            size = 4 if world_size is None else world_size
+            self._plan = Plan.of(size, backend, timeout, env, start_method, fabric)
+        else:
+            if start_method is not None or fabric is not None:
+                raise LaunchError(
+                    "start_method and fabric are for ranks of this machine, not of a "
+                    "cluster; leave them out"
+                )
+            self._plan = ClusterPlan.on(cluster, world_size, backend, timeout, env)
         self._busy = threading.Lock()
         self._group: Group | None = self._plan.start()
         self._closed = False
@@ -237,7 +132,7 @@ class Ranks:
         timeout: float | None = None,
     ) -> Run:
         """Run `fn(*args)` on all ranks, or on some, as the function `run` does."""
-        return self._job("call", {}, _pack_call(fn, args), ranks, timeout)
+        return self._job("call", {}, pack_call(fn, args), ranks, timeout)
 
     def execute(
         self,
@@ -306,7 +201,7 @@ class Ranks:
             group.recover()
             raise
         try:
-            result = _finish(outcome, replace(self._plan, timeout=asked.timeout))
+            result = finish(outcome, replace(self._plan, timeout=asked.timeout))
         except LabError as error:
             if outcome.failed:
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)

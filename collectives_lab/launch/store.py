@@ -1,8 +1,9 @@
-"""The store of a group: a file that ranks read as soon as it is written to.
+"""The store of a group: where its ranks find each other.
 
-torch's FileStore sleeps 10 ms when a key is not there yet, and the ranks of a new group
-ask for each other's addresses all at once. Here a `QuickStore` looks every half
-millisecond, which halves the time that a group needs to form.
+Ranks of one machine share a file, those of several hosts a server of the launcher's;
+`open_store` opens either. torch's FileStore sleeps 10 ms when a key is not there yet,
+and the ranks of a new group ask for each other's addresses all at once: a `QuickStore`
+looks every half millisecond, which halves the time that a group needs to form.
 """
 
 from __future__ import annotations
@@ -66,3 +67,11 @@ class QuickStore(dist.Store):
 
     def has_extended_api(self) -> bool:
         return False
+
+
+def open_store(place: str | tuple[str, int], world_size: int) -> dist.Store:
+    """The store at a path, or behind an address and a port."""
+    if isinstance(place, str):
+        return QuickStore(place, world_size)
+    address, port = place
+    return dist.TCPStore(address, port, is_master=False, timeout=PATIENCE)

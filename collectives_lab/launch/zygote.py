@@ -9,7 +9,6 @@ ended. When it is idle it forks a few ranks ahead of need.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import os
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from collectives_lab import recorder
+from collectives_lab import devices, recorder
 from collectives_lab.launch import own_process
 from collectives_lab.launch import rank as rank_module
 from collectives_lab.launch.channel import Channel, ChannelClosed, pack, unpack
@@ -33,15 +32,6 @@ PARKED = 16
 
 IDLE = 0.02
 """Seconds without a request after which a rank is forked ahead of need."""
-
-
-def _die_with_the_server() -> None:
-    """Ask for SIGKILL when the parent ends; without it a rank ends with its socket."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-
-
-_SET_DEATH_SIGNAL = 1
 
 
 @dataclass
@@ -206,7 +196,7 @@ def _end_strays(keep: set[int]) -> None:
 def _become_rank(sock: socket.socket, out: int, err: int, zygote: int) -> None:
     """In the child: own session and output, nothing of the server's, then serve."""
     os.setsid()
-    _die_with_the_server()
+    own_process.die_with_parent()  # without it a rank ends with its socket
     if os.getppid() != zygote:
         os._exit(1)
     signal.set_wakeup_fd(-1)
@@ -237,6 +227,8 @@ def main(fd: int, modules: str = "") -> None:
         with contextlib.suppress(Exception):  # a rank that needs it will say why not
             importlib.import_module(name)
     _warm_up()
+    if why := devices.untouched():
+        raise SystemExit(why)
     gc.collect()
     gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
     control = Channel(socket.socket(fileno=fd))

@@ -80,6 +80,10 @@ class SealedGroup(_Group):
     def getSize(self) -> int:
         return self._size
 
+    def _get_backend(self, device: Any) -> SealedGroup:
+        """What carries the messages; torch 2.15 asks it whether it coalesces."""
+        return self
+
     # -- messages ------------------------------------------------------------------
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Operation:

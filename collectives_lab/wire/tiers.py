@@ -117,6 +117,7 @@ def environment() -> dict[str, str]:
     }
     threads = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
     return kept | {
+        "CUDA_VISIBLE_DEVICES": "",  # the wire carries tensors of the CPU
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PATH": "/usr/bin:/bin",

@@ -1,0 +1,8 @@
+"""`python -m collectives_lab doctor`."""
+
+import sys
+
+from collectives_lab.doctor import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""A launch on the engines of a cluster: checked before anything starts there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from collectives_lab.launch import engines
+from collectives_lab.launch.engine_ranks import EngineRanks
+from collectives_lab.launch.engines import Found
+from collectives_lab.launch.errors import LaunchError
+from collectives_lab.launch.group import Group
+from collectives_lab.launch.plan import (
+    Plan,
+    checked_env,
+    checked_size,
+    checked_timeout,
+    refuse_on_a_rank,
+)
+
+
+@dataclass(frozen=True)
+class ClusterPlan(Plan):
+    """A launch on a cluster that has been checked; `cluster` as `Ranks` takes it."""
+
+    cluster: Any = None
+
+    @classmethod
+    def on(
+        cls, cluster: Any, world_size: Any, backend: str, timeout: Any, env: Any
+    ) -> ClusterPlan:
+        """Check what is asked for, on the engines too; LaunchError says what is wrong.
+
+        world_size: None for as many ranks as there are engines.
+        """
+        refuse_on_a_rank()
+        seconds, more = checked_timeout(timeout), checked_env(env)
+        size = None if world_size is None else checked_size(world_size)
+        with engines.connected(cluster, size) as (client, ids):
+            size = size or max(1, len(ids))
+            engines.need(size, ids)
+            found = engines.find(client, ids[:size])
+        chosen, reason = _choose(backend, found)
+        return cls(size, chosen, reason, seconds, more, "cluster", cluster=cluster)
+
+    def start(self) -> Group:
+        """Start the ranks beside their engines."""
+        ranks = EngineRanks(self.cluster, self.world_size)
+        return Group(self.world_size, self.backend, self.start_method, self.env, ranks)
+
+
+def count_engines(cluster: Any) -> int:
+    """How many engines a cluster has; LaunchError if it has none, or is none."""
+    with engines.connected(cluster) as (_, ids):
+        engines.need(1, ids)
+        return len(ids)
+
+
+def _choose(backend: str, found: Found) -> tuple[str, str]:
+    """The backend to use, and why, with where the ranks are."""
+    lacking = _without_gpu(found)
+    where = _in_words(found)
+    if backend == "auto":
+        why = f"{lacking} no GPU of its own" if lacking else "a GPU for each rank"
+        if not any(one["gpus"] for one in found):
+            why = "no GPU there"
+        return "gloo" if lacking else "nccl", f"{where}; {why}"
+    if backend == "nccl" and lacking:
+        raise LaunchError(
+            f'backend="nccl" wants a GPU for each rank, and {lacking} none; '
+            'backend="gloo" runs on the CPU'
+        )
+    if backend not in ("gloo", "nccl"):
+        raise LaunchError(f'backend={backend!r}; it is "auto", "gloo" or "nccl"')
+    return backend, f"{where}; asked for"
+
+
+def _without_gpu(found: Found) -> str:
+    """Which engine has no GPU of its own, in words; empty if each has one.
+
+    Engines of one host that see the same GPUs share them.
+    """
+    for ranks in engines.hosts(found).values():
+        for one in (found[rank] for rank in ranks):
+            sharing = [r for r in ranks if found[r]["visible"] == one["visible"]]
+            if one["gpus"] < len(sharing):
+                return f"engine {one['id']} on {one['host']} has"
+    return ""
+
+
+def _in_words(found: Found) -> str:
+    """`4 engines on a and b`: where the ranks are."""
+    names = list(dict.fromkeys(one["host"] for one in found))
+    count = len(engines.hosts(found))
+    engine = "1 engine" if len(found) == 1 else f"{len(found)} engines"
+    if len(names) < count:  # in containers they may have the same name
+        return f"{engine} on {count} hosts"
+    shown = names if count < 4 else [*names[:2], f"{count - 2} more hosts"]
+    *first, last = shown
+    return f"{engine} on {', '.join(first) + ' and ' if first else ''}{last}"

@@ -1,0 +1,113 @@
+"""What came of a job: a `Run`, made of what the ranks have reported, or its error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from collectives_lab import tcp_info
+from collectives_lab.launch import server
+from collectives_lab.launch.channel import unpack
+from collectives_lab.launch.errors import LabError
+from collectives_lab.launch.failures import error_of
+from collectives_lab.launch.job import Outcome
+from collectives_lab.launch.plan import Plan
+from collectives_lab.trace import Trace
+
+
+@dataclass(eq=False)
+class Run:
+    """What came of a job on every rank.
+
+    results: what the function returned, by rank (None on a rank that did not get
+    there). output: what it printed, by rank. elapsed: seconds from the first rank's
+    start to the last one's end. backend_reason: why this backend.
+    """
+
+    results: list[Any]
+    output: list[str]
+    world_size: int
+    backend: str
+    backend_reason: str
+    elapsed: float
+    _recorded: _Recorded
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What moved: every communication call of every rank."""
+        return self._recorded.trace()
+
+
+def finish(outcome: Outcome, plan: Plan) -> Run:
+    """The Run of an outcome; raises the error that it tells of."""
+    result = _run_of(outcome, plan)
+    if not outcome.failed:
+        for rank in outcome.ranks:
+            try:
+                result.results[rank] = unpack(outcome.results[rank])
+            except Exception as error:
+                unreadable = LabError(
+                    f"the result of rank {rank} arrived but cannot be read: {error}"
+                )
+                unreadable.run = result
+                raise unreadable from error
+        return result
+    failure = error_of(outcome, plan.world_size, plan.timeout)
+    failure.run = result
+    raise failure
+
+
+def _run_of(outcome: Outcome, plan: Plan) -> Run:
+    reports = outcome.reports
+    if plan.start_method == "fork" and reports:
+        server.learn(reports[min(reports)].get("imported", []))
+    told = {**outcome.seen, **reports}
+    times = [t for report in told.values() for t in _times(report)]
+    begun = min(times, default=0.0)
+    return Run(
+        [None] * plan.world_size,
+        [transcript.text() for transcript in outcome.output],
+        plan.world_size,
+        plan.backend,
+        plan.reason,
+        max(times, default=0.0) - begun,
+        _Recorded(plan.world_size, told, begun, outcome.clocks),
+    )
+
+
+def _times(report: Mapping[str, Any]) -> list[float]:
+    """When a rank began and ended; else when it began and ended what it called."""
+    if "ended" in report:
+        return [report["started"], report["ended"]]
+    events = report["events"]
+    return [t for e in events for t in (e.issued, e.completed) if t is not None]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What ranks reported; the trace is made of it when somebody wants to see it."""
+
+    world_size: int
+    told: Mapping[int, Mapping[str, Any]]
+    begun: float
+    clocks: Mapping[str, Any]
+
+    def trace(self) -> Trace:
+        """All that was recorded, with time counted from the first rank's start."""
+        told = [self.told[rank] for rank in sorted(self.told)]
+        events = [e for report in told for e in report.get("events", ())]
+        groups: dict[str, Sequence[int]] = {}
+        for report in told:
+            groups |= report.get("groups", {})
+        ranks = [self.told.get(rank, {}) for rank in range(self.world_size)]
+        wire = tcp_info.wire_matrix(
+            [r.get("wire_before", {}) for r in ranks],
+            [r.get("wire_after", {}) for r in ranks],
+        )
+        meta = {"clocks": dict(self.clocks)} if self.clocks else None
+        trace = Trace.from_events(events, self.world_size, groups, wire, meta)
+        for name in ("issued", "waited", "completed"):
+            trace.columns[name] -= self.begun
+        return trace

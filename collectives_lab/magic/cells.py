@@ -1,0 +1,258 @@
+"""The magics themselves: which ranks stand, and what a cell does with them."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import warnings
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.display import display
+
+from collectives_lab import looks
+from collectives_lab.launch import LabError, Ranks, Run
+from collectives_lab.launch.cluster import count_engines
+from collectives_lab.magic.options import (
+    chosen,
+    count,
+    ends_in_semicolon,
+    known,
+    parsed,
+    seconds,
+    whole,
+)
+from collectives_lab.magic.shown import (
+    CellSyntaxError,
+    explained,
+    interrupted,
+    show,
+    show_all,
+    variables,
+)
+
+DEFAULT_SIZE = 4
+"""Ranks of a `%%ranks` cell that names no number, before any did."""
+
+_BACKENDS = ("auto", "gloo", "nccl")
+_ACTIONS = ("restart", "stop")
+_ALONE = "; `%ranks` alone shows the ranks, `%%ranks 4` above a cell runs it on 4 ranks"
+
+
+@magics_class
+class RanksMagics(Magics):
+    """Standing ranks of a notebook, by their number, and the two magics on them.
+
+    clusters: what the reader calls the cluster on which they stand, if it is one.
+    """
+
+    shell: Any
+
+    def __init__(self, shell: Any):
+        super().__init__(shell)
+        self.standing: dict[int, Ranks] = {}
+        self.clusters: dict[int, str] = {}
+        self.size = DEFAULT_SIZE
+
+    @cell_magic("ranks")
+    @magic_arguments("%ranks")  # IPython writes one more % before it
+    @argument(
+        "size", nargs="?", help="how many ranks; those of the last cell if left out"
+    )
+    @argument("--on", help="only these ranks: 0,2 or 0-2")
+    @argument("--backend", help="auto, gloo or nccl, for ranks that have to be started")
+    @argument(
+        "--cluster",
+        help="where ranks that have to be started are: the engines of an ipyparallel "
+        "cluster, a variable with a Client, Cluster or view, or the name of a profile; "
+        "without a size there are as many ranks as engines",
+    )
+    @argument("--timeout", help="seconds that the cell may take")
+    @argument("--push", help="variables to copy to every rank first: name,name")
+    @argument("--quiet", "-q", action="store_true", help="show no last expression")
+    @argument("--show", action="store_true", help="show the traffic after the cell")
+    def run_cell(self, line: str, cell: str) -> None:
+        """Run the cell on every rank; variables stay there, the run is `_run` here."""
+        args = parsed(self.run_cell, line)
+        size = self._size(args.size, args.cluster)
+        on = None if args.on is None else chosen(args.on, size)
+        timeout = None if args.timeout is None else seconds(args.timeout)
+        backend = known("%%ranks --backend", args.backend, _BACKENDS)
+        values = self._values(args.push)
+        file = self._register("\n" + cell)  # line 1 is the one with %%ranks
+        is_quiet = args.quiet or ends_in_semicolon(cell)
+        try:
+            ranks = self._ranks(size, backend, args.cluster)
+            if values:
+                ranks.push(**values)
+            run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, show)
+        except LabError as error:
+            self._keep(error.run, args.show)
+            self._hint(error)
+            raise
+        except KeyboardInterrupt as interrupt:
+            raise interrupted(self.standing.get(size)) from interrupt
+        show_all(looks.fold(run.results))
+        self._keep(run, args.show)
+
+    @line_magic("ranks")
+    @magic_arguments("ranks")
+    @argument("action", nargs="?", help="restart or stop; default: show them")
+    @argument("size", nargs="?", help="which ones, by their number; all if left out")
+    @argument("--backend", help="auto, gloo or nccl, of those that are started")
+    @argument("--cluster", help="where they are started, as for %%%%ranks")
+    def manage(self, line: str) -> None:
+        """Show the standing ranks, restart them without variables, or stop them."""
+        args = parsed(self.manage, line)
+        action = known("%ranks", args.action, _ACTIONS, _ALONE)
+        backend = known("%ranks --backend", args.backend, _BACKENDS)
+        if action is None:
+            self._tell()
+            return
+        sizes = list(self.standing) or [self.size]
+        if args.size is not None:
+            sizes = [whole(args.size, f"%ranks {action}")]
+        if action == "restart" and args.size is None and args.cluster is not None:
+            sizes = [self._size(None, args.cluster)]
+        for size in sizes:
+            if action == "restart":
+                self._restart(size, backend, args.cluster)
+            else:
+                self._stop(size)
+
+    def close(self) -> None:
+        """End all ranks; returns when they have ended."""
+        while self.standing:
+            self.standing.popitem()[1].close()
+
+    def _size(self, text: str | None, cluster: str | None) -> int:
+        """How many ranks are meant: so many, or as many as the cluster has engines."""
+        if text is not None:
+            return whole(text, "%%ranks")
+        if cluster is None or self.clusters.get(self.size) == cluster:
+            return self.size
+        for size, name in self.clusters.items():
+            if name == cluster:
+                return size
+        return count_engines(self._cluster(cluster))
+
+    def _cluster(self, name: str) -> Any:
+        """The variable of this name, or the name itself, of a profile."""
+        return self.shell.user_ns.get(name, name)
+
+    def _ranks(self, size: int, backend: str | None, cluster: str | None) -> Ranks:
+        """The ranks that stand, or new ones."""
+        ranks = self.standing.get(size)
+        if ranks is None:
+            others = [n for n, ranks in self.standing.items() if ranks.alive]
+            ranks = self._start(size, backend or "auto", cluster)
+            if others:
+                those = " and ".join(f"`%%ranks {n}`" for n in others)
+                print(f"Other ranks than those of {those}: variables are their own")
+            return ranks
+        changed = ""
+        if backend not in (None, "auto", ranks.backend):
+            changed, stand = f" --backend {backend}", f"on {ranks.backend}"
+        if cluster not in (None, self.clusters.get(size)):
+            changed += f" --cluster {cluster}"
+            stand = f"on {self.clusters.get(size, 'this machine')}"
+        if changed:
+            if not ranks.alive:
+                return self._start(size, backend or "auto", cluster)
+            raise UsageError(
+                f"{count(size)} stand {stand} already; `%ranks restart {size}"
+                f"{changed}` ends them, with their variables, and starts others"
+            )
+        self.size = size
+        return ranks
+
+    def _start(self, size: int, backend: str, cluster: str | None) -> Ranks:
+        if cluster is None:
+            cluster = self.clusters.get(size)
+        where = None if cluster is None else self._cluster(cluster)
+        ranks = Ranks(size, backend, cluster=where)
+        self.standing[size] = ranks
+        if cluster is not None:
+            self.clusters[size] = cluster
+        self.size = size
+        print(f"{count(size)} on {ranks.backend}: {ranks.backend_reason}")
+        return ranks
+
+    def _restart(self, size: int, backend: str | None, cluster: str | None) -> None:
+        ranks = self.standing.get(size)
+        if ranks is None or backend is not None or cluster is not None:
+            if ranks is not None:
+                ranks.close()
+            self._start(size, backend or "auto", cluster)
+        else:
+            ranks.restart()
+            print(f"{count(size)} restarted on {ranks.backend}")
+
+    def _stop(self, size: int) -> None:
+        ranks = self.standing.pop(size, None)
+        self.clusters.pop(size, None)
+        if ranks is not None:
+            ranks.close()
+            print(f"{count(size)} stopped")
+        else:
+            print(f"{count(size)} did not stand")
+
+    def _values(self, names: str | None) -> dict[str, Any]:
+        """The variables of the kernel that --push names."""
+        chosen = [name for name in (names or "").split(",") if name]
+        for name in chosen:
+            if name not in self.shell.user_ns:
+                raise UsageError(f"--push {name}: there is no such variable here")
+        return {name: self.shell.user_ns[name] for name in chosen}
+
+    def _hint(self, error: LabError) -> None:
+        """Add to a NameError on a rank that the kernel has a variable of the name."""
+        cause = getattr(error, "cause", None)
+        if not isinstance(cause, NameError):
+            return
+        # Its attribute `name` does not travel.
+        name = re.sub(r"name '(\w+)' is not defined.*", r"\1", str(cause))
+        if name in self.shell.user_ns and name not in self.shell.user_ns_hidden:
+            error.args = (
+                f"{error}\n\n`{name}` is a variable of the notebook, and ranks have "
+                f"their own; `%%ranks --push {name}` copies it to them.",
+            )
+
+    def _register(self, code: str) -> str:
+        """A file name that stands for the cell; CellSyntaxError if not Python."""
+        # execution_count may be the next cell's already: not so the history.
+        number = len(self.shell.history_manager.input_hist_parsed) - 1
+        file = f"<ranks In[{number}]>"
+        again = 1
+        while file in linecache.cache:  # a number comes again where no history is kept
+            again += 1
+            file = f"<ranks In[{number}] {again}>"
+        linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+        try:
+            with warnings.catch_warnings(action="ignore"):  # the ranks will say them
+                compile(code, file, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            raise CellSyntaxError(explained(error)) from None
+        return file
+
+    def _keep(self, run: Run | None, is_shown: bool) -> None:
+        """Make the run of a cell `_run`."""
+        if run is None:
+            return
+        run.results = [None if one is None else looks.Look(one) for one in run.results]
+        self.shell.user_ns["_run"] = run
+        if is_shown:
+            display(run)
+
+    def _tell(self) -> None:
+        rows = [["ranks", "backend", "state", "variables"]]
+        for size, ranks in self.standing.items():
+            state = "standing" if ranks.alive else "ended; the next cell starts others"
+            backend = f"{ranks.backend} ({ranks.backend_reason})"
+            rows.append([str(size), backend, state, variables(ranks)])
+        if len(rows) == 1:
+            print(f"no ranks stand; `%%ranks {self.size}` above a cell starts some")
+        else:
+            display(looks.table(rows), raw=True)
