@@ -48,6 +48,8 @@ What is known of a torch and is not ours to mend:
   `torch.optim` and functional collectives cannot be imported, because a file is
   written when they are.
 - **2.6, 2.10**: Gloo has no `all_to_all` of lists; `all_to_all_single` does the same.
+- **2.10**: Gloo prints a line on every rank, "[Gloo] Rank 0 is connected to ...", which
+  stands in the output of a run: that is what fails in the tests of output.
 - **2.15**: `gather_single` is NCCL's; Gloo refuses it.
 """
 
