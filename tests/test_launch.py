@@ -1032,6 +1032,20 @@ WRITES: dict[str, tuple[bytes, str, str]] = {
 }
 
 
+def test_what_gloo_says_of_its_connections_is_left_out() -> None:
+    """Some torches' Gloo tells of each group on each rank; no other line is touched."""
+    told = (
+        "[Gloo] Rank {} is connected to 3 peer ranks. {}connected peer ranks is : 3\n"
+    )
+    ours = told.format(2, "Expected number of ")
+
+    def fn():
+        os.write(1, f"before {ours}after\n".encode())
+        os.write(1, told.format("two", "").encode())
+
+    assert lab.run(fn, 2).output == ["before after\n" + told.format("two", "")] * 2
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_bytes_of_all_kinds_become_text(name: str, capfd) -> None:
     """What C++ or a progress bar writes is kept, and echoed as a terminal would."""

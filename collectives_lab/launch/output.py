@@ -9,6 +9,7 @@ the lines.
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 import time
 from collections import deque
@@ -62,14 +63,25 @@ class Transcript:
         return "".join(self._head) + lost + "".join(self._tail)
 
 
+_CONNECTED = re.compile(
+    rb"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. "
+    rb"Expected number of connected peer ranks is : \d+\n"
+)
+"""What the Gloo of some torches, 2.10 for one, prints on every rank for each group."""
+
+
 class Decoder:
-    """Bytes of a pipe to text; a character cut in two waits for its rest."""
+    """Bytes of a pipe to text; a character cut in two waits for its rest.
+
+    That Gloo is connected is left out: nobody has asked, and each rank would say so.
+    """
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def __call__(self, data: bytes) -> str:
-        return self._decode(data)
+        # Gloo writes the line at once, so it is not cut in two.
+        return self._decode(_CONNECTED.sub(b"", data))
 
 
 Write = Callable[[str, str], None]

@@ -7,7 +7,6 @@ rank begins, after a fork or in a fresh interpreter.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import datetime
 import faulthandler
@@ -40,6 +39,7 @@ from collectives_lab.launch.channel import (
 )
 from collectives_lab.launch.keyboard import NoKeyboard
 from collectives_lab.launch.limits import free_memory
+from collectives_lab.launch.namespace import Namespace
 from collectives_lab.launch.store import open_store
 from collectives_lab.launch.telling import Unsendable, is_readers, tell, words
 
@@ -69,10 +69,10 @@ class Rank:
         self.joined = 0
         self.aborted = 0
         self.gpu: torch.device | None = None
-        self.namespace: dict[str, Any] = {}
         self.settings: dict[str, Any] = {}
         self.outside: set = set()
         self.counted: dict = {}
+        self.namespace = Namespace({})
         self.recorder: recorder.Recorder | None = None
         self.network: SharedNetwork | None = None
         self.main = threading.main_thread()
@@ -228,52 +228,11 @@ class Rank:
             fn, args = unpack(parts)
             return fn(*args)
         if kind == "exec":
-            return self._execute(options)
+            source, file, quiet = (options[n] for n in ("source", "file", "quiet"))
+            return self.namespace.execute(source, file, quiet)
         if kind == "push":
-            self.namespace.update(unpack(parts))
-            return None
-        return self._pull(options["names"])
-
-    def _execute(self, options: dict[str, Any]) -> Any:
-        """Run a cell in this rank's namespace; return how its last expression looks."""
-        for name, value in self._given().items():
-            self.namespace.setdefault(name, value)
-        source, file = options["source"], options["file"]
-        lines = source.splitlines(keepends=True)
-        linecache.cache[file] = (len(source), None, lines, file)
-        tree = ast.parse(source, file)
-        last = None
-        if tree.body and isinstance(tree.body[-1], ast.Expr) and not options["quiet"]:
-            last = ast.Expression(tree.body.pop().value)
-        # Not ours: a cell has the __future__ that it imports itself.
-        exec(compile(tree, file, "exec", dont_inherit=True), self.namespace)
-        value = None
-        if last is not None:
-            code = compile(last, file, "eval", dont_inherit=True)
-            value = eval(code, self.namespace)
-        if value is not None:
-            self.namespace["_"] = value
-        rich.publish_figures(self.display)
-        return None if value is None else rich.bundle(value)
-
-    def _given(self) -> dict[str, Any]:
-        """What a namespace holds from the beginning."""
-        return {
-            "__name__": "__main__",
-            "rank": self.rank,
-            "world_size": self.world_size,
-            "torch": torch,
-            "dist": dist,
-            "display": self.display,
-        }
-
-    def _pull(self, names: list[str]) -> list[Any]:
-        for name in names:
-            if name not in self.namespace:
-                raise Unsendable(
-                    f"there is no variable {name!r}; set it by execute or push first"
-                )
-        return [self.namespace[name] for name in names]
+            return self.namespace.push(unpack(parts))
+        return self.namespace.pull(options["names"])
 
     def display(self, *objects: Any) -> None:
         """Show objects under the cell that runs, as in a notebook."""
@@ -356,7 +315,8 @@ class Rank:
         self.gpu = devices.take(local_rank, gpus, settings["backend"])
         self._join_group()
         recorder.start(self.recorder)
-        self.namespace.update(self._given())
+        given = {"rank": self.rank, "world_size": self.world_size}
+        self.namespace = Namespace(given | {"display": self.display})
 
     def _emulate(self, fabric: Fabric, network: int) -> None:
         """Let all transfers from now on take the time that they take on a fabric."""
