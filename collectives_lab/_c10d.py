@@ -20,6 +20,7 @@ from torch.library import Library
 from collectives_lab.board import digest
 
 _world = dist.distributed_c10d._world
+_work_of_future = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined] # has no stub
 _unbox_group = dist.ProcessGroup.unbox
 
 Work = dist.Work if hasattr(dist, "Work") else dist.distributed_c10d.Work
@@ -210,6 +211,11 @@ def work_of(result: Any) -> Any:
     """The Work an operator returned: the very object that the caller will hold."""
     boxed = result[-1] if isinstance(result, tuple) else result
     return None if boxed is None else Work.unbox(boxed)
+
+
+def boxed_work(future: torch.futures.Future) -> Any:
+    """A Work that ends with the future, boxed as an operator returns it."""
+    return _work_of_future(future).boxed()
 
 
 def group_of(operator: Operator, args: tuple) -> Any:

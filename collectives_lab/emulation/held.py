@@ -14,13 +14,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
-import torch._C._distributed_c10d as c10d
 
+from collectives_lab import _c10d
 from collectives_lab.emulation.network import Message, Share
 from collectives_lab.emulation.shared import SharedNetwork
 from collectives_lab.records import now
-
-_work_of = c10d._create_work_from_future  # type: ignore[attr-defined] # has no stub
 
 LOOK = 0.002
 """Seconds between two looks at what depends on calls that others have yet to make."""
@@ -62,9 +60,9 @@ class Held:
             real = work.get_future()
         except RuntimeError:  # Gloo's reduce_scatter of torch 2.6 has none
             return None
-        held = _work_of(future.then(self._value))
+        held = _c10d.boxed_work(future.then(self._value))
         real.add_done_callback(really_ended)
-        return held.boxed()
+        return held
 
     def _value(self, future: torch.futures.Future) -> Any:
         """What the collective gave; the error that it ended with, unless we end it."""
