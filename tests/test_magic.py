@@ -1,5 +1,6 @@
 """`%%ranks` in real kernels: what a reader sees, and what is left behind."""
 
+import re
 import time
 from dataclasses import dataclass, field
 
@@ -365,6 +366,42 @@ def test_the_table(kernel):
     assert kernel.run("%ranks stop 3").stdout == "3 ranks stopped\n"
     assert kernel.run("%ranks stop 3").stdout == "3 ranks did not stand\n"
     assert server.is_running()
+
+
+def test_a_network_is_felt(kernel):
+    """--fabric names a variable; the ranks keep it until others are started."""
+    kernel.run("%ranks stop\nfrom collectives_lab import fabrics")
+    kernel.run("net = fabrics.uniform(2, alpha=0.2, beta=0)")
+    cell = "\nimport time\nbegan = time.monotonic()\ndist.all_reduce(torch.ones(1))"
+    cell += "\nround(time.monotonic() - began, 3)"
+
+    def took(line):
+        """What the line of the cell printed, and the least seconds of a rank."""
+        shown = kernel.run(line + cell)
+        return shown.stdout, min(
+            float(s) for s in re.findall(r"\d+\.\d+", shown.texts[0])
+        )
+
+    said, seconds = took("%%ranks 2 --fabric net")
+    assert "transfers as on Fabric(" in said and seconds > 0.18
+    assert took("%%ranks 2")[1] > 0.18
+    assert "--fabric net" in kernel.run("%ranks").texts[0]
+    assert "restarted" in kernel.run("%ranks restart 2").stdout
+    assert took("%%ranks 2 --fabric net")[1] > 0.18
+
+    kernel.run("net = fabrics.uniform(2, alpha=0.5, beta=0)")
+    wrong = kernel.run("%%ranks 2 --fabric net\n1").stderr
+    assert "stand on net already; `%ranks restart 2 --fabric net`" in wrong
+    kernel.run("%ranks restart 2 --fabric net")
+    assert took("%%ranks")[1] > 0.45
+    wrong = kernel.run("%%ranks 2 --fabric nowhere\n1").stderr
+    assert "--fabric nowhere: there is no such variable" in wrong
+
+    kernel.run("%ranks stop 2")
+    assert "transfers" not in kernel.run("%%ranks 2\n1").stdout
+    wrong = kernel.run("%%ranks 2 --fabric net\n1").stderr
+    assert "2 ranks stand without --fabric already" in wrong
+    kernel.run("%ranks stop")
 
 
 def test_reload(kernel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import warnings
+from dataclasses import replace
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -24,6 +25,7 @@ from collectives_lab.magic.options import (
     seconds,
     whole,
 )
+from collectives_lab.magic.place import Place
 from collectives_lab.magic.shown import (
     CellSyntaxError,
     explained,
@@ -36,7 +38,6 @@ from collectives_lab.magic.shown import (
 DEFAULT_SIZE = 4
 """Ranks of a `%%ranks` cell that names no number, before any did."""
 
-_BACKENDS = ("auto", "gloo", "nccl")
 _ACTIONS = ("restart", "stop")
 _ALONE = "; `%ranks` alone shows the ranks, `%%ranks 4` above a cell runs it on 4 ranks"
 
@@ -45,7 +46,8 @@ _ALONE = "; `%ranks` alone shows the ranks, `%%ranks 4` above a cell runs it on 
 class RanksMagics(Magics):
     """Standing ranks of a notebook, by their number, and the two magics on them.
 
-    clusters: what the reader calls the cluster on which they stand, if it is one.
+    places: by their number, where they stand, as the reader has said it. emulated: the
+    fabric whose network they feel, if they feel one.
     """
 
     shell: Any
@@ -53,7 +55,8 @@ class RanksMagics(Magics):
     def __init__(self, shell: Any):
         super().__init__(shell)
         self.standing: dict[int, Ranks] = {}
-        self.clusters: dict[int, str] = {}
+        self.places: dict[int, Place] = {}
+        self.emulated: dict[int, Any] = {}
         self.size = DEFAULT_SIZE
 
     @cell_magic("ranks")
@@ -69,6 +72,11 @@ class RanksMagics(Magics):
         "cluster, a variable with a Client, Cluster or view, or the name of a profile; "
         "without a size there are as many ranks as engines",
     )
+    @argument(
+        "--fabric",
+        help="a variable with a Fabric, for ranks that have to be started: their "
+        "transfers take the time that they would take on it",
+    )
     @argument("--timeout", help="seconds that the cell may take")
     @argument("--push", help="variables to copy to every rank first: name,name")
     @argument("--quiet", "-q", action="store_true", help="show no last expression")
@@ -76,15 +84,15 @@ class RanksMagics(Magics):
     def run_cell(self, line: str, cell: str) -> None:
         """Run the cell on every rank; variables stay there, the run is `_run` here."""
         args = parsed(self.run_cell, line)
+        wanted = Place.of(args, "%%ranks", self.shell.user_ns)
         size = self._size(args.size, args.cluster)
         on = None if args.on is None else chosen(args.on, size)
         timeout = None if args.timeout is None else seconds(args.timeout)
-        backend = known("%%ranks --backend", args.backend, _BACKENDS)
         values = self._values(args.push)
         file = self._register("\n" + cell)  # line 1 is the one with %%ranks
         is_quiet = args.quiet or ends_in_semicolon(cell)
         try:
-            ranks = self._ranks(size, backend, args.cluster)
+            ranks = self._ranks(size, wanted)
             if values:
                 ranks.push(**values)
             run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, show)
@@ -103,11 +111,12 @@ class RanksMagics(Magics):
     @argument("size", nargs="?", help="which ones, by their number; all if left out")
     @argument("--backend", help="auto, gloo or nccl, of those that are started")
     @argument("--cluster", help="where they are started, as for %%%%ranks")
+    @argument("--fabric", help="the network that they feel, as for %%%%ranks")
     def manage(self, line: str) -> None:
         """Show the standing ranks, restart them without variables, or stop them."""
         args = parsed(self.manage, line)
         action = known("%ranks", args.action, _ACTIONS, _ALONE)
-        backend = known("%ranks --backend", args.backend, _BACKENDS)
+        wanted = Place.of(args, "%ranks", self.shell.user_ns)
         if action is None:
             self._tell()
             return
@@ -118,7 +127,7 @@ class RanksMagics(Magics):
             sizes = [self._size(None, args.cluster)]
         for size in sizes:
             if action == "restart":
-                self._restart(size, backend, args.cluster)
+                self._restart(size, wanted)
             else:
                 self._stop(size)
 
@@ -131,10 +140,10 @@ class RanksMagics(Magics):
         """How many ranks are meant: so many, or as many as the cluster has engines."""
         if text is not None:
             return whole(text, "%%ranks")
-        if cluster is None or self.clusters.get(self.size) == cluster:
+        if cluster is None or self._place(self.size).cluster == cluster:
             return self.size
-        for size, name in self.clusters.items():
-            if name == cluster:
+        for size, place in self.places.items():
+            if place.cluster == cluster:
                 return size
         return count_engines(self._cluster(cluster))
 
@@ -142,57 +151,74 @@ class RanksMagics(Magics):
         """The variable of this name, or the name itself, of a profile."""
         return self.shell.user_ns.get(name, name)
 
-    def _ranks(self, size: int, backend: str | None, cluster: str | None) -> Ranks:
+    def _place(self, size: int) -> Place:
+        """Where the ranks of this number are."""
+        return self.places.get(size, Place())
+
+    def _ranks(self, size: int, wanted: Place) -> Ranks:
         """The ranks that stand, or new ones."""
         ranks = self.standing.get(size)
         if ranks is None:
             others = [n for n, ranks in self.standing.items() if ranks.alive]
-            ranks = self._start(size, backend or "auto", cluster)
+            ranks = self._start(size, wanted)
             if others:
                 those = " and ".join(f"`%%ranks {n}`" for n in others)
                 print(f"Other ranks than those of {those}: variables are their own")
             return ranks
-        changed = ""
-        if backend not in (None, "auto", ranks.backend):
-            changed, stand = f" --backend {backend}", f"on {ranks.backend}"
-        if cluster not in (None, self.clusters.get(size)):
-            changed += f" --cluster {cluster}"
-            stand = f"on {self.clusters.get(size, 'this machine')}"
+        changed = wanted.beyond(replace(self._place(size), backend=ranks.backend))
+        if wanted.fabric and self._fabric(wanted) is not self.emulated.get(size):
+            changed = replace(changed, fabric=wanted.fabric)  # or of the same name
         if changed:
             if not ranks.alive:
-                return self._start(size, backend or "auto", cluster)
+                return self._start(size, wanted)
             raise UsageError(
-                f"{count(size)} stand {stand} already; `%ranks restart {size}"
-                f"{changed}` ends them, with their variables, and starts others"
+                f"{count(size)} stand {self._told(size, changed)} already; `%ranks "
+                f"restart {size} {changed}` ends them, with their variables, and "
+                "starts others"
             )
         self.size = size
         return ranks
 
-    def _start(self, size: int, backend: str, cluster: str | None) -> Ranks:
-        if cluster is None:
-            cluster = self.clusters.get(size)
-        where = None if cluster is None else self._cluster(cluster)
-        ranks = Ranks(size, backend, cluster=where)
-        self.standing[size] = ranks
-        if cluster is not None:
-            self.clusters[size] = cluster
+    def _told(self, size: int, changed: Place) -> str:
+        """Where ranks stand, in what a line wants changed."""
+        place = self._place(size)
+        if changed.fabric:
+            return f"on {place.fabric}" if place.fabric else "without --fabric"
+        if changed.cluster:
+            return f"on {place.cluster or 'this machine'}"
+        return f"on {self.standing[size].backend}"
+
+    def _start(self, size: int, wanted: Place) -> Ranks:
+        """Start ranks where the line says, or else where they stood."""
+        place = wanted.over(self._place(size))
+        cluster = None if place.cluster is None else self._cluster(place.cluster)
+        fabric = self._fabric(wanted) if wanted.fabric else self.emulated.get(size)
+        ranks = Ranks(size, place.backend or "auto", cluster=cluster, fabric=fabric)
+        self.standing[size], self.places[size] = ranks, place
+        self.emulated[size] = fabric
         self.size = size
-        print(f"{count(size)} on {ranks.backend}: {ranks.backend_reason}")
+        felt = "" if fabric is None else f"; transfers as on {fabric!r}"
+        print(f"{count(size)} on {ranks.backend}: {ranks.backend_reason}{felt}")
         return ranks
 
-    def _restart(self, size: int, backend: str | None, cluster: str | None) -> None:
+    def _fabric(self, place: Place) -> Any:
+        """The variable that a place names as its fabric."""
+        return None if place.fabric is None else self.shell.user_ns.get(place.fabric)
+
+    def _restart(self, size: int, wanted: Place) -> None:
         ranks = self.standing.get(size)
-        if ranks is None or backend is not None or cluster is not None:
+        if ranks is None or wanted:
             if ranks is not None:
                 ranks.close()
-            self._start(size, backend or "auto", cluster)
+            self._start(size, wanted)
         else:
             ranks.restart()
             print(f"{count(size)} restarted on {ranks.backend}")
 
     def _stop(self, size: int) -> None:
         ranks = self.standing.pop(size, None)
-        self.clusters.pop(size, None)
+        self.places.pop(size, None)
+        self.emulated.pop(size, None)
         if ranks is not None:
             ranks.close()
             print(f"{count(size)} stopped")
@@ -250,7 +276,8 @@ class RanksMagics(Magics):
         rows = [["ranks", "backend", "state", "variables"]]
         for size, ranks in self.standing.items():
             state = "standing" if ranks.alive else "ended; the next cell starts others"
-            backend = f"{ranks.backend} ({ranks.backend_reason})"
+            felt = f", --fabric {name}" if (name := self._place(size).fabric) else ""
+            backend = f"{ranks.backend} ({ranks.backend_reason}){felt}"
             rows.append([str(size), backend, state, variables(ranks)])
         if len(rows) == 1:
             print(f"no ranks stand; `%%ranks {self.size}` above a cell starts some")

@@ -1,0 +1,54 @@
+"""Where the ranks of a cell are, or are to be: backend, cluster, emulated network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from collectives_lab.magic.options import known
+
+_BACKENDS = ("auto", "gloo", "nccl")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a line says of the place, by the reader's words; None where it is silent."""
+
+    backend: str | None = None
+    cluster: str | None = None
+    fabric: str | None = None
+
+    @classmethod
+    def of(cls, args: Any, asker: str, variables: Mapping[str, Any]) -> Place:
+        """What the options of a line say; variables: those of the notebook."""
+        known(f"{asker} --backend", args.backend, _BACKENDS)
+        if args.fabric is not None and args.fabric not in variables:
+            raise UsageError(
+                f"{asker} --fabric {args.fabric}: there is no such variable here; "
+                "make one, as in net = lab.fabrics.ethernet(1, 4)"
+            )
+        backend = None if args.backend == "auto" else args.backend
+        return cls(backend, args.cluster, args.fabric)
+
+    def over(self, other: Place) -> Place:
+        """This one, and what the other says where this is silent."""
+        return replace(other, **self._said())
+
+    def beyond(self, other: Place) -> Place:
+        """What this one says that is not so there."""
+        said = self._said().items()
+        return Place(**{name: x for name, x in said if x != getattr(other, name)})
+
+    def _said(self) -> dict[str, str]:
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: text for name, text in said.items() if text is not None}
+
+    def __bool__(self) -> bool:
+        return bool(self._said())
+
+    def __str__(self) -> str:
+        """As it is written in a line."""
+        return " ".join(f"--{name} {text}" for name, text in self._said().items())
