@@ -37,7 +37,8 @@ ALLOWED = {
 # -- numbers of a text -----------------------------------------------------------------
 
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-UNITS |= {"GB/s": 1e9, "Gb/s": 1e9, "TFLOP/s": 1e12, "million": 1e6, "billion": 1e9}
+UNITS |= {"GB/s": 1e9, "Gb/s": 1e9, "MB/s": 1e6, "Mb/s": 1e6, "Mbit/s": 1e6}
+UNITS |= {"TFLOP/s": 1e12, "million": 1e6, "billion": 1e9}
 UNITS |= {"ms": 1e-3, "µs": 1e-6, "%": 0.01, "percent": 0.01}
 UNITS |= dict.fromkeys(["B", "bytes", "s", "seconds", "S", "times", "x"], 1)
 """What may follow a number, and by what it multiplies it in SI units."""
@@ -127,7 +128,8 @@ NAMES = {"MiB": 2.0**20, "ms": 1e-3}
 
 def parsed(source: str) -> ast.Module:
     """A cell without its magics."""
-    return ast.parse(re.sub(r"^%.*", "", textwrap.dedent(source), flags=re.MULTILINE))
+    magic = re.compile(r"^([ \t]*)%(?=[%a-z]).*", re.MULTILINE)
+    return ast.parse(magic.sub(r"\1pass", textwrap.dedent(source)))
 
 
 def literals(source: str) -> set[float]:
