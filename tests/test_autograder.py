@@ -213,7 +213,7 @@ def test_the_verdict_names_what_was_left_out(graded: Course) -> None:
     (note,) = graded.receipt("claims")["notes"]
     assert note == f"the cell check_{RING} was changed; the released one counts"
     (note,) = graded.receipt("syntax")["exercises"][RING]["notes"]
-    assert note.startswith("cell 2 is left out: line 1: ")
+    assert note.startswith("cell 3 is left out: line 1: ")
 
 
 def test_a_receipt_is_enough_to_repeat_the_verdict(graded: Course) -> None:
