@@ -333,6 +333,7 @@ def generate(course: Path, name: str) -> Path:
     return course / "exercises" / name / f"{name}.ipynb"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_exercises_are_what_nbgrader_makes_of_solutions(
     course: Path, name: str

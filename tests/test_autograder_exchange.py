@@ -72,6 +72,7 @@ def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) 
     assert (course.autograder / "submitted" / name).is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_mailed_notebook_works_to_the_end(course: Course, tmp_path: Path) -> None:
     """One command makes a student's file, one collects them, one grades."""

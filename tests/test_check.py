@@ -286,6 +286,7 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_the_same(tmp_path) -> None:
     """Exit code 0 only if every property holds."""
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"

@@ -75,6 +75,7 @@ def outcome(fn: Callable) -> str:
     return "good"
 
 
+@pytest.mark.slow
 def test_twenty_runs_leave_no_descriptor_and_no_process() -> None:
     """Good and failing runs alike give back every descriptor, thread and process."""
     fns = [good, bad, stuck, dead, unpicklable]
@@ -127,6 +128,7 @@ def test_forgotten_ranks_end(ranks_started: list[int]) -> None:
     assert descriptors() <= before
 
 
+@pytest.mark.slow
 def test_spawned_ranks_leave_nothing(ranks_started: list[int]) -> None:
     """Spawned interpreters end with their run, good or bad."""
     before = descriptors()

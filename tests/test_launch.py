@@ -1174,6 +1174,7 @@ print("results", lab.run(add, world_size=3).results)
 """
 
 
+@pytest.mark.slow
 def test_scripts_without_a_guard_run_at_once(script) -> None:
     """A file, -c and stdin need no `if __name__ == "__main__"`, and do not meet."""
     commands = [None, [sys.executable, "-c", ADDS], [sys.executable, "-"]]
@@ -1183,6 +1184,7 @@ def test_scripts_without_a_guard_run_at_once(script) -> None:
         assert out == "results [3.0, 3.0, 3.0]\n"
 
 
+@pytest.mark.slow
 def test_a_forked_child_of_the_kernel_can_run(script) -> None:
     """After os.fork both processes run ranks of their own."""
     source = ADDS.replace("print(", "lab.run(add)\nimport os\npid = os.fork()\nprint(")
@@ -1227,6 +1229,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_the_same_body_runs_under_torchrun(script, tmp_path, monkeypatch) -> None:
     """A script for torchrun gives the same results when its function is run here."""
     import json

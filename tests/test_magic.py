@@ -445,6 +445,7 @@ def test_a_killed_kernel_leaves_nothing():
     kernel.stop()
 
 
+@pytest.mark.slow
 def test_run_all_stops_at_the_error():
     """Run All sees an error output in the cell that failed, and runs no other."""
     sources = [

@@ -240,6 +240,7 @@ def test_a_part_can_be_looked_at():
         plots.space_time(collectives(4), start=1, stop=1)
 
 
+@pytest.mark.slow
 def test_thousands_of_events():
     """5000 events are drawn with as many arrows as asked for, and it is said so."""
     figure = plots.space_time(ring(8, 313), max_arrows=100)

@@ -288,6 +288,7 @@ def ends_of(figure, seen):
     return [arrow[end] for arrow in arrows(figure, seen) for end in ("from", "to")]
 
 
+@pytest.mark.slow
 def test_thousands_of_messages_stay_small():
     """Of 1560 messages a page has little more than their picture."""
     plan = plans.direct_all_to_all(40, 40 * 2**10)
