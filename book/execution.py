@@ -7,6 +7,7 @@ since: the chapter, the package, the data, the installed packages, the machine.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -15,7 +16,7 @@ import platform
 import sysconfig
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -73,16 +74,18 @@ def run(
     def note(cell_index: int, **_: object) -> None:
         ended[cell_index] = time.monotonic()
 
-    client = NotebookClient(
-        notebook,
-        timeout_func=lambda cell: max(1, round(begin + deadline - time.monotonic())),
-        on_cell_executed=note,
-        kernel_name=kernel,
-        extra_arguments=["--log-level=ERROR"],  # it warns of its own sockets
-        resources={"metadata": {"path": str(folder or CHAPTERS)}},
-    )
+    def client() -> NotebookClient:
+        return NotebookClient(
+            notebook,
+            timeout_func=lambda _: max(1, round(begin + deadline - time.monotonic())),
+            on_cell_executed=note,
+            kernel_name=kernel,
+            extra_arguments=["--log-level=ERROR"],  # it warns of its own sockets
+            resources={"metadata": {"path": str(folder or CHAPTERS)}},
+        )
+
     try:
-        client.execute(env=os.environ | {MARK: mark})
+        _execute(client, os.environ | {MARK: mark})
     finally:
         left = _left_behind(mark)
         for process in left:
@@ -91,6 +94,23 @@ def run(
         raise ProcessLeft(f"the notebook has left behind: {left}")
     own = len(notebook.cells) if own is None else own
     return max(moment for cell, moment in ended.items() if cell < own) - begin
+
+
+def _execute(client: Callable[[], NotebookClient], env: dict[str, str]) -> None:
+    """Run a notebook; a kernel that ended before it was asked is replaced, twice.
+
+    Jupyter chooses free ports for a kernel, and another process may be quicker to them.
+    """
+    for again in (True, True, False):
+        one = client()
+        try:
+            one.execute(env=env)
+        except RuntimeError as error:
+            atexit.unregister(one._cleanup_kernel)  # it is done, and fails if repeated
+            if not again or "died before replying" not in str(error):
+                raise
+        else:
+            return
 
 
 def _left_behind(mark: str, patience: float = 3.0) -> list[psutil.Process]:

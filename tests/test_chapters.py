@@ -1,5 +1,7 @@
 """The promises of the chapters: their form, that they run, and what their text says."""
 
+import contextlib
+import json
 import os
 import re
 import runpy
@@ -389,6 +391,27 @@ def test_a_process_left_behind_is_found() -> None:
     )
     with pytest.raises(execution.ProcessLeft, match="sleep"):
         execution.run(small(source), DEADLINE)
+
+
+@pytest.mark.parametrize("deaths, ends", [(2, True), (3, False)])
+def test_a_kernel_that_dies_at_birth_is_replaced(
+    deaths: int, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does whose port was taken meanwhile; not for ever."""
+    born = f"echo >> {tmp_path}/born; [ $(wc -l < {tmp_path}/born) -gt {deaths} ]"
+    start = f'{born} && exec {sys.executable} -m ipykernel_launcher -f "$0"'
+    folder = tmp_path / "kernels" / "unlucky"
+    folder.mkdir(parents=True)
+    spec = {"argv": ["sh", "-c", start, "{connection_file}"], "display_name": "unlucky"}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    notebook = small("1 + 1")
+    with (
+        contextlib.nullcontext() if ends else pytest.raises(RuntimeError, match="died")
+    ):
+        execution.run(notebook, DEADLINE, kernel="unlucky")
+    assert len(notebook.cells[0].outputs) == ends
+    assert (tmp_path / "born").read_text().count("\n") == 3
 
 
 def test_a_warning_is_found() -> None:
