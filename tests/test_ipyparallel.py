@@ -412,11 +412,19 @@ def test_a_rank_that_dies_is_told_with_its_signal(ranks) -> None:
     assert texts(ranks.execute("'os' in globals()")) == ["False"] * 4
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Heed SIGINT, though these tests may have been started in the background."""
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, was)
+
+
 @slow
 @pytest.mark.parametrize(
     "code", ["while True: pass", "if rank: dist.barrier()\nwhile True: pass"]
 )
-def test_an_interrupt_ends_the_cell(ranks, code) -> None:
+def test_an_interrupt_ends_the_cell(ranks, interruptible, code) -> None:
     """Whether ranks are busy or wait for each other, all keep their variables."""
     ranks.execute("x = rank + 1")
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
@@ -430,7 +438,7 @@ def test_an_interrupt_ends_the_cell(ranks, code) -> None:
 
 
 @slow
-def test_an_interrupt_ends_a_stubborn_rank(ranks, client) -> None:
+def test_an_interrupt_ends_a_stubborn_rank(ranks, client, interruptible) -> None:
     """A rank that is deaf to signals is killed, and its engine is not."""
     pids = pids_of(ranks)
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
