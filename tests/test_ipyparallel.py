@@ -272,7 +272,14 @@ def children_of(client: ipp.Client) -> list[psutil.Process]:
     """What we have started beside the engines and what runs still."""
     pids = client[:].apply_sync(os.getpid)
     found = [child for pid in pids for child in psutil.Process(pid).children()]
-    return [child for child in found if "collectives_lab" in " ".join(child.cmdline())]
+    return [child for child in found if is_ours(child)]
+
+
+def is_ours(process: psutil.Process) -> bool:
+    """Whether it runs our code still; one that has just ended does not."""
+    with contextlib.suppress(psutil.Error):
+        return "collectives_lab" in " ".join(process.cmdline())
+    return False
 
 
 @slow

@@ -1,0 +1,1 @@
+../../collectives_lab/scripts/collective_cheatsheet.py

@@ -1,0 +1,1 @@
+../../collectives_lab/scripts/distributed_mean.py

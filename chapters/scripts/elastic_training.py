@@ -1,0 +1,1 @@
+../../collectives_lab/scripts/elastic_training.py

@@ -1,0 +1,1 @@
+../../collectives_lab/scripts/two_hosts.py
