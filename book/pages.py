@@ -25,6 +25,7 @@ TEXTS = {
     "autograder/GUIDE.md": "The instructor's guide",
     "autograder/THREATS.md": "What grading protects",
     "CONTRIBUTING.md": "Contributing",
+    "tests/VERSIONS.md": "Which torch was tested",
 }
 """Pages that are no notebooks, with the titles that they have here."""
 
