@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -47,6 +48,14 @@ def files_left() -> set[str]:
         for name in found
         if "pytest" not in name
     }
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Heed SIGINT, though these tests may have been started in the background."""
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, was)
 
 
 @pytest.fixture

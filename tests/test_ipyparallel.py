@@ -419,14 +419,6 @@ def test_a_rank_that_dies_is_told_with_its_signal(ranks) -> None:
     assert texts(ranks.execute("'os' in globals()")) == ["False"] * 4
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Heed SIGINT, though these tests may have been started in the background."""
-    was = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, was)
-
-
 @slow
 @pytest.mark.parametrize(
     "code", ["while True: pass", "if rank: dist.barrier()\nwhile True: pass"]

@@ -528,7 +528,9 @@ def test_a_deadline_frees_ranks_that_sleep(code: str, nothing_left: None) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", BLOCKED.values(), ids=BLOCKED)
-def test_an_interrupt_ends_a_wait_on_the_network(code: str, nothing_left: None) -> None:
+def test_an_interrupt_ends_a_wait_on_the_network(
+    code: str, nothing_left: None, interruptible: None
+) -> None:
     """Ctrl-C ends the cell at once, and the ranks keep their variables."""
     with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
         ranks.push(kept=1)
