@@ -65,7 +65,7 @@ def test_the_build_says_how_long_chapters_take(told: str, capsys) -> None:
 
 
 def test_every_chapter_is_in_it_as_executed(site: Path) -> None:
-    """The cells of the notebook and no other, with outputs and without an error."""
+    """The cells of the notebook but the one for Colab, with outputs and no error."""
     for path, name in zip(execution.chapters(), CHAPTERS, strict=True):
         source = nbformat.read(path, as_version=4)
         done = execution.kept(path)
