@@ -19,7 +19,7 @@ import pytest
 from test_book import TEXT, sphinx
 from test_browser import CHROMIUM, FLAGS
 
-from book import build, execution, links
+from book import badges, build, execution, links
 
 playwright = pytest.importorskip("playwright.sync_api")
 
