@@ -47,15 +47,14 @@ class Kernel:
         kernel = psutil.Process(self.manager.provisioner.pid)
         return kernel.children(recursive=True)
 
-    @property
-    def ranks(self):
-        """What the fork servers have forked.
+    def standing(self):
+        """The sizes of the groups that stand, which `%ranks` shows.
 
-        A server may itself be new: one that has learned imports from an earlier run
-        starts in the background whenever that run's last reply has come.
+        Processes would not tell: the fork server forks ranks ahead of need whenever it
+        is idle, and one that has learned imports starts in the background.
         """
-        kernel = psutil.Process(self.manager.provisioner.pid)
-        return set(self.processes) - set(kernel.children())
+        shown = self.run("%ranks")
+        return [line.split()[0] for table in shown.texts for line in table.splitlines()]
 
     def run(self, code, when_printed=None):
         """Run a cell; call `when_printed` once it has printed something."""
@@ -256,12 +255,12 @@ def test_not_python(kernel, code, line, words):
 )
 def test_wrong_options(kernel, line, words):
     """What makes no sense is said in one sentence, and no rank starts."""
-    before = kernel.ranks
+    before = kernel.standing()
     shown = kernel.run(f"%%ranks {line}\nprint('ran')")
     assert shown.reply["ename"] == "UsageError"
     assert words in shown.stderr and shown.stderr.count("\n") == 1
     assert shown.stdout == "" and shown.error is None
-    assert kernel.ranks <= before
+    assert kernel.standing() == before
 
 
 @pytest.mark.parametrize("line", ["3", "status"])
