@@ -135,23 +135,20 @@ def _operator(name: str, overload: Any) -> Operator | None:
     )
     if given is None and taken is None:
         given = taken = both
-    plain = tuple(at[n] for n in _NUMBERS if n in at)
     is_message = verb in ("send", "recv")
-    is_simple, reduces = "tensors" in at, "reduce_op" in at
-    group_at = at["process_group"]
     return Operator(
         name,
         verb,
         variant,
         at,
-        group_at,
-        given,
-        taken,
-        reduces,
-        is_message,
-        is_simple,
-        plain,
-        is_message or "async_op" in at,
+        group_at=at["process_group"],
+        given=given,
+        taken=taken,
+        reduces="reduce_op" in at,
+        is_message=is_message,
+        is_simple="tensors" in at,
+        plain=tuple(at[n] for n in _NUMBERS if n in at),
+        is_told=is_message or "async_op" in at,
     )
 
 

@@ -12,7 +12,6 @@ import contextlib
 import sys
 import threading
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -22,6 +21,7 @@ import torch.distributed as dist
 
 from collectives_lab import _c10d, callers, devices, staging, stream_clock
 from collectives_lab.board import Board, digest
+from collectives_lab.counts import Counts
 from collectives_lab.deadlock import Snapshot
 from collectives_lab.emulation import Links
 from collectives_lab.event import Event
@@ -63,10 +63,7 @@ class Recorder:
         self.works: dict[weakref.ref, Record] = {}
         self.unended: dict[int, Record] = {}
         self.coalesced: list[stream_clock.Stamps] = []
-        self.posted: dict[tuple, int] = defaultdict(int)
-        self.collectives: dict[str, int] = defaultdict(int)
-        self.refused: dict[str, int] = defaultdict(int)
-        self.taken: dict[tuple, int] = defaultdict(int)
+        self.counts = Counts(rank)
         self.blocked: dict[int, Record | Meeting] = {}
         self.groups: dict[str, Group] = {}
         self._known: dict[int, Group] = {}
@@ -122,7 +119,7 @@ class Recorder:
             # whose work is dropped, and so must we.
             self._fresh.work = work
             self.works[weakref.ref(work, self._dropped)] = record
-            if call.on_cpu and record.op not in ("send", "recv"):
+            if call.on_cpu and not record.is_message:
                 self._note_end(work, record)
         return result
 
@@ -153,46 +150,24 @@ class Recorder:
 
     def _post(self, record: Record) -> None:
         """Count the call, then say so on the board, before anything is sent."""
-        call, group = record.call, record.group
-        if record.op in ("send", "recv"):
-            key = (record.op, group.name, record.peer, call.tag)
-            record.number = self.posted[key] = self.posted[key] + 1
-            if record.peer is not None:
-                pair = (self.rank, record.peer)
-                src, dst = pair if record.op == "send" else pair[::-1]
-                # While a recv from any rank is open, nobody knows which send is whose.
-                if record.op == "send" or not self._open_to_any(group, call.tag):
-                    base = digest("message", group.name, src, dst, call.tag)
-                    record.key = _mix(base, record.number)
-        else:
-            record.number = self.collectives[group.name] + 1
-            self.collectives[group.name] = record.number
-            # A call that all ranks were refused is no counterpart of the next one.
-            refused = self.refused[group.name] << 32
-            record.key = _mix(group.key, record.number + refused)
+        self.counts.add(record)
         if self.board is None:
             return
         self.step()
         if record.where:
             self.board.line[self.rank] = record.where[1]
-        if record.key and not self.board.meet(self.rank, record.key, call.signature):
+        if record.key and not self.board.meet(
+            self.rank, record.key, record.call.signature
+        ):
             self.on_mismatch(record)
             raise Mismatched(record)
-
-    def _open_to_any(self, group: Group, tag: int) -> bool:
-        return self.posted.get(("recv", group.name, None, tag), 0) > 0
 
     def _unpost(self, record: Record) -> None:
         """Take back a call that torch has refused: nothing was sent."""
         self.records.remove(record)
-        group, tag = record.group.name, record.call.tag
-        if record.op in ("send", "recv"):
-            self.posted[record.op, group, record.peer, tag] -= 1
-            if self.links is not None:
-                self.links.withdraw(record)
-        else:
-            self.collectives[group] -= 1
-            self.refused[group] += 1
+        self.counts.take_back(record)
+        if self.links is not None and record.is_message:
+            self.links.withdraw(record)
         if self.board is not None:
             self.board.leave(self.rank, record.key)
 
@@ -224,7 +199,9 @@ class Recorder:
         result = self._wait(record, go, timeout is None)
         self.works.pop(held, None)
         if record.op == "recv":
-            self._received(record, work)
+            peer = record.peer  # None: from any rank, and the work knows now from whom
+            src = record.group.ranks[work._source_rank()] if peer is None else peer
+            self.counts.take(record, src)
         if links is not None:
             links.sleep(record)  # as one that computes: this wait will end
         return result
@@ -240,16 +217,6 @@ class Recorder:
             stamps.ends_here()
         return result
 
-    def _received(self, record: Record, work: Any) -> None:
-        """Count a recv that has ended; one from any rank now has a sender."""
-        group, tag = record.group.name, record.call.tag
-        self.taken[group, tag] += 1
-        if record.peer is None:
-            record.peer = record.group.ranks[work._source_rank()]
-            self.posted["recv", group, None, tag] -= 1
-            key = ("recv", group, record.peer, tag)
-            record.number = self.posted[key] = self.posted[key] + 1
-
     def meet(self, op: str, ranks: tuple[int, ...], go: Callable[[], Any]) -> Any:
         """Make a call that all of `ranks` must make, though it is no operator.
 
@@ -257,9 +224,8 @@ class Recorder:
         """
         name = f"{op} {ranks}"
         self.meetings[name] = ranks
-        self.collectives[name] += 1
         where, _, _ = callers.find_reader(_c10d.NO_OPERATOR, sys._getframe(1))
-        meeting = Meeting(op, name, self.collectives[name], place(where))
+        meeting = Meeting(op, name, self.counts.meet(name), place(where))
         ident = threading.get_ident()
         self.blocked[ident] = meeting
         self._publish()
@@ -378,18 +344,14 @@ class Recorder:
             )
         return Snapshot(
             self.rank,
-            dict(self.posted),
-            dict(self.collectives),
-            dict(self.taken),
+            dict(self.counts.posted),
+            dict(self.counts.collectives),
+            dict(self.counts.taken),
             self.group_ranks() | self.meetings,
             waits,
             self.finished,
             epoch,
         )
-
-
-def _mix(base: int, number: int) -> int:
-    return ((base + number) * 0x9E3779B97F4A7C15) % 2**64
 
 
 _current: Recorder | None = None

@@ -82,6 +82,16 @@ class Record:
         """Whether whoever made the call waits for its end there and then."""
         return self.call.waits or self.variant in ("send", "recv")
 
+    @property
+    def is_message(self) -> bool:
+        """Whether it is one end of a message."""
+        return self.op in ("send", "recv")
+
+    def ends(self, rank: int) -> tuple[int, int]:
+        """The (src, dst) of a message whose end at `rank` this is."""
+        assert self.peer is not None
+        return (rank, self.peer) if self.op == "send" else (self.peer, rank)
+
     def on_stream(self, begun: float, waited: float | None, ended: float) -> None:
         """Take the times at which the GPU came by, on the host's clock."""
         self.issued, self.completed = begun, ended
@@ -94,7 +104,7 @@ class Record:
             inside.append(f"{call.count} {call.dtype}")
         if call.reduce_op:
             inside.append(call.reduce_op)
-        if self.op in ("send", "recv"):
+        if self.is_message:
             side = "dst" if self.op == "send" else "src"
             inside.append(f"{side}={'any' if self.peer is None else self.peer}")
         elif self.root is not None:

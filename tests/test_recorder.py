@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 import collectives_lab as lab
-from collectives_lab import _c10d, recorder
+from collectives_lab import _c10d, counts, recorder
 from collectives_lab.board import Board, create, digest
 
 P = 4
@@ -806,7 +806,7 @@ def test_who_comes_second_sees_a_mismatch():
 def test_an_old_call_is_forgotten_and_never_mistaken():
     """A slot that serves another call by now says nothing about the old one."""
     board = Board(create(2), 2)
-    keys = [recorder._mix(digest("collective", "0"), n) for n in range(20_000)]
+    keys = [counts.mixed(digest("collective", "0"), n) for n in range(20_000)]
     assert all(board.meet(0, key, 1) for key in keys)
     assert all(board.meet(0, key, 2) for key in keys[:10_000])
     assert not board.meet(1, keys[9_999], 3)
@@ -817,7 +817,7 @@ def test_no_two_calls_are_taken_for_one():
     board = Board(create(4), 4)
     for base in range(200):
         for number in range(100):
-            key = recorder._mix(digest("message", "0", base), number)
+            key = counts.mixed(digest("message", "0", base), number)
             assert board.meet(number % 4, key, digest(base, number))
 
 
@@ -843,7 +843,7 @@ def meet_in_two_processes(board, here, passed, calls):
             here[rank] = number + 1
             while here[1 - rank] <= number and time.monotonic() < until:
                 pass
-            key = recorder._mix(digest("collective", "0"), number)
+            key = counts.mixed(digest("collective", "0"), number)
             passed[2 * number + rank] = board.meet(rank, key, rank + 1)
     finally:
         if not child:

@@ -20,7 +20,7 @@ THEORY = ["fabrics", "costs", "plans", "replay", "strategies"]
 PRACTICE = [
     *["deadlock", "board", "tcp_info", "devices", "stream_clock"],
     *["_c10d", "callers", "records", "staging", "emulation"],
-    *["recorder", "clock_readings", "parts", "launch"],
+    *["counts", "recorder", "clock_readings", "parts", "launch"],
     *["recording", "sources", "exporting"],
     *["algorithms", "parallel", "bench", "wire", "check"],
     *["data", "scripts", "libraries"],

@@ -111,7 +111,7 @@ class Links:
         From a collective a rank may come back before others have called it. On the
         network it then still waits for those that it needs, and so it does here.
         """
-        if record.op in ("send", "recv"):
+        if record.is_message:
             return go
         if timeout is not None and not record.call.waits:
             return lambda: self._within(work, timeout)
@@ -136,11 +136,13 @@ class Links:
 
     def sleep(self, record: Record) -> None:
         """Wait until a call that has really ended is over on the network too."""
-        is_message = record.op in ("send", "recv")
-        key = self._message(record) if is_message else self._share(record)
+        if record.is_message:
+            key: Message | Share = self._message(record)
+        else:
+            key = self._share(record)
         time = self._clock.now()
         end = self.network.forecast().get(key)
-        if end == math.inf and is_message:
+        if end == math.inf and record.is_message:
             end = self._met(record)
         if end is None:
             return
@@ -176,9 +178,7 @@ class Links:
         self._clock.go_on(time)
 
     def _message(self, record: Record) -> Message:
-        assert record.peer is not None
-        ends = (self.rank, record.peer)
-        src, dst = ends if record.op == "send" else ends[::-1]
+        src, dst = record.ends(self.rank)
         return Message(record.group.name, record.call.tag, src, dst, record.number)
 
     def _share(self, record: Record) -> Share:

@@ -272,7 +272,7 @@ class Rank:
         if self.recorder is not None:
             report["events"] = self.recorder.drain()
             report["groups"] = self.recorder.group_ranks()
-            report["collectives"] = dict(self.recorder.collectives)
+            report["collectives"] = dict(self.recorder.counts.collectives)
             self.counted = report["wire_after"] = self._connections()
             self.recorder.finished = True
             if self.recorder.board is not None:
