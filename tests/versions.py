@@ -49,7 +49,7 @@ What is known of a torch and is not ours to mend:
   written when they are.
 - **2.6, 2.10**: Gloo has no `all_to_all` of lists; `all_to_all_single` does the same.
 - **2.10**: Gloo prints a line on every rank, "[Gloo] Rank 0 is connected to ...", which
-  stands in the output of a run: that is what fails in the tests of output.
+  is left out of the output of a run.
 - **2.15**: `gather_single` is NCCL's; Gloo refuses it.
 """
 
