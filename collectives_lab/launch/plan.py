@@ -65,11 +65,11 @@ class Plan:
 
 def refuse_on_a_rank() -> None:
     """Raise LaunchError if this process is a rank itself."""
-    if rank_module.current is not None:
+    rank = rank_module.current
+    if rank is not None:
         raise LaunchError(
-            f"this code already runs on rank {rank_module.current.rank}, and ranks "
-            "cannot start ranks; return from it and run the second job from the "
-            "notebook"
+            f"this code already runs on rank {rank.membership.rank}, and ranks cannot "
+            "start ranks; return from it and run the second job from the notebook"
         )
 
 

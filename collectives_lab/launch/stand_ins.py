@@ -44,13 +44,13 @@ def init_process_group(
     differs from ours (another backend, a store, an address) is made as asked for
     instead.
     """
-    rank = _rank
-    if rank is None or not rank.prepared:
+    ours = None if _rank is None else _rank.membership
+    if ours is None or not ours.prepared:
         real_init(backend, init_method, *args, **kwargs)
         return
-    rank.prepared = False
-    ours = (None, rank.settings["backend"], "cpu:gloo,cuda:nccl")
-    same = backend in ours and init_method in (None, "env://") and not args
+    ours.prepared = False
+    backends = (None, ours.settings["backend"], "cpu:gloo,cuda:nccl")
+    same = backend in backends and init_method in (None, "env://") and not args
     if not dist.is_initialized() or not same or kwargs.get("store") is not None:
         if dist.is_initialized():
             dist.destroy_process_group()
