@@ -1029,6 +1029,8 @@ WRITES: dict[str, tuple[bytes, str, str]] = {
     "empty line": (b"\n", "\n", "[rank 0] \n"),
     "cut character": ("é".encode(), "é", "[rank 0] é\n"),
     "NUL": (b"a\0b\n", "a\0b\n", "a\0b\n"),
+    "like Gloo's, and more": (b"[Gloo] Rank 1 i!\n", "[Gloo] Rank 1 i!\n", "Rank 1 i!"),
+    "like Gloo's, to the end": (b"so [Gloo] Ra", "so [Gloo] Ra", "so [Gloo] Ra"),
 }
 
 
@@ -1037,13 +1039,17 @@ def test_what_gloo_says_of_its_connections_is_left_out() -> None:
     told = (
         "[Gloo] Rank {} is connected to 3 peer ranks. {}connected peer ranks is : 3\n"
     )
-    ours = told.format(2, "Expected number of ")
+    ours = told.format(12, "Expected number of ")
 
-    def fn():
-        os.write(1, f"before {ours}after\n".encode())
-        os.write(1, told.format("two", "").encode())
+    def fn(size):
+        text = f"before {ours}after{ours}\n{told.format('two', '')}".encode()
+        for begin in range(0, len(text), size):
+            os.write(1, text[begin : begin + size])
+            time.sleep(0.001)
 
-    assert lab.run(fn, 2).output == ["before after\n" + told.format("two", "")] * 2
+    for size in (1, 7, 1000):
+        output = lab.run(functools.partial(fn, size), 2).output
+        assert output == ["before after\n" + told.format("two", "")] * 2
 
 
 @pytest.mark.parametrize("name", WRITES)

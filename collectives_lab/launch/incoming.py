@@ -75,6 +75,8 @@ class Incoming:
     def show_all(self) -> None:
         """Show what is left of the output of a job that is over."""
         self._drain_pipes()
+        for (rank, stream), decoder in self._decoders.items():
+            self._put(rank, stream, decoder.rest())
         if self._echo is not None:
             self._echo.show(all_of_it=True)
 
@@ -166,7 +168,9 @@ class Incoming:
         return True
 
     def _take(self, rank: int, stream: str, data: bytes) -> None:
-        text = self._decoders[rank, stream](data)
+        self._put(rank, stream, self._decoders[rank, stream](data))
+
+    def _put(self, rank: int, stream: str, text: str) -> None:
         self._transcripts[rank].add(text)
         if self._echo is not None:
             self._echo.add(rank, stream, text)

@@ -63,11 +63,15 @@ class Transcript:
         return "".join(self._head) + lost + "".join(self._tail)
 
 
-_CONNECTED = re.compile(
-    rb"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. "
-    rb"Expected number of connected peer ranks is : \d+\n"
+_TOLD = (
+    b"[Gloo] Rank # is connected to # peer ranks. "
+    b"Expected number of connected peer ranks is : #\n"
 )
-"""What the Gloo of some torches, 2.10 for one, prints on every rank for each group."""
+"""What the Gloo of some torches, 2.10 for one, prints on every rank for each group.
+
+With numbers for #; it comes whole or in pieces.
+"""
+_CONNECTED = re.compile(rb"\d+".join(map(re.escape, _TOLD.split(b"#"))))
 
 
 class Decoder:
@@ -78,10 +82,20 @@ class Decoder:
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._held = b""
 
     def __call__(self, data: bytes) -> str:
-        # Gloo writes the line at once, so it is not cut in two.
-        return self._decode(_CONNECTED.sub(b"", data))
+        data = _CONNECTED.sub(b"", self._held + data)
+        end = data.rfind(b"[")
+        if end < 0 or not _TOLD.startswith(re.sub(rb"\d+", b"#", data[end:])):
+            end = len(data)
+        self._held = data[end:]
+        return self._decode(data[:end])
+
+    def rest(self) -> str:
+        """What began like Gloo's line and is none."""
+        held, self._held = self._held, b""
+        return self._decode(held)
 
 
 Write = Callable[[str, str], None]
