@@ -77,7 +77,8 @@ def write_setting(setting: Setting, root: Path = ROOT) -> None:
     for name, value in asdict(setting).items():
         line = re.compile(rf'^{name} = ".*?"', re.MULTILINE)
         rest = line.sub(f'{name} = "{value}"', rest, count=1)
-    file.write_text(head + table + rest)
+    if (text := head + table + rest) != file.read_text():  # make compares the times
+        file.write_text(text)
 
 
 # -- a notebook ------------------------------------------------------------------------

@@ -15,6 +15,15 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+try:
+    import numpy as _numpy  # noqa: F401
+except ImportError as _error:
+    raise ImportError(
+        f"collectives_lab needs numpy, which cannot be imported here ({_error}): "
+        "`pip install numpy` in the environment of this Python",
+        name="numpy",
+    ) from None
+
 from collectives_lab import costs, fabrics, parts, perfetto, plans, replay
 from collectives_lab.replay import Timeline
 from collectives_lab.tables import compare, table

@@ -91,9 +91,12 @@ def test_the_command_can_be_repeated_and_undone(tree: Path) -> None:
     command(tree, *GIVEN)
     after = state(tree)
     assert all(after[name] != before[name] for name in before)
+    written = (tree / "pyproject.toml").stat().st_mtime_ns
     for words in (), ("--tag", "v1.0"), GIVEN:
         command(tree, *words)
         assert state(tree) == after
+    # make would set up the environment again.
+    assert (tree / "pyproject.toml").stat().st_mtime_ns == written
     command(tree, "--tag", "v2")
     assert badges.read_setting(tree) == Setting("owner/name", "v2")
     assert "blob/v1.0" not in "".join(state(tree).values())

@@ -78,10 +78,11 @@ def test_only_the_core_decides(state: str) -> None:
     assert not doctor.works([Finding("core", "x", "bad", "")])
 
 
-def without_torch(folder: Path, *command: str, error: str = "ImportError"):
-    """Run Python where torch cannot be imported."""
-    (folder / "torch").mkdir()
-    (folder / "torch" / "__init__.py").write_text(f"raise {error}('libfoo is gone')\n")
+def without(package: str, folder: Path, *command: str, error: str = "ImportError"):
+    """Run Python where a package cannot be imported."""
+    (folder / package).mkdir()
+    broken = f"raise {error}('libfoo is gone')\n"
+    (folder / package / "__init__.py").write_text(broken)
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     return subprocess.run(
         [sys.executable, *command],
@@ -96,12 +97,21 @@ def without_torch(folder: Path, *command: str, error: str = "ImportError"):
 @pytest.mark.parametrize("error", ["ImportError", "OSError"])
 def test_without_torch_it_says_what_to_do(tmp_path: Path, error: str) -> None:
     """The doctor comes without torch, names it, and still looks at all the rest."""
-    told = without_torch(tmp_path, "-m", "collectives_lab", "doctor", error=error)
+    told = without("torch", tmp_path, "-m", "collectives_lab", "doctor", error=error)
     assert told.returncode == 1 and not told.stderr
     assert "!! torch         libfoo is gone" in told.stdout
     assert "installed and broken" in told.stdout  # its metadata is still there
     assert "not tried: the core is not complete" in told.stdout
     assert "ok cores" in told.stdout and "notebooks" in told.stdout
+
+
+def test_without_numpy_one_line_says_what_to_do(tmp_path: Path) -> None:
+    """Nothing works without it, not even the doctor."""
+    told = without("numpy", tmp_path, "-m", "collectives_lab", "doctor")
+    assert told.returncode == 1
+    last = told.stderr.rstrip().splitlines()[-1]
+    assert last.startswith("ImportError: collectives_lab needs numpy, which cannot be")
+    assert "libfoo is gone" in last and "pip install numpy" in last
 
 
 THEORY = """
@@ -118,7 +128,7 @@ from collectives_lab import check
 
 def test_without_torch_theory_works(tmp_path: Path) -> None:
     """Plans, replay and strategies need none; what does says so, and whom to ask."""
-    told = without_torch(tmp_path, "-c", THEORY)
+    told = without("torch", tmp_path, "-c", THEORY)
     assert told.stdout.startswith("True collectives_lab.strategies\n")
     assert "collectives_lab.run needs torch" in told.stdout
     assert "collectives_lab doctor" in told.stdout

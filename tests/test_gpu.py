@@ -144,6 +144,22 @@ def test_the_runner_outlives_what_it_runs(tmp_path: Path) -> None:
     assert "ended with 7" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "words, out, said",
+    [
+        (["--only", "nosuch"], "out", "no check is called so; there are"),
+        (["--ways", "nosuch"], "out", "gloo-cpu: ranks_have_their_gpu"),
+        ([], "file/out", "need a folder that can be made"),
+    ],
+)
+def test_the_runner_says_what_it_cannot(words, out, said, tmp_path: Path) -> None:
+    """A check that is not there, or a folder, is no run that went well."""
+    (tmp_path / "file").touch()
+    done = run(tmp_path / out, "--device", "cpu", *words)
+    assert done.returncode == 2 and said in done.stdout and not done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_the_ways_say_why() -> None:
     """Where there is no GPU each way says what it lacks."""

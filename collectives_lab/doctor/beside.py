@@ -59,7 +59,7 @@ def extras() -> Iterator[Finding]:
         there = [f"{name} {version}" for name, version in versions.items() if version]
         missing = [name for name, version in versions.items() if not version]
         found = ", ".join(there + [f"no {name}" for name in missing])
-        do = f'pip install "collectives-lab[{extra}]" for {purpose}' if missing else ""
+        do = f"pip install {' '.join(missing)} for {purpose}" if missing else ""
         yield Finding("extras", extra, "note" if missing else "ok", found, do)
 
 

@@ -18,9 +18,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import textwrap
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ sys.path[:0] = [str(HERE.parents[2]), str(HERE.parents[1])]
 from gpu import checks, machine, ways  # noqa: E402 (found by the line above)
 
 ARCHIVE = "gpu_check.tar.gz"
+MINUTES = "it has in all (default: 8.5); what has not run by then is told"
 HELD, FAILED, LATE, NOT_RUN = "held", "FAILED", "LATE", "not run"
 
 
@@ -59,14 +61,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not found:
         print(f"nothing can run here: {ways.why_not('nccl')}; try --device cpu")
         return 2
+    asked = [way for way in found.values() if args.ways in way.name]
+    if not any(_checks(way, args.only) for way in asked):
+        print(f"no check is called so; there are\n\n{_names(found.values())}")
+        return 2
     out = Path(args.out)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"--out {out}: {error.strerror}; need a folder that can be made")
+        return 2
     until = time.monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as folder:
         kept, results = Path(folder), []
         machine.stamp(kept)
         print(machine.headline(), flush=True)
-        for way in [way for way in found.values() if args.ways in way.name]:
+        for way in asked:
             for result in _in_a_way(way, args.only, kept, until):
                 results.append(result)
                 print(result.line(), flush=True)
@@ -75,15 +85,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    every = (ways.possible("cuda") | ways.possible("cpu")).values()
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0],
+        epilog=f"What there is on this machine:\n\n{_names(every)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--out", required=True, help="a folder for what is recorded")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--only", default="", help="checks with this in their names")
     parser.add_argument("--ways", default="", help="ways with this in their names")
-    parser.add_argument("--minutes", type=float, default=8.5, help="then it ends")
+    parser.add_argument("--minutes", type=float, default=8.5, help=MINUTES)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--checks", default="", help=argparse.SUPPRESS)
     return parser
+
+
+def _checks(way: ways.Way, only: str) -> list[checks.Check]:
+    """What can be checked in a way, of the checks with this in their names."""
+    return [c for c in checks.CHECKS.values() if c.suits(way) and only in c.name]
+
+
+def _names(every: Iterable[ways.Way]) -> str:
+    """Ways and their checks, a way a paragraph."""
+    names = {way.name: ", ".join(c.name for c in _checks(way, "")) for way in every}
+    return "\n\n".join(
+        textwrap.fill(f"{way}: {those}", 78, subsequent_indent="  ")
+        for way, those in names.items()
+    )
 
 
 def _end(results: Sequence[Result], out: Path) -> int:
@@ -103,7 +132,7 @@ def _in_a_way(way: ways.Way, only: str, kept: Path, until: float) -> Iterator[Re
 
     Where the first one fails nothing in this way works, and the others are left out.
     """
-    left = [c for c in checks.CHECKS.values() if c.suits(way) and only in c.name]
+    left = _checks(way, only)
     first = next(iter(checks.CHECKS))
     while left:
         if time.monotonic() > until - 5:
