@@ -7,10 +7,15 @@ results by rank. The script is the reader's from then on.
 
 from __future__ import annotations
 
+import inspect
+import json
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from collectives_lab.launch.errors import LabError
 from collectives_lab.sources import Sources, literal
 
 SCRIPT = '''\
@@ -27,7 +32,7 @@ Two hosts with 4 ranks each; on both of them, R = 0 on FIRST and R = 1 on the ot
 The same by Slurm, at once or as a job that waits for its turn:
 
     srun --nodes 2 --ntasks-per-node 4 python {script}
-    sbatch --nodes 2 --ntasks-per-node 4 --wrap "srun python {script}"
+    sbatch --nodes 2 --ntasks-per-node 4 --wrap {wrapped}
 
 Every rank writes its part of the recording to traces/{stem}; where hosts do not share
 this folder, copy the parts together. `lab.Trace.load("traces/{stem}")` reads them. On
@@ -38,7 +43,7 @@ from __future__ import annotations
 
 {imports}
 
-TIMEOUT = datetime.timedelta(seconds={seconds:g})
+TIMEOUT = datetime.timedelta(seconds={seconds:.12g})
 """How long a rank waits for the others in one call."""
 
 SLURM = ["PROCID", "LOCALID", "STEP_NUM_TASKS", "STEP_NODELIST", "JOB_ID", "STEP_ID"]
@@ -94,6 +99,13 @@ if __name__ == "__main__":
     main()
 '''
 
+NO_RESULT = (
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+)
+"""What a function may be that does nothing when it is called."""
+
 
 def export(
     fn: Callable[..., Any],
@@ -109,19 +121,80 @@ def export(
     that a rank waits for the others in one call. The script's first lines say how it is
     started; it records into `traces/NAME` for `Trace.load`, and runs on NCCL if there
     is a GPU for each rank of a host, else on Gloo. Returns the path. Raises LabError,
-    and writes nothing, for what cannot be written as source.
+    and writes nothing, for what cannot be written as source or called so, and for a
+    path where code of this program is or that hides a module.
     """
-    path = Path(path)
-    values = [literal(f"args[{i}]", value) for i, value in enumerate(args)]
-    sources = Sources(fn)
+    path, script = Path(path), shlex.quote(Path(path).name)
+    sources, call = Sources(fn), _call(fn, args)
+    _check_timeout(timeout)
+    _check_path(path, fn, sources)
     text = SCRIPT.format(
         name=fn.__name__,
-        script=path.name,
-        stem=path.stem,
+        script=_quoted(script),
+        wrapped=_quoted(shlex.quote(f"srun python {script}")),
+        stem=_quoted(path.stem),
         seconds=timeout,
         imports=sources.imports(),
         source=sources.text(),
-        call=f"{fn.__name__}({', '.join(values)})",
+        call=call,
     )
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
+
+
+def _quoted(text: str) -> str:
+    """A text as it stands between double quotes."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _call(fn: Callable[..., Any], args: Sequence[Any]) -> str:
+    """The call as source; LabError where it would fail on every rank."""
+    if any(is_such(fn) for is_such in NO_RESULT):
+        raise LabError(
+            f"{fn.__name__} is a generator or a coroutine: a call runs nothing of it; "
+            "export a plain function that uses it up"
+        )
+    if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
+        raise LabError(f"args={args!r}; it is the arguments in a list, as args=[3]")
+    values = [literal(f"args[{i}]", value) for i, value in enumerate(args)]
+    call = f"{fn.__name__}({', '.join(values)})"
+    signature = inspect.signature(fn, follow_wrapped=False)
+    try:
+        signature.bind(*args)
+    except TypeError as error:
+        raise LabError(
+            f"{call} does not fit `def {fn.__name__}{signature}`: {error}"
+        ) from None
+    return call
+
+
+def _check_timeout(timeout: float) -> None:
+    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not number or not 0 < timeout < 10**8:
+        raise LabError(
+            f"timeout={timeout!r}; it is the seconds that a rank waits for the others "
+            "in one call, more than 0"
+        )
+
+
+def _check_path(path: Path, fn: Callable[..., Any], sources: Sources) -> None:
+    """Refuse a script in the place of what is loaded here, or of a module."""
+    loaded = dict(sys.modules)
+    # Not by getattr, at which a lazy module would begin to import.
+    names = [getattr(module, "__dict__", {}) for module in loaded.values()]
+    files = [known["__file__"] for known in names if known.get("__file__")]
+    files += [inspect.getfile(inspect.unwrap(fn))]
+    # The name first: to resolve thousands of paths takes its time.
+    same = [Path(file) for file in files if Path(file).name == path.name]
+    if path.resolve() in [file.resolve() for file in same]:
+        raise LabError(
+            f"{path} would be overwritten, and this code is from it; give the script "
+            "a name of its own"
+        )
+    roots = {name.split(".")[0] for name in loaded} - {sources.home}
+    modules = roots | sys.stdlib_module_names | sources.modules()
+    if path.suffix == ".py" and path.stem in modules:
+        raise LabError(
+            f"a script called {path.name} hides the module {path.stem} from all that "
+            "imports it; give it another name"
+        )

@@ -8,6 +8,7 @@ with the events of that rank and what the others need to fit theirs to it. Here 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ from collectives_lab import tcp_info
 from collectives_lab.clocks import Clock, Reading
 from collectives_lab.event import Event
 from collectives_lab.trace import Trace
+
+NAME = re.compile(r"rank_\d+_of_\d+\.npz")
+"""What a part is called, and nothing else is."""
 
 TIMES = ("issued", "waited", "completed")
 
@@ -66,7 +70,7 @@ def write(
 
 def clear(folder: Path, run: str) -> None:
     """Remove the parts of other recordings from a folder."""
-    for path in folder.glob("rank_*_of_*.npz"):
+    for path in _found(folder.iterdir()):
         try:
             if Trace.load(path).meta["part"]["run"] == run:
                 continue
@@ -75,6 +79,11 @@ def clear(folder: Path, run: str) -> None:
         except (ValueError, KeyError):
             pass
         path.unlink(missing_ok=True)
+
+
+def _found(paths: Iterable[Path]) -> list[Path]:
+    """Those that are called as parts are, in order."""
+    return sorted(path for path in paths if NAME.fullmatch(path.name))
 
 
 def join(folder: str | Path, partial: bool = False) -> Trace:
@@ -86,13 +95,14 @@ def join(folder: str | Path, partial: bool = False) -> Trace:
     and by how much at most. partial: take what is there, where parts are missing.
     Raises ValueError for parts that are missing, doubled or of several recordings.
     """
-    found = sorted(Path(folder).rglob("rank_*_of_*.npz"))
+    found = _found(Path(folder).rglob("*.npz"))
     parts = [_read(path) for path in found]
     if not parts:
         raise ValueError(
             f"{folder} holds no part of a recording (rank_0_of_4.npz, ...); each rank "
             "writes its own when it leaves `with lab.record(folder):`"
         )
+    _check_runs(folder, found, [part for part, _ in parts])
     _check(folder, parts, partial)
     parts.sort(key=lambda part: part[0].rank)
     clocks = _clocks([part for part, _ in parts])
@@ -111,14 +121,27 @@ def _read(path: Path) -> tuple[Part, Trace]:
     return part, trace
 
 
+def _check_runs(folder: str | Path, paths: list[Path], parts: list[Part]) -> None:
+    """All parts are of one recording, or the error says where each one lies."""
+    runs: dict[str, list[tuple[int, Path]]] = {}
+    for path, part in zip(paths, parts, strict=True):
+        runs.setdefault(part.run, []).append((part.rank, path))
+    if len(runs) == 1:
+        return
+    told, alone = [], True
+    for found in runs.values():
+        home = Path(os.path.commonpath([path.parent for _, path in found]))
+        told.append(f"{_ranks(rank for rank, _ in found)} in {home}")
+        alone &= sum(path.is_relative_to(home) for path in paths) == len(found)
+    advice = f'Load one of them: Trace.load("{home}")'
+    if not alone:
+        advice = "Keep each in a folder of its own"
+    raise ValueError(
+        f"{folder} holds parts of {len(runs)} recordings: {'; '.join(told)}. {advice}"
+    )
+
+
 def _check(folder: str | Path, parts: list[tuple[Part, Trace]], partial: bool) -> None:
-    runs = sorted({part.run for part, _ in parts})
-    if len(runs) > 1:
-        told = [_ranks(p.rank for p, _ in parts if p.run == run) for run in runs]
-        raise ValueError(
-            f"{folder} mixes parts of {len(runs)} recordings: {'; '.join(told)}. Keep "
-            "each in a folder of its own"
-        )
     world_size = parts[0][0].world_size
     there = [part.rank for part, _ in parts]
     if doubled := {rank for rank in there if there.count(rank) > 1}:

@@ -26,8 +26,7 @@ from collectives_lab.launch.errors import LabError
 from collectives_lab.launch.telling import words
 
 
-@contextlib.contextmanager
-def record(folder: str | Path) -> Iterator[None]:
+def record(folder: str | Path) -> contextlib.AbstractContextManager[None]:
     """Record every torch.distributed call of this block into a folder.
 
     Every rank of the world enters the block, after init_process_group and before
@@ -36,9 +35,27 @@ def record(folder: str | Path) -> Iterator[None]:
     one on each, to be copied together. Where it fails, the error passes and the part is
     written first. Costs some 20 us a call; entering and leaving, the ranks compare
     their clocks (`clock_readings`), so that leaving waits for the others. Raises
-    LabError where there is no group yet, or where the ranks are recorded already.
+    LabError where there is no group yet, where the ranks are recorded already, where
+    a rank stays outside until the group's timeout, and, on every rank, where one of
+    them cannot write to its folder.
     """
-    recording = _Recording(Path(folder))
+    if callable(folder):
+        raise LabError(
+            "lab.record wants to know where to write: "
+            '`with lab.record("traces/run1"):` round the calls, or '
+            '`@lab.record("traces/run1")` above a function'
+        )
+    if not isinstance(folder, (str, os.PathLike)):
+        raise LabError(
+            f"folder={folder!r}; it is where the parts are written, as "
+            '`with lab.record("traces/run1"):`'
+        )
+    return _recorded(Path(folder))
+
+
+@contextlib.contextmanager
+def _recorded(folder: Path) -> Iterator[None]:
+    recording = _Recording(folder)
     try:
         yield
     except BaseException as error:
@@ -127,17 +144,53 @@ def _check() -> None:
 def _begun(folder: Path) -> parts.Part:
     """Agree with the other ranks that this recording begins."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    folder.mkdir(parents=True, exist_ok=True)
-    number = torch.tensor([secrets.randbits(62)], device=clock_readings.device())
-    dist.broadcast(number, 0)
-    run = f"{number.item():016x}"
-    parts.clear(folder, run)
-    readings = [clock_readings.read()]
-    dist.barrier()
+    run = f"{_told(folder, secrets.randbits(62))[0]:016x}"
+    if problems := [text for text in _told(folder, _cleared(folder, run)) if text]:
+        raise LabError(f"nothing is recorded: {'; '.join(problems)}")
+    with _everybody(folder):
+        readings = [clock_readings.read()]
+        dist.barrier()
     began, clock = recorder.now(), clock_readings.name()
     return parts.Part(
         *(rank, world_size, run, clock, readings, began), environment=_environment()
     )
+
+
+@contextlib.contextmanager
+def _everybody(folder: Path) -> Iterator[None]:
+    """Say why ranks that wait for each other here may fail to meet."""
+    try:
+        yield
+    except Exception as error:
+        raise LabError(
+            f"rank {dist.get_rank()} of {dist.get_world_size()} on {platform.node()} "
+            f"came to `with lab.record({str(folder)!r}):` and did not meet the others. "
+            "Every rank of the world must enter this block, not only one, and none "
+            f"may have failed before. {type(error).__name__}: {words(error)}"
+        ) from error
+
+
+def _told(folder: Path, value: Any) -> list[Any]:
+    """What every rank says."""
+    values = [None] * dist.get_world_size()
+    with _everybody(folder):
+        dist.all_gather_object(values, value)
+    return values
+
+
+def _cleared(folder: Path, run: str) -> str:
+    """Make room for this rank's part; why that is impossible, if it is."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(f"no permission to write to {folder}")
+        parts.clear(folder, run)
+    except OSError as error:
+        return (
+            f"rank {dist.get_rank()} on {platform.node()} cannot write to its folder "
+            f"{folder} ({type(error).__name__}: {error})"
+        )
+    return ""
 
 
 def _environment() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import ast
 import dis
 import importlib
 import inspect
+import itertools
 import linecache
 import math
 import sys
@@ -29,12 +30,16 @@ ALWAYS += ["import torch", "import torch.distributed as dist"]
 ALWAYS += ["import collectives_lab as lab"]
 """What the script itself uses."""
 
-_PUBLIC = ("torch.distributed", "torch", "math", "collectives_lab")
-"""Modules to import a name from, before the one where it was made."""
-
 _RESERVED = {"read_slurm", "join", "main", "SLURM", "TIMEOUT"}
 _RESERVED |= {"datetime", "os", "subprocess", "sys", "torch", "dist", "lab"}
 """Names that the script has for itself."""
+
+_OF_A_MODULE = {"__annotations__", "__builtins__", "__cached__", "__doc__", "__file__"}
+_OF_A_MODULE |= {"__loader__", "__name__", "__package__", "__spec__"}
+"""Names that every module has, the script too: not the reader's."""
+
+_LOOKS_OUTSIDE = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+"""Instructions that take a name from outside of a function or a class."""
 
 
 class Sources:
@@ -61,6 +66,10 @@ class Sources:
             [*sorted(own, key=_order), "", *sorted(lines - own, key=_order)]
         )
 
+    def modules(self) -> set[str]:
+        """The packages that the import lines begin at."""
+        return {_root(line) for line in self._imports | set(ALWAYS)}
+
     def text(self) -> str:
         """The definitions, two empty lines between them."""
         return "\n\n\n".join(self._pieces)
@@ -85,12 +94,21 @@ class Sources:
     def _define(self, name: str, value: Any) -> None:
         source = _source_of(name, value)
         for other, needed, is_hint in _needs(value, source):
-            # Nothing breaks where the name of a type in a hint is missing.
-            with suppress(*[LabError] * is_hint):
+            if is_hint:
+                self._take_if_it_goes(other, needed)
+            else:
                 self._take(other, needed)
         self._pieces.append(source)
         if name != value.__name__:
             self._pieces.append(f"{name} = {value.__name__}")
+
+    def _take_if_it_goes(self, name: str, value: Any) -> None:
+        """Nothing breaks where the name of a type in a hint is missing."""
+        kept = self._imports.copy(), self._pieces.copy(), self._known.copy()
+        try:
+            self._take(name, value)
+        except LabError:
+            self._imports, self._pieces, self._known = kept
 
 
 def _root(line: str) -> str:
@@ -117,16 +135,26 @@ def _import_of(name: str, value: Any) -> str:
         path = value.__name__
         return f"import {path}" if path == name else _as(path, name)
     called = getattr(value, "__name__", name)
-    for module in (*_PUBLIC, getattr(value, "__module__", None)):
-        if module in (None, "__main__"):
-            continue
+    for path in _modules_of(value):
         with suppress(ImportError):
-            if getattr(importlib.import_module(module), called, None) is value:
+            module = importlib.import_module(path)
+            is_told = called in getattr(module, "__all__", [called])
+            if not is_told and path != value.__module__:
+                continue
+            if getattr(module, called, None) is value:
                 if isinstance(value, (int, float, str, tuple)):
                     return ""  # equal by chance: a small number is one object
                 renamed = f" as {name}" if name != called else ""
-                return f"from {module} import {called}{renamed}"
+                return f"from {path} import {called}{renamed}"
     return ""
+
+
+def _modules_of(value: Any) -> list[str]:
+    """The module that a value is from, after the packages that this one is in."""
+    path = getattr(value, "__module__", None)
+    if not isinstance(path, str) or path == "__main__":
+        return []
+    return list(itertools.accumulate(path.split("."), "{}.{}".format))
 
 
 def _source_of(name: str, value: Any) -> str:
@@ -138,7 +166,15 @@ def _source_of(name: str, value: Any) -> str:
         raise LabError(
             f"the source of {name} is not to be found; define it in a cell or a file"
         )
-    return textwrap.dedent(found).strip()
+    source = textwrap.dedent(found).strip()
+    try:
+        compile(source, name, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise LabError(
+            f"the source of {name} does not stand alone ({error.msg}); define it "
+            "outside of other functions"
+        ) from None
+    return source
 
 
 def _class_in_cell(value: Any) -> str:
@@ -161,39 +197,44 @@ def _class_in_cell(value: Any) -> str:
 
 def _needs(value: Any, source: str) -> Iterator[tuple[str, Any, bool]]:
     """Every name from outside that a definition uses, its value, if only as a hint."""
-    outside = dict(vars(sys.modules[value.__module__]))
+    outside = _outside(value)
+    # As in the script, where a hint is no code.
+    used = set(_names("from __future__ import annotations\n" + source))
+    hints = set(_names(source)) - used
+    for name in sorted((used | hints) & outside.keys() - _OF_A_MODULE):
+        yield name, outside[name], name in hints
+
+
+def _outside(value: Any) -> dict[str, Any]:
+    """What a definition finds in its module, and in the functions round it."""
     if isinstance(value, types.FunctionType):
-        value = inspect.unwrap(value)
-        outside |= value.__globals__ | inspect.getclosurevars(value).nonlocals
-        used = set(_globals_of(value.__code__)) | set(value.__code__.co_freevars)
+        functions = [inspect.unwrap(value)]
+        found = dict(functions[0].__globals__)
     else:
-        used = {n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}
-    hints = set(_names_of_head(source)) - used
-    for name in sorted(used | hints):
-        if name in outside:
-            yield name, outside[name], name in hints
+        members = vars(value).values()
+        functions = [m for m in members if isinstance(m, types.FunctionType)]
+        found = dict(vars(sys.modules[value.__module__]))
+    for function in functions:
+        found |= inspect.getclosurevars(function).nonlocals
+    return found
 
 
-def _globals_of(code: types.CodeType) -> Iterator[str]:
+def _names(source: str) -> Iterator[str]:
+    """Names that a definition looks up outside of itself."""
+    yield from _names_in(compile(source, "<source>", "exec", dont_inherit=True))
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
     """Names that code, and code within it, looks up outside of itself."""
+    own = set()
     for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if instruction.opname == "STORE_NAME":
+            own.add(instruction.argval)
+        elif instruction.opname in _LOOKS_OUTSIDE and instruction.argval not in own:
             yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _globals_of(constant)
-
-
-def _names_of_head(source: str) -> Iterator[str]:
-    """Names in a definition's decorators, defaults and annotations."""
-    definition = ast.parse(source).body[0]
-    for field, part in ast.iter_fields(definition):
-        if field != "body":
-            for item in part if isinstance(part, list) else [part]:
-                if isinstance(item, ast.AST):
-                    for node in ast.walk(item):
-                        if isinstance(node, ast.Name):
-                            yield node.id
+            yield from _names_in(constant)
 
 
 def literal(name: str, value: Any) -> str:

@@ -1,13 +1,16 @@
 """Many hosts: recordings of scripts, clocks, exported functions, torchrun and Slurm."""
 
+import ast
 import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import cloudpickle
@@ -21,7 +24,7 @@ from hosts import Host, hosts
 from slurm import slurm
 
 import collectives_lab as lab
-from collectives_lab import clocks, parts, sources
+from collectives_lab import clocks, parts, recorder, sources
 from collectives_lab.clocks import Clock, Reading
 from collectives_lab.event import Event
 from collectives_lab.fabrics import Link, hierarchical
@@ -381,6 +384,12 @@ def mix(folder: Path) -> None:
         (folder / "b" / f"rank_{rank}_of_3.npz").unlink()
 
 
+def put_aside(folder: Path) -> None:
+    empty(folder)
+    write_parts(folder / "a", run="a")
+    write_parts(folder / "b", run="b")
+
+
 def put_a_trace(folder: Path) -> None:
     lab.Trace.from_events([], 1).save(folder / "rank_0_of_3.npz")
 
@@ -400,7 +409,8 @@ def empty(folder: Path) -> None:
     [
         (take_away, r"lacks rank 1 of 3: killed .* partial=True"),
         (add_again, "holds the part of rank 2 twice"),
-        (mix, "mixes parts of 2 recordings: ranks 0, 2; rank 1"),
+        (mix, r"of 2 recordings: rank 1 in \S+/b; ranks 0, 2 in .*Keep each in a"),
+        (put_aside, r"ranks 0, 1, 2 in \S+/a; rank.*Load one of them: .*load\(\"\S+/b"),
         (put_a_trace, "rank_0_of_3.npz is a trace, but no part"),
         (cut_short, "rank_0_of_3.npz is no whole .npz file"),
         (empty, "holds no part of a recording"),
@@ -433,8 +443,11 @@ def test_a_recording_replaces_only_older_parts(tmp_path: Path) -> None:
     """What an earlier one left goes, and what another rank has just written stays."""
     write_parts(tmp_path, 4, run="old")
     write_parts(tmp_path, 3, run="new")
+    notes = tmp_path / "rank_notes_of_me.npz"
+    notes.touch()
     parts.clear(tmp_path, "new")
     assert lab.Trace.load(tmp_path).world_size == 3
+    assert notes.exists(), "it is the reader's"
 
 
 # -- recording -------------------------------------------------------------------------
@@ -464,9 +477,71 @@ def test_ranks_are_recorded_once(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("folder", [None, 3, test_ranks_are_recorded_once])
+def test_recording_wants_a_folder(folder: object) -> None:
+    """Bare, as a decorator or a block, it says what to write."""
+    with pytest.raises(lab.LabError, match=r'lab\.record\("traces/run1"\)'):
+        lab.record(folder)
+
+
+def in_a_group_of_torch(folder: Path, fn: Callable) -> object:
+    """What a function returns, or the error, where nothing records these ranks."""
+    recorder.start(None)
+    rank, store = dist.get_rank(), dist.FileStore(str(folder / "store"), 2)
+    dist.destroy_process_group()
+    late = timedelta(seconds=SECONDS)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=late)
+    try:
+        return fn(folder)
+    except lab.LabError as error:
+        return f"{error} from {type(error.__cause__).__name__}"
+
+
+def recording_well(folder: Path) -> list[str]:
+    with lab.record(folder / "parts"):
+        dist.all_reduce(torch.ones(1 + dist.get_rank())[:1])
+    return sorted(path.name for path in (folder / "parts").iterdir())
+
+
+def only_rank_0_records(folder: Path) -> str:
+    if dist.get_rank() == 0:
+        with lab.record(folder / "parts"):
+            return "recorded"
+    dist.destroy_process_group()
+    return "outside"
+
+
+def rank_1_has_no_folder(folder: Path) -> str:
+    (folder / "a file").touch()
+    with lab.record(folder / ("parts", "a file")[dist.get_rank()]):
+        return "recorded"
+
+
+def test_every_rank_enters_a_recording(tmp_path: Path) -> None:
+    """One that stays outside is told of by the rest, and no folder is left."""
+    run = lab.run(in_a_group_of_torch, 2, args=(tmp_path, only_rank_0_records))
+    told, outside = run.results
+    assert "rank 0 of 2" in told and f"lab.record('{tmp_path}/parts')" in told
+    assert "Every rank of the world must enter" in told and "from RuntimeError" in told
+    assert outside == "outside" and not (tmp_path / "parts").exists()
+
+
+def test_a_rank_without_a_folder_is_known_to_all(tmp_path: Path) -> None:
+    """Before anything is recorded; where all have one, all write."""
+    run = lab.run(in_a_group_of_torch, 2, args=(tmp_path, rank_1_has_no_folder))
+    for told in run.results:
+        assert re.search(r"rank 1 on \S+ cannot write to its folder .*a file", told)
+    (tmp_path / "store").unlink()
+    run = lab.run(in_a_group_of_torch, 2, args=(tmp_path, recording_well))
+    assert run.results == [["rank_0_of_2.npz", "rank_1_of_2.npz"]] * 2
+
+
 # -- exporting -------------------------------------------------------------------------
 
 NUMBERS, SCALE = [1.0, float("inf"), (2, None)], torch.float64
+
+HELD = torch.ones(3)
+"""It has no form as source."""
 
 
 class Adder:
@@ -519,6 +594,135 @@ def test_a_closure_brings_its_values(tmp_path: Path) -> None:
     assert exported(closing, tmp_path)["closing"]() == 6
 
 
+def with_its_module() -> tuple:
+    return __name__, __file__, __doc__
+
+
+def test_a_script_keeps_its_own_name(tmp_path: Path) -> None:
+    """What every module has is not the reader's; so the script knows that it is one."""
+    names = exported(with_its_module, tmp_path)
+    assert names["with_its_module"]()[:2] == ("exported", str(tmp_path / "exported.py"))
+
+
+def kept(cls: type) -> type:
+    cls.kept = INNER
+    return cls
+
+
+INNER, OUTER, DEFAULT, BYTES = 1, 2, 3, 4
+
+
+class Base:
+    def outer(self) -> int:
+        return OUTER
+
+
+@kept
+class Everything(Base):
+    """Each of its names is another thing than the tensor of this name."""
+
+    HELD = BYTES
+    BYTES = BYTES + HELD
+
+    def parameter(self, HELD: int, default: int = DEFAULT) -> list:
+        return [HELD + default, [2 * HELD for HELD in range(2)]]
+
+    @property
+    def local(self) -> int:
+        HELD = re.escape("a")
+        return HELD
+
+    @staticmethod
+    def same() -> type:
+        return Everything
+
+    class Nested:
+        HELD = 5
+
+        @classmethod
+        def added(cls) -> int:
+            return added(cls.HELD)
+
+
+class Uses:
+    """It cannot be written as source."""
+
+    held = HELD
+
+
+def with_a_class(hint: Uses | None = None) -> tuple:
+    it = Everything()
+    inside = it.outer(), it.kept, it.HELD, it.BYTES, it.parameter(6), it.local
+    return *inside, it.same().__name__, it.Nested.added()
+
+
+def test_a_class_brings_only_what_it_looks_up_outside(tmp_path: Path) -> None:
+    """Its parameters, its locals and its own names may be called as a global is."""
+    assert exported(with_a_class, tmp_path)["with_a_class"]() == with_a_class()
+    text = (tmp_path / "exported.py").read_text()
+    assert "HELD = tensor" not in text and "class Uses" not in text
+
+
+def has_a_hint(hint: Uses | None = None) -> type:
+    return needs_the_class()
+
+
+def needs_the_class() -> type:
+    return Uses
+
+
+def with_a_default(x: torch.Tensor = HELD) -> torch.Tensor:
+    return x
+
+
+def generated() -> Iterator[int]:
+    yield dist.get_rank()
+
+
+async def awaited() -> None:
+    """A call makes a coroutine and runs nothing."""
+
+
+def in_a_function() -> Callable:
+    count = 0
+
+    def counting() -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    return counting
+
+
+def with_hints(path: Path, time: timedelta, trace: lab.Trace) -> int:
+    return COUNT
+
+
+def test_a_name_is_imported_from_where_it_is_public(tmp_path: Path) -> None:
+    """Not from a module of ours that happens to have imported it."""
+    names = exported(with_hints, tmp_path, 1, 2, 3)
+    assert names["Path"] is Path
+    text = (tmp_path / "exported.py").read_text()
+    assert "from pathlib import Path\n" in text
+    assert "from datetime import timedelta\n" in text
+
+
+NAMES = ['q"""q.py', "back\\slash.py", "a b'c.py", "{stem}.py", "zwölf"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """The first lines can be pasted into a shell, and the recording has this name."""
+    path = lab.export(traffic, tmp_path / name)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    lines = (ast.get_docstring(tree) or "").splitlines()
+    commands = [shlex.split(line) for line in lines if line.startswith("    ")]
+    starts = [*commands[:3], shlex.split(commands[3][-1])]
+    assert [words[-1] for words in starts] == [name] * 4
+    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+    assert f"traces/{path.stem}" in texts
+
+
 CELL = """
 import torch.distributed as dist
 
@@ -547,9 +751,6 @@ def test_a_function_of_a_notebook_is_exported(tmp_path: Path) -> None:
     assert lab.run(names["in_a_cell"], 2).results == [14, 14]
 
 
-HELD = torch.ones(3)
-
-
 def uses_a_tensor() -> torch.Tensor:
     return HELD
 
@@ -572,6 +773,13 @@ exec("def typed(): pass", TYPED)
         (traffic, ([{"a": HELD}],), r"args\[0\]\['a'\] is a Tensor|'a'\] is a Tensor"),
         (main, (), "the script has a 'main' of its own"),
         (TYPED["typed"], (), "the source of typed is not to be found"),
+        (with_a_default, (), "HELD is a Tensor"),
+        (has_a_hint, (), "HELD is a Tensor"),
+        (in_a_function(), (), "the source of counting does not stand alone .*nonlocal"),
+        (generated, (), "generated is a generator or a coroutine"),
+        (awaited, (), "awaited is a generator or a coroutine"),
+        (added, (), r"added\(\) does not fit .*def added\(x: .*: missing .* 'x'"),
+        (traffic, (1,), r"traffic\(1\) does not fit .*def traffic\(\).*: too many"),
     ],
 )
 def test_what_has_no_source_is_named(
@@ -581,6 +789,44 @@ def test_what_has_no_source_is_named(
     with pytest.raises(lab.LabError, match=complaint):
         lab.export(fn, tmp_path / "exported.py", args)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "x", None, True, float("nan"), 1e9])
+def test_a_time_is_more_than_nothing(tmp_path: Path, timeout: object) -> None:
+    """In seconds, and not so many that torch cannot count them."""
+    with pytest.raises(lab.LabError, match=r"timeout=.*; it is the seconds"):
+        lab.export(traffic, tmp_path / "exported.py", timeout=timeout)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("args", [3, "ab", None, {1: 2}])
+def test_arguments_are_a_list(tmp_path: Path, args: object) -> None:
+    """One that is none is no list of its letters."""
+    with pytest.raises(lab.LabError, match="it is the arguments in a list"):
+        lab.export(traffic, tmp_path / "exported.py", args)
+
+
+@pytest.mark.parametrize("name", ["torch.py", "glob.py", "numpy.py", "conftest.py"])
+def test_a_script_hides_no_module(tmp_path: Path, name: str) -> None:
+    """Of Python, or installed, or of the reader's: its folder is looked in first."""
+    with pytest.raises(lab.LabError, match=f"called {name} hides the module"):
+        lab.export(traffic, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_script_does_not_replace_its_source(tmp_path: Path) -> None:
+    """Nor what else of the reader's is running; a name twice is no harm."""
+    own = tmp_path / "own_file.py"
+    own.write_text("def fn():\n    return 1\n")
+    fn = runpy.run_path(str(own))["fn"]
+    fn.__module__ = traffic.__module__
+    (tmp_path / "link").symlink_to(tmp_path)
+    for path in (own, tmp_path / "link" / "own_file.py", Path(__file__)):
+        before = path.read_text()
+        with pytest.raises(lab.LabError, match="would be overwritten"):
+            lab.export(fn, path)
+        assert path.read_text() == before
+    lab.export(traffic, own)
 
 
 VALUES = [0, -1.5, float("-inf"), 2j, "a'b", b"\0", None, True, [], (1,), (), {1: [2]}]
