@@ -30,6 +30,12 @@ def main() -> int:
     if name not in COMMANDS:
         print(f"no command {name!r}\n\n{USAGE}", file=sys.stderr)
         return 2
+    if name != "doctor":
+        try:
+            getattr(sys.modules[__package__], name)  # which tells what it lacks
+        except ImportError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 1
     sys.argv = [f"collectives_lab {name}", *rest]
     runpy.run_module(f"collectives_lab.{name}", run_name="__main__", alter_sys=True)
     return 0

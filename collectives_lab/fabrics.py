@@ -13,9 +13,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+def _need_number(name: str, value: Any) -> None:
+    """Raise ValueError for what is no number at all, as a text."""
+    try:
+        math.isnan(value)
+    except TypeError:
+        raise ValueError(f"{name} is {value!r}; need a number") from None
 
 
 @dataclass(frozen=True)
@@ -27,12 +35,14 @@ class Link:
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            _need_number(name, value)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is {value}; need finite seconds, 0 or more")
 
     @classmethod
     def of(cls, alpha: float, bandwidth: float) -> Link:
         """A link by its latency in seconds and its bandwidth in bytes a second."""
+        _need_number("bandwidth", bandwidth)
         if not bandwidth > 0:
             raise ValueError(f"bandwidth is {bandwidth}; need more than 0 bytes/s")
         return cls(alpha, 1 / bandwidth)
@@ -128,6 +138,7 @@ class Fabric:
                 raise ValueError(
                     f"rank {rank}; need 0 <= rank < world_size, {self.world_size}"
                 )
+        _need_number("factor", factor)
         if not (math.isfinite(factor) and factor > 0):
             raise ValueError(f"factor is {factor}; need a number above 0")
 
@@ -229,8 +240,10 @@ def hierarchical(
     for link in (inside, across):
         if not isinstance(link, Link):
             raise TypeError(f"{link!r} is no Link; need Link(alpha, beta)")
-    if oversubscription is not None and not 1 <= oversubscription < math.inf:
-        raise ValueError(f"oversubscription is {oversubscription}; need 1 or more")
+    if oversubscription is not None:
+        _need_number("oversubscription", oversubscription)
+        if not 1 <= oversubscription < math.inf:
+            raise ValueError(f"oversubscription is {oversubscription}; need 1 or more")
     node = np.arange(nodes * each) // each
     nic = np.arange(nodes * each) // (each // nics)
     spine = None
@@ -283,6 +296,7 @@ def ethernet(gigabits: float, world_size: int) -> Fabric:
     A bandwidth of the line rate, IEEE 802.3; 30 us a message is an assumption: measure
     yours, `bench.fit(bench.ping_pong())`, and use `uniform`.
     """
+    _need_number("gigabits", gigabits)
     if not gigabits > 0:
         raise ValueError(f"gigabits is {gigabits}; need more than 0")
     link = Link.of(30e-6, gigabits * 1e9 / 8)

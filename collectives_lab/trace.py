@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ __all__ = ["Event", "Message", "Trace", "bound"]
 
 FORMAT = "collectives_lab trace 1"
 
+_BRIEF = 120
+"""Characters of an error that a repr tells: its beginning and its end."""
 
 _TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
 _TIMES = ("issued", "waited", "completed", "sent", "received", "seconds")
@@ -362,10 +365,21 @@ class Trace:
             error = f" to {format_seconds(clocks['error'])}" * bool(clocks["error"])
             told += f"; {clocks['count']} clock{'s' * (clocks['count'] > 1)}{error}"
         for rank, how in self.meta.get("ended", {}).items():
-            told += f"; rank {rank} ended by {how.splitlines()[0][:60]}"
+            told += f"; rank {rank} {_end_in_brief(how)}"
         for rank in self.meta.get("missing", ()):
             told += f"; rank {rank} is missing"
         return told
+
+
+def _end_in_brief(how: str) -> str:
+    """What ended the recording of a rank, on one line with the place in the code."""
+    line = how.splitlines()[0].rstrip(": ")
+    if line in ("SystemExit", "SystemExit: 0", "SystemExit: None"):
+        return "left by sys.exit(0)"
+    line = re.sub(r"[^\s\[('\"]*/(?=[^\s/]+:\d)", "", line)  # folders of files
+    if len(line) > _BRIEF:
+        line = f"{line[: _BRIEF // 2]}...{line[-_BRIEF // 2 :]}"
+    return f"ended by {line}"
 
 
 def _nth_with_nth(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

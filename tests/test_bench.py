@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import ROOT, until
+from test_doctor import without
 
 import collectives_lab as lab
 from collectives_lab import algorithms, bench, costs
@@ -340,6 +341,26 @@ def test_bad_arguments_are_told_in_one_line(line: str, complaint: str, capsys) -
     assert caught.value.code == 2 and not said.out
     assert said.err.startswith("bench: ") and said.err.count("\n") == 1
     assert complaint in said.err
+
+
+def test_the_deadline_is_the_commands(capsys) -> None:
+    """Who gave --timeout reads of it, and not of ranks that nobody can use again."""
+    line = "all_reduce --world-size 2 --sizes 8 --iterations 100000 --timeout 0.01"
+    assert cli.main(line.split()) == 1
+    said = capsys.readouterr().err
+    assert "ranks 0 and 1 of 2 were not done after 0.01 s" in said
+    assert said.endswith("give it more seconds: --timeout, which is 0.01\n")
+    assert "%%ranks" not in said and "keep their" not in said
+
+
+@pytest.mark.parametrize("command", ["bench", "check"])
+def test_without_torch_a_command_says_so(command: str, tmp_path: Path) -> None:
+    """One line that names torch and the doctor, and no traceback."""
+    told = without("torch", tmp_path, "-m", "collectives_lab", command, "--help")
+    assert told.returncode == 1 and not told.stdout
+    assert told.stderr.startswith(f"{command}: collectives_lab.{command} needs torch")
+    assert "`python -m collectives_lab doctor`" in told.stderr
+    assert told.stderr.count("\n") == 1
 
 
 def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:

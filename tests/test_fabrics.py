@@ -38,6 +38,15 @@ def test_a_link_takes_alpha_and_beta() -> None:
         (lambda: fabrics.uniform(4, 0, -1), "beta is -1"),
         (lambda: fabrics.dgx_h100(0), "nodes is 0"),
         (lambda: fabrics.ethernet(0, 4), "gigabits is 0"),
+        (lambda: fabrics.ethernet("x", 4), "gigabits is 'x'; need a number"),
+        (lambda: fabrics.ethernet(1, "x"), "world_size is x; need a whole number"),
+        (lambda: Link(None, 0), "alpha is None; need a number"),
+        (lambda: Link.of(0, "fast"), "bandwidth is 'fast'; need a number"),
+        (
+            lambda: fabrics.hierarchical(2, 8, Link(0, 0), Link(0, 0), 1, "x"),
+            "oversubscription is 'x'; need a number",
+        ),
+        (lambda: fabrics.uniform(3, 0, 0).with_slow_rank(0, "x"), "factor is 'x'"),
         (
             lambda: fabrics.hierarchical(2, 8, Link(0, 0), Link(0, 0), 3),
             "8 ranks a node cannot share 3 NICs",

@@ -523,6 +523,19 @@ def test_an_engine_that_does_not_fit_is_named(client, hide, restore, words) -> N
 
 
 @slow
+def test_a_closed_client_is_told(client, profile) -> None:
+    """Who closed a client reads what to do, also where it is known by its view."""
+    (file,) = profile.glob("security/ipcontroller-*-client.json")
+    other = ipp.Client(str(file))
+    other.wait_for_engines(4, timeout=60)
+    view = other[:2]
+    other.close()
+    for cluster in (other, view):
+        with pytest.raises(lab.LaunchError, match=r"sockets have been closed.*another"):
+            lab.Ranks(2, cluster=cluster)
+
+
+@slow
 def test_a_busy_engine_is_named(client, monkeypatch) -> None:
     """An engine that does something else is not waited for without end."""
     monkeypatch.setattr(engines, "START_DEADLINE", 1.0)
@@ -617,10 +630,14 @@ def test_cells_run_on_a_cluster(client, profile) -> None:
         assert KEEP in stopped.traceback
         assert kernel.run("%%ranks\nx[0].item() == rank").texts == ["ranks 0-3  True"]
         assert "engines on" in kernel.run("%ranks").texts[0]
+        nobody = kernel.run("%%ranks 4 --cluster nobody\n1").traceback
+        assert "nobody answers there" in nobody and "%ranks restart" not in nobody
+        assert kernel.run("%%ranks\nx[0].item() == rank").texts == ["ranks 0-3  True"]
+        kernel.run("other = c[:]")
         wrong = kernel.run("%%ranks 4 --cluster other\n1").stderr
         assert "4 ranks stand on c already; `%ranks restart 4 --cluster other`" in wrong
         assert "nobody answers there" in (
-            kernel.run("%%ranks 2 --cluster other\n1").traceback
+            kernel.run("%%ranks 2 --cluster nobody\n1").traceback
         )
         kernel.run("%ranks restart 4")
         assert kernel.run("%%ranks\n'x' in globals()").texts == ["ranks 0-3  False"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import nbformat
 import psutil
 import pytest
+import torch
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -297,11 +298,56 @@ def test_too_many_ranks(kernel):
     assert "Traceback" not in shown.traceback
 
 
-def test_another_backend(kernel):
-    """Standing ranks do not change their backend in silence."""
-    kernel.run("%%ranks 4\n1")
-    shown = kernel.run("%%ranks 4 --backend nccl\n1")
-    assert "%ranks restart 4 --backend nccl" in shown.stderr
+BAD_PLACES = [
+    ("--fabric text", "text is of type str, and no Fabric; make one"),
+    ("--fabric nothing", "nothing is None, and no Fabric; make one"),
+    ("--fabric small", "has room for 2 ranks and world_size is 4"),
+    ("--cluster three", "cluster=3; it is an ipyparallel Client"),
+    ("--cluster nothing", "nothing is None; need an ipyparallel Client"),
+    pytest.param(
+        *("--backend nccl", "wants a GPU for each of 4 ranks"),
+        marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs"),
+    ),
+]
+
+
+@pytest.mark.parametrize("option, words", BAD_PLACES)
+def test_what_cannot_be_costs_no_variables(kernel, option, words):
+    """A place where ranks cannot stand is refused, not advised, and those stay."""
+    kernel.run("text, nothing, three = 'abc', None, 3")
+    kernel.run("from collectives_lab import fabrics\nsmall = fabrics.ethernet(1, 2)")
+    kernel.run("%%ranks 4\nkept = rank")
+    for line in (f"%ranks restart 4 {option}", f"%%ranks 4 {option}\n1"):
+        shown = kernel.run(line)
+        said = shown.stderr or shown.traceback
+        assert words in said and "%ranks restart" not in said
+        assert kernel.run("%%ranks 4\nkept == rank").texts == ["ranks 0-3  True"]
+    assert option not in kernel.run("%ranks").texts[0]
+
+
+def test_a_restart_of_all_is_one_or_none(kernel):
+    """What does not suit some ranks of several ends none of them."""
+    kernel.run("from collectives_lab import fabrics\nsmall = fabrics.ethernet(1, 2)")
+    kernel.run("%ranks stop")
+    for size in (2, 4):
+        kernel.run(f"%%ranks {size}\nkept = 1")
+    assert "room for 2 ranks" in kernel.run("%ranks restart --fabric small").traceback
+    for size in (2, 4):
+        assert "kept" in kernel.run(f"%%ranks {size}\nprint(list(globals()))").stdout
+    kernel.run("%ranks stop")
+
+
+def test_ranks_that_could_not_start_are_started_by_the_next_cell(kernel):
+    """A restart that fails late loses the variables, and nothing else."""
+    kernel.run("from collectives_lab.launch import LaunchError")
+    kernel.run("from collectives_lab import fabrics\nnet = fabrics.ethernet(1, 4)")
+    kernel.run("%%ranks 4\nkept = 1")
+    kernel.run("from collectives_lab.launch.plan import Plan\nstart = Plan.start")
+    kernel.run("def fails(plan): raise LaunchError('no memory')\nPlan.start = fails")
+    assert "no memory" in kernel.run("%ranks restart 4 --fabric net").traceback
+    kernel.run("Plan.start = start")
+    assert kernel.run("%%ranks 4\n'kept' in globals()").texts == ["ranks 0-3  False"]
+    assert "--fabric" not in kernel.run("%ranks").texts[0]
 
 
 def test_timeout(kernel):
@@ -390,9 +436,16 @@ def test_a_network_is_felt(kernel):
 
     kernel.run("net = fabrics.uniform(2, alpha=0.5, beta=0)")
     wrong = kernel.run("%%ranks 2 --fabric net\n1").stderr
-    assert "stand on net already; `%ranks restart 2 --fabric net`" in wrong
+    assert "stand on what net was before, and net is another network now; " in wrong
+    assert "`%ranks restart 2 --fabric net`" in wrong
     kernel.run("%ranks restart 2 --fabric net")
     assert took("%%ranks")[1] > 0.45
+    kernel.run("net = fabrics.uniform(2, alpha=0.5, beta=0)\nagain = net")
+    for name in ("net", "again"):
+        assert kernel.run(f"%%ranks 2 --fabric {name}\nrank * 0").texts
+    kernel.run("slower = net.with_slow_link(0, 1, 2)")
+    wrong = kernel.run("%%ranks 2 --fabric slower\n1").stderr
+    assert "stand on net already; `%ranks restart 2 --fabric slower`" in wrong
     wrong = kernel.run("%%ranks 2 --fabric nowhere\n1").stderr
     assert "--fabric nowhere: there is no such variable" in wrong
 

@@ -234,6 +234,31 @@ def test_a_wrong_fabric_is_refused(start, fabric, complaint: str) -> None:
         start(world_size=3, fabric=fabric)
 
 
+def test_a_restart_checks_before_it_ends_anything() -> None:
+    """What cannot be costs nothing; what can be is felt by the ranks from then on."""
+    with lab.Ranks(2) as ranks:
+        ranks.push(kept=1)
+        with pytest.raises(lab.LaunchError, match="room for 1 ranks"):
+            ranks.restart(fabric=fabrics.uniform(1, 0, 0))
+        assert ranks["kept"] == [1, 1]
+        ranks.restart(fabric=fabrics.uniform(2, 0.2, 0))
+        for _ in range(2):
+            assert ranks.execute("dist.all_reduce(torch.ones(1))").elapsed > 0.19
+            ranks.restart()
+
+
+def test_a_deadline_names_the_network() -> None:
+    """Who has one is told that it may be why; who has none hears nothing of it."""
+    words = "network is emulated .* what they send may take that long"
+    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
+        with pytest.raises(lab.DeadlineExceeded, match=words):
+            ranks.execute("dist.all_reduce(torch.ones(1))", timeout=0.3)
+        ranks.restart(fabric=None)
+        with pytest.raises(lab.DeadlineExceeded) as caught:
+            ranks.execute("while True: pass", timeout=0.3)
+        assert "emulated" not in str(caught.value)
+
+
 SLOW = fabrics.uniform(4, alpha=50e-3, beta=1e-7)
 
 

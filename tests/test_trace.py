@@ -435,6 +435,36 @@ def test_a_saved_trace_comes_back(tmp_path):
     assert back.save(tmp_path / "again.npz") == tmp_path / "again.npz"
 
 
+SCRIPT = "/tmp/some/where/deep/rec/s.py"
+
+
+@pytest.mark.parametrize(
+    "how, told",
+    [
+        ("KeyboardInterrupt: ", "ended by KeyboardInterrupt"),
+        ("SystemExit: 0", "left by sys.exit(0)"),
+        ("SystemExit: ", "left by sys.exit(0)"),
+        ("SystemExit: 3", "ended by SystemExit: 3"),
+        ("ValueError: first\nsecond", "ended by ValueError: first"),
+        (
+            f"SIGTERM in all_reduce(1000 float32, SUM), {SCRIPT}:12",
+            "ended by SIGTERM in all_reduce(1000 float32, SUM), s.py:12",
+        ),
+        (
+            f"RuntimeError: [{SCRIPT}:544] closed by [127.0.0.1]:7",
+            "ended by RuntimeError: [s.py:544] closed by [127.0.0.1]:7",
+        ),
+        (
+            f"SIGTERM in {'a' * 200}, {SCRIPT}:12",
+            f"ended by SIGTERM in {'a' * 49}...{'a' * 51}, s.py:12",
+        ),
+    ],
+)
+def test_how_a_rank_ended_is_told_in_brief(how, told):
+    """What it was and its line are there, however long; a good end is none by error."""
+    assert f"; rank 1 {told})" in repr(built(meta={"ended": {"1": how}}))
+
+
 def test_a_saved_trace_without_a_wire_has_none(tmp_path):
     """What was not measured is not zero."""
     assert Trace.load(built().save(tmp_path / "t")).wire is None

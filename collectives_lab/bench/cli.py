@@ -23,7 +23,7 @@ from collectives_lab.bench.sweep import Row, Sweep, name_of
 from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
 from collectives_lab.fabrics import Link
-from collectives_lab.launch import LabError, LaunchError
+from collectives_lab.launch import DeadlineExceeded, LabError, LaunchError
 from collectives_lab.units import format_bandwidth, format_seconds, parse_bytes
 
 INTERRUPTED = 130
@@ -49,7 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (LaunchError, ValueError) as error:
         parser.error(str(error))
     except LabError as error:
-        print(f"bench: {error}", file=sys.stderr)
+        # What `Ranks` and notebooks can do next, a command cannot.
+        print(f"bench: {error.found or error}", file=sys.stderr)
+        if isinstance(error, DeadlineExceeded):
+            cure = f"--timeout, which is {args.timeout:g}"
+            print(
+                f"If a size needs longer, give it more seconds: {cure}", file=sys.stderr
+            )
         return 1
     except KeyboardInterrupt:
         kept = f"the {len(bench.rows)} rows so far are kept"

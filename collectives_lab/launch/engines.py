@@ -105,11 +105,20 @@ def need(world_size: int, ids: Sequence[int]) -> None:
 
 
 def evaluate(client: Any, ids: Sequence[int], expressions: Sequence[str]) -> list[Any]:
-    """Have each engine evaluate an expression, all at once; does not wait."""
-    return [
-        client[number].apply_async(eval, expression)
-        for number, expression in zip(ids, expressions, strict=True)
-    ]
+    """Have each engine evaluate an expression, all at once; does not wait.
+
+    Raises LaunchError if the client has been closed.
+    """
+    try:
+        return [
+            client[number].apply_async(eval, expression)
+            for number, expression in zip(ids, expressions, strict=True)
+        ]
+    except RuntimeError as error:
+        raise LaunchError(
+            f"the engines cannot be asked ({error}); make another client, as with "
+            "ipyparallel.Client()"
+        ) from error
 
 
 def answers(ids: Sequence[int], asked: Sequence[Any]) -> list[Any]:

@@ -9,9 +9,14 @@ if TYPE_CHECKING:
 
 
 class LabError(Exception):
-    """Any error of Collectives Lab. `run` holds what was recorded before it."""
+    """Any error of Collectives Lab. `run` holds what was recorded before it.
+
+    found: of a failed job on `Ranks`, the message up to what to do and what became of
+    the ranks.
+    """
 
     run: Run | None = None
+    found: str = ""
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the message, without our own frames."""

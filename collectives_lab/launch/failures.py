@@ -38,8 +38,13 @@ _SIGNALS = {
 }
 
 
-def error_of(outcome: Outcome, world_size: int, timeout: float) -> LabError:
-    """The error that tells what went wrong first; the rest follows from it."""
+def error_of(
+    outcome: Outcome, world_size: int, timeout: float, is_emulated: bool = False
+) -> LabError:
+    """The error that tells what went wrong first; the rest follows from it.
+
+    is_emulated: whether the ranks feel a network that is emulated.
+    """
     if outcome.mismatched:
         return _mismatch(outcome, min(outcome.mismatched))
     if outcome.deaths:
@@ -49,7 +54,7 @@ def error_of(outcome: Outcome, world_size: int, timeout: float) -> LabError:
         return _failed(outcome, failed, world_size)
     if outcome.stuck:
         return Deadlock(outcome.stuck[1], outcome.stuck[0])
-    return _late(outcome, world_size, timeout)
+    return _late(outcome, world_size, timeout, is_emulated)
 
 
 def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
@@ -203,7 +208,9 @@ def _crash_line(printed: str) -> str:
     return ""
 
 
-def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded:
+def _late(
+    outcome: Outcome, world_size: int, timeout: float, is_emulated: bool
+) -> DeadlineExceeded:
     pending = outcome.pending
     verb = "was" if len(pending) == 1 else "were"
     # All may have ended while they were asked where they are.
@@ -224,9 +231,17 @@ def _late(outcome: Outcome, world_size: int, timeout: float) -> DeadlineExceeded
         where.setdefault(key, []).append(rank)
     for (what, place), ranks in where.items():
         lines.append(f"  {name_ranks(ranks)}: {what}{_at(place)}")
-    lines.append(
+    if is_emulated:
+        lines.append(
+            "Their network is emulated (fabric=); what they send may take that long."
+        )
+    found = "\n".join(lines)
+    cure = (
         "If it needs longer, give it more seconds: timeout=..., or %%ranks --timeout."
     )
     first = pending[0] if pending else 0
     seen_first = outcome.seen.get(first) or {}
-    return DeadlineExceeded("\n".join(lines), first, seen_first.get("where", ""))
+    line = seen_first.get("where", "")
+    error = DeadlineExceeded(f"{found}\n{cure}", first, line)
+    error.found = found
+    return error

@@ -62,6 +62,27 @@ def run(
     return finish(outcome, plan)
 
 
+def _planned(
+    world_size: Any,
+    backend: str,
+    timeout: Any,
+    env: Any,
+    start_method: str | None,
+    fabric: Fabric | None,
+    cluster: Any,
+) -> Plan:
+    """Check what `Ranks` is asked for; LaunchError says what is wrong."""
+    if cluster is None:
+        size = 4 if world_size is None else world_size
+        return Plan.of(size, backend, timeout, env, start_method, fabric)
+    if start_method is not None or fabric is not None:
+        raise LaunchError(
+            "start_method and fabric are for ranks of this machine, not of a cluster; "
+            "leave them out"
+        )
+    return ClusterPlan.on(cluster, world_size, backend, timeout, env)
+
+
 class Ranks:
     """Ranks that stay: processes with a namespace each, and a group between them.
 
@@ -92,17 +113,16 @@ class Ranks:
         disagree about a shape learn it from Gloo, which may end them, or at the
         deadline. start_method and fabric are for this machine.
         """
-        self._plan: Plan
-        if cluster is None:
-            size = 4 if world_size is None else world_size
-            self._plan = Plan.of(size, backend, timeout, env, start_method, fabric)
-        else:
-            if start_method is not None or fabric is not None:
-                raise LaunchError(
-                    "start_method and fabric are for ranks of this machine, not of a "
-                    "cluster; leave them out"
-                )
-            self._plan = ClusterPlan.on(cluster, world_size, backend, timeout, env)
+        self._asked = {
+            "world_size": world_size,
+            "backend": backend,
+            "timeout": timeout,
+            "env": env,
+            "start_method": start_method,
+            "fabric": fabric,
+            "cluster": cluster,
+        }
+        self._plan = _planned(**self._asked)
         self._busy = threading.Lock()
         self._group: Group | None = self._plan.start()
         self._closed = False
@@ -204,6 +224,7 @@ class Ranks:
             result = finish(outcome, replace(self._plan, timeout=asked.timeout))
         except LabError as error:
             if outcome.failed:
+                error.found = error.found or str(error)
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
             raise
         note = unmatched(outcome.reports) if asked.ranks is None else ""
@@ -251,11 +272,25 @@ class Ranks:
             raise LaunchError(f"{what}; need 0 <= rank < world_size")
         return sorted(set(chosen))
 
-    def restart(self) -> None:
-        """End the ranks and start new ones; their variables are gone."""
+    def replanned(self, **changes: Any) -> Plan:
+        """What `restart` would start; LaunchError says why it cannot, and nothing ends.
+
+        changes: arguments of `Ranks` by name, where they are to be others.
+        """
+        return _planned(**self._asked | {"world_size": self.world_size} | changes)
+
+    def restart(self, **changes: Any) -> None:
+        """End the ranks and start new ones; their variables are gone.
+
+        changes: arguments of `Ranks` by name, where they are to be others:
+        `fabric=net`. What is wrong with them is a LaunchError, and the ranks stay.
+        """
+        plan = self.replanned(**changes) if changes else self._plan
         self._end()
         self._closed = False
-        self._group = self._plan.start()
+        self._group = plan.start()
+        self._plan = plan
+        self._asked |= changes
 
     def close(self) -> None:
         """End the ranks; returns when all have ended."""

@@ -54,7 +54,8 @@ def finish(outcome: Outcome, plan: Plan) -> Run:
                 unreadable.run = result
                 raise unreadable from error
         return result
-    failure = error_of(outcome, plan.world_size, plan.timeout)
+    is_emulated = plan.fabric is not None
+    failure = error_of(outcome, plan.world_size, plan.timeout, is_emulated)
     failure.run = result
     raise failure
 

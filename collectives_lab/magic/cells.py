@@ -25,7 +25,7 @@ from collectives_lab.magic.options import (
     seconds,
     whole,
 )
-from collectives_lab.magic.place import Place
+from collectives_lab.magic.place import Place, are_alike
 from collectives_lab.magic.shown import (
     CellSyntaxError,
     explained,
@@ -125,6 +125,8 @@ class RanksMagics(Magics):
             sizes = [whole(args.size, f"%ranks {action}")]
         if action == "restart" and args.size is None and args.cluster is not None:
             sizes = [self._size(None, args.cluster)]
+        for size in sizes if action == "restart" else ():
+            self._check(size, wanted)  # of all of them before any ends
         for size in sizes:
             if action == "restart":
                 self._restart(size, wanted)
@@ -165,37 +167,63 @@ class RanksMagics(Magics):
                 those = " and ".join(f"`%%ranks {n}`" for n in others)
                 print(f"Other ranks than those of {those}: variables are their own")
             return ranks
-        changed = wanted.beyond(replace(self._place(size), backend=ranks.backend))
-        if wanted.fabric and self._fabric(wanted) is not self.emulated.get(size):
-            changed = replace(changed, fabric=wanted.fabric)  # or of the same name
+        changed = self._changed(size, wanted)
         if changed:
             if not ranks.alive:
                 return self._start(size, wanted)
+            self._check(size, wanted)  # nobody is advised to do what cannot be
             raise UsageError(
-                f"{count(size)} stand {self._told(size, changed)} already; `%ranks "
-                f"restart {size} {changed}` ends them, with their variables, and "
-                "starts others"
+                f"{count(size)} stand {self._told(size, changed)}; `%ranks restart "
+                f"{size} {changed}` ends them, with their variables, and starts others"
             )
         self.size = size
         return ranks
 
+    def _changed(self, size: int, wanted: Place) -> Place:
+        """What a line wants that is not so of the ranks that stand.
+
+        A fabric counts by what it says, whatever variable it is in.
+        """
+        place = replace(self._place(size), backend=self.standing[size].backend)
+        is_same = are_alike(self._fabric(wanted), self.emulated.get(size))
+        other = None if is_same else wanted.fabric
+        return replace(wanted.beyond(place), fabric=other)
+
     def _told(self, size: int, changed: Place) -> str:
         """Where ranks stand, in what a line wants changed."""
         place = self._place(size)
+        if changed.fabric and changed.fabric == place.fabric:
+            name = place.fabric
+            return f"on what {name} was before, and {name} is another network now"
         if changed.fabric:
-            return f"on {place.fabric}" if place.fabric else "without --fabric"
+            where = f"on {place.fabric}" if place.fabric else "without --fabric"
+            return f"{where} already"
         if changed.cluster:
-            return f"on {place.cluster or 'this machine'}"
-        return f"on {self.standing[size].backend}"
+            return f"on {place.cluster or 'this machine'} already"
+        return f"on {self.standing[size].backend} already"
 
-    def _start(self, size: int, wanted: Place) -> Ranks:
-        """Start ranks where the line says, or else where they stood."""
+    def _asked(self, size: int, wanted: Place) -> dict[str, Any]:
+        """What `Ranks` is asked for: what the line says, or else what stood."""
         place = wanted.over(self._place(size))
         cluster = None if place.cluster is None else self._cluster(place.cluster)
         fabric = self._fabric(wanted) if wanted.fabric else self.emulated.get(size)
-        ranks = Ranks(size, place.backend or "auto", cluster=cluster, fabric=fabric)
-        self.standing[size], self.places[size] = ranks, place
-        self.emulated[size] = fabric
+        backend = place.backend or "auto"
+        return {"backend": backend, "cluster": cluster, "fabric": fabric}
+
+    def _check(self, size: int, wanted: Place) -> None:
+        """Raise LaunchError if ranks that stand could not be started there."""
+        if wanted and size in self.standing:
+            self.standing[size].replanned(**self._asked(size, wanted))
+
+    def _start(self, size: int, wanted: Place) -> Ranks:
+        """Start ranks where the line says, or else where they stood."""
+        asked, ranks = self._asked(size, wanted), self.standing.get(size)
+        if ranks is None:
+            ranks = Ranks(size, **asked)
+        else:
+            ranks.restart(**asked)
+        self.standing[size], self.places[size] = ranks, wanted.over(self._place(size))
+        self.emulated[size] = fabric = asked["fabric"]
         self.size = size
         felt = "" if fabric is None else f"; transfers as on {fabric!r}"
         print(f"{count(size)} on {ranks.backend}: {ranks.backend_reason}{felt}")
@@ -208,8 +236,6 @@ class RanksMagics(Magics):
     def _restart(self, size: int, wanted: Place) -> None:
         ranks = self.standing.get(size)
         if ranks is None or wanted:
-            if ranks is not None:
-                ranks.close()
             self._start(size, wanted)
         else:
             ranks.restart()

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 from IPython.core.error import UsageError
 
+from collectives_lab.fabrics import Fabric
 from collectives_lab.magic.options import known
 
 _BACKENDS = ("auto", "gloo", "nccl")
@@ -25,10 +27,12 @@ class Place:
     def of(cls, args: Any, asker: str, variables: Mapping[str, Any]) -> Place:
         """What the options of a line say; variables: those of the notebook."""
         known(f"{asker} --backend", args.backend, _BACKENDS)
-        if args.fabric is not None and args.fabric not in variables:
+        if args.fabric is not None:
+            _check_fabric(f"{asker} --fabric {args.fabric}", args.fabric, variables)
+        if args.cluster in variables and variables[args.cluster] is None:
             raise UsageError(
-                f"{asker} --fabric {args.fabric}: there is no such variable here; "
-                "make one, as in net = lab.fabrics.ethernet(1, 4)"
+                f"{asker} --cluster {args.cluster}: {args.cluster} is None; need an "
+                "ipyparallel Client, Cluster or view, or the name of a profile"
             )
         backend = None if args.backend == "auto" else args.backend
         return cls(backend, args.cluster, args.fabric)
@@ -52,3 +56,29 @@ class Place:
     def __str__(self) -> str:
         """As it is written in a line."""
         return " ".join(f"--{name} {text}" for name, text in self._said().items())
+
+
+def _check_fabric(asker: str, name: str, variables: Mapping[str, Any]) -> None:
+    """Raise UsageError if a name is not that of a variable with a Fabric."""
+    if name not in variables:
+        wrong = "there is no such variable here"
+    elif not isinstance(variables[name], Fabric):
+        value = variables[name]
+        kind = "None" if value is None else f"of type {type(value).__name__}"
+        wrong = f"{name} is {kind}, and no Fabric"
+    else:
+        return
+    cure = "make one, as in net = lab.fabrics.ethernet(1, 4)"
+    raise UsageError(f"{asker}: {wrong}; {cure}")
+
+
+def are_alike(a: Fabric | None, b: Fabric | None) -> bool:
+    """Whether two fabrics are the same in all that they say; None is like None."""
+    if a is None or b is None:
+        return a is b
+    told = [[_plain(value) for value in vars(one).values()] for one in (a, b)]
+    return told[0] == told[1]
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
