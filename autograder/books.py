@@ -15,12 +15,17 @@ from nbformat.v4 import new_notebook
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
 from nbgrader.preprocessors import AssignLatePenalties
+from nbgrader.utils import parse_utc
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import course
 from autograder.rebuild import OURS
 from autograder.receipts import Receipt, verdict_id
+
+STAMP = "timestamp.txt"
+"""Where the exchange and zip_collect write when a submission came."""
+EXAMPLE = "2026-02-15 23:59:00 UTC"
 
 
 @functools.cache
@@ -68,13 +73,27 @@ def is_recorded(receipt: Receipt) -> bool:
 
 
 def _time(folder: Path) -> str:
-    path = folder / "timestamp.txt"
-    return path.read_text() if path.exists() else ""
+    path = folder / STAMP
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def record(assignment: str, student: str) -> str | None:
     """Have nbgrader record a student's verdicts; says why not where it could not."""
+    if said := _no_time(course.SUBMITTED / student / assignment):
+        return said
     return _said(_api().autograde(assignment, glob.escape(student)))
+
+
+def _no_time(folder: Path) -> str | None:
+    """Why nbgrader cannot tell when a submission came; it would not name the file."""
+    text = _time(folder).strip()
+    try:
+        if text:
+            parse_utc(text)
+    except (ValueError, OverflowError, TypeError):
+        place = (folder / STAMP).relative_to(course.HERE)
+        return f"{place} holds no time: {text[:40]!r}; write one as {EXAMPLE!r}"
+    return None
 
 
 def feedback(assignment: str, student: str) -> str | None:

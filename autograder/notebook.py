@@ -45,9 +45,20 @@ def read(path: Path) -> list[Cell]:
         found = json.loads(_bytes(path))
     except RecursionError:
         raise Unreadable("the file is nested too deeply for a notebook") from None
-    except ValueError as error:  # also for bytes that are no text
-        raise Unreadable(f"the file is not a notebook (no JSON: {error})") from None
+    except ValueError as error:
+        raise Unreadable(f"the file is not a notebook ({_no_json(error)})") from None
     return list(_cells(found))
+
+
+def _no_json(error: ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return (
+            f"its byte {error.start} is no text in UTF-8, as Jupyter writes it: was it "
+            "saved with another editor?"
+        )
+    if isinstance(error, json.JSONDecodeError):
+        return f"no JSON: {error}"
+    return "it holds a number of some thousand digits"
 
 
 def _bytes(path: Path) -> bytes:

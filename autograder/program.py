@@ -6,13 +6,21 @@ classes and assignments count; a call, a loop or an assertion of its own does no
 so neither a plot nor an endless demonstration stands in the way.
 """
 
+import ast
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from autograder.statements import EVERYTHING, Code, Statement, quoted, statements, why
+from autograder import remarks
+from autograder.definitions import AROUND
+from autograder.statements import EVERYTHING, FUTURE, Code, Statement, statements, why
 
-SHOWN = 12
+IMPORTS = (ast.Import, ast.ImportFrom)
+VALUES = (ast.Assign, ast.AnnAssign)
+BLOCKS = (*AROUND, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+Bindings = dict[str, list[Statement]]
 
 
 @dataclass
@@ -32,44 +40,88 @@ def extract(
 
     given: the cells as they were released; a statement of theirs is not named.
     """
-    made = Extract()
-    found = [s for cell in cells for s in statements(cell, made.notes)]
-    bindings = _bindings(found)
-    needed = _needed(bindings, entries)
+    made, cells = Extract(), list(cells)
+    found = _settled([s for cell in cells for s in statements(cell, made.notes)])
+    before, behind = _bindings(found)
+    needed, used = _needed(found, behind | before, entries)
     released = {s.text for text in given for s in statements(Code(0, text), [])}
-    passed_over = [s for s in found if not s.counts and s.text not in released]
-    made.notes += _not_run(passed_over, needed)
+    mine = [s for s in found if s.text not in released]
+    made.notes += remarks.not_run([s for s in mine if not s.counts], needed, used)
     taken = [s for s in found if s in needed and s.counts and _compiles(s, made.notes)]
-    for name, of_cell in groupby(taken, key=lambda s: s.cell.name):
-        made.texts.append((name, _text(of_cell)))
+    made.texts = _texts(found, taken, made.notes)
     defined = {name for statement in taken for name in statement.binds}
     made.missing = [name for name in entries if name not in defined]
+    made.notes += remarks.missing(made.missing, cells, mine)
+    made.notes += remarks.behind(entries, before, behind)
+    made.notes += remarks.not_here(taken)
+    made.notes = [remarks.short(note) for note in made.notes]
     return made
 
 
-def _bindings(found: list[Statement]) -> dict[str, list[Statement]]:
-    """What binds each name before the test cell, or behind it where nothing does."""
-    before: dict[str, list[Statement]] = {}
-    behind: dict[str, list[Statement]] = {}
+def _settled(found: list[Statement]) -> list[Statement]:
+    """An item or attribute that is set binds its name too, unless it is a module's.
+
+    Ranks import modules afresh, those of a check in the notebook too.
+    """
+    imports = [s for s in found if s.kind is ast.Import]
+    modules = frozenset(name for s in imports for name in s.binds)
+    bound = [s.binds | (s.sets - modules) for s in found]
+    return [
+        replace(s, binds=b, changes=s.changes - modules, counts=s.counts and bool(b))
+        for s, b in zip(found, bound, strict=True)
+    ]
+
+
+def _bindings(found: list[Statement]) -> tuple[Bindings, Bindings]:
+    """What binds each name before the test cell, and what behind it."""
+    before, behind = Bindings(), Bindings()
     for statement in found:
         for name in statement.binds:
             place = behind if statement.cell.after else before
             place.setdefault(name, []).append(statement)
-    return behind | before
+    return before, behind
 
 
 def _needed(
-    bindings: dict[str, list[Statement]], entries: Sequence[str]
-) -> set[Statement]:
-    """All statements that the entries use, at once or through others."""
-    wanted, seen, needed = [*entries, EVERYTHING], set[str](), set[Statement]()
+    found: list[Statement], bindings: Bindings, entries: Sequence[str]
+) -> tuple[set[Statement], set[str]]:
+    """All statements that the entries use, at once or through others; and all names.
+
+    What is handed by a decorator or a base to something that they use is used through
+    that; so is what a decorator keeps in a value that they use.
+    """
+    handed, keepers = _handed(found, bindings)
+    wanted, used, needed = [*entries, EVERYTHING], set[str](), set[Statement]()
     while wanted:
         name = wanted.pop()
-        for statement in bindings.get(name, []) if name not in seen else []:
-            needed.add(statement)
+        if name in used:
+            continue
+        used.add(name)
+        taken = list(bindings.get(name, []))
+        if any(s.kind not in IMPORTS for s in taken):
+            for hook in (name, *keepers.pop(name, [])):
+                taken += handed.pop(hook, [])
+        for statement in set(taken) - needed:
             wanted += statement.uses if statement.counts else []
-        seen.add(name)
-    return needed
+            wanted += statement.binds if statement.kind is ast.ClassDef else []
+        needed.update(taken)
+    return needed, used
+
+
+def _handed(
+    found: Sequence[Statement], bindings: Bindings
+) -> tuple[Bindings, dict[str, list[str]]]:
+    """By decorator or base, what it is given; by value, the decorators that use it."""
+    handed, keepers = defaultdict(list), defaultdict(list)
+    for statement in found:
+        for name in statement.hooks if not statement.cell.after else ():
+            handed[name].append(statement)
+    for hook in handed:
+        uses = {name for s in bindings.get(hook, []) for name in s.uses}
+        for name in uses:
+            if any(s.kind in VALUES for s in bindings.get(name, [])):
+                keepers[name].append(hook)
+    return handed, keepers
 
 
 def _compiles(statement: Statement, notes: list[str]) -> bool:
@@ -83,39 +135,32 @@ def _compiles(statement: Statement, notes: list[str]) -> bool:
     return True
 
 
-def _text(found: Iterable[Statement]) -> str:
+def _texts(
+    found: Sequence[Statement], taken: Sequence[Statement], notes: list[str]
+) -> list[tuple[str, str]]:
+    """The text of each cell, under the `__future__` of this cell or one before."""
+    futures = [s.cell.number for s in found if FUTURE in s.binds]
+    texts = []
+    for name, of_cell in groupby(taken, key=lambda s: s.cell.name):
+        of_it = list(of_cell)
+        head = FUTURE if futures and futures[0] <= of_it[0].cell.number else ""
+        texts.append((name, _text(of_it, head)))
+        if head and of_it[0].first == 1 and issubclass(of_it[0].kind, BLOCKS):
+            notes.append(
+                f"the lines of {name} are counted from 2: `{FUTURE}` of another cell "
+                "stands before them"
+            )
+    return texts
+
+
+def _text(found: Iterable[Statement], head: str = "") -> str:
     """Statements of one cell at the lines where the student wrote them."""
-    text, line = "", 1
+    text, line = head, 1
     for statement in found:
-        text += "\n" * (statement.first - line) if statement.first > line else ""
-        text += "; " if statement.first <= line and text else ""
+        if statement.first > line:
+            text += "\n" * (statement.first - line)
+        elif text:
+            text += "\n" if issubclass(statement.kind, BLOCKS) else "; "
         text += statement.text
         line = statement.last
     return text + "\n"
-
-
-def _not_run(passed_over: list[Statement], needed: set[Statement]) -> list[str]:
-    """Sentences on what does not count, first of all where the solution wants it."""
-    notes = [
-        f"{s.cell.name}, line {s.first}: {quoted(s.text)} is not run, though your "
-        f"solution uses {', '.join(sorted(s.binds))}: set it by an assignment, or in "
-        "your function"
-        for s in passed_over
-        if s in needed
-    ]
-    places = [
-        f"{name} ({_lines(list(of_cell))})"
-        for name, of_cell in groupby(passed_over, key=lambda s: s.cell.name)
-    ]
-    if places:
-        more = f" and {len(places) - SHOWN} more cells" if len(places) > SHOWN else ""
-        notes.append(
-            "not run for the mark, as only imports, functions, classes and assignments "
-            f"count: {', '.join(places[:SHOWN])}{more}"
-        )
-    return notes
-
-
-def _lines(found: list[Statement]) -> str:
-    spans = [f"{s.first}" + f"-{s.last}" * (s.last > s.first) for s in found]
-    return f"line{'s' * (spans != [str(found[0].first)])} {', '.join(spans)}"

@@ -18,6 +18,10 @@ from autograder.notebook import Cell
 OURS = "collectives_lab"
 """The notebook's metadata in which what was found while reading travels on."""
 
+ELSEWHERE = (
+    "For the person who grades: nothing was written into this cell, but other cells of "
+    "text in this notebook are not as released ({}). The answer may be there."
+)
 LONGEST_TEXT = 20_000
 
 TAG = re.compile(r"<(?=[a-zA-Z/!?])")
@@ -39,11 +43,13 @@ def exercise(cell: NotebookNode) -> str | None:
 def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
     """Put a student's cells, in their order, on the released ones.
 
-    The last cell with the id of a released one is that cell; graded cells that are
-    missing are put back. What was changed is noted in the notebook's metadata.
+    The last cell with the id of a released one is that cell, for an answer the last one
+    with words in it; graded cells that are missing are put back. What was changed is
+    noted in the notebook's metadata.
     """
     known = {marks(c)["grade_id"]: c for c in release.cells if "grade_id" in marks(c)}
     last = {cell.grade_id: index for index, cell in enumerate(cells)}
+    last |= {c.grade_id: i for i, c in enumerate(cells) if _is_answer(c, known)}
     notes: list[str] = []
     given = {cell.source: cell for cell in release.cells}
     rebuilt: list[NotebookNode] = []
@@ -54,6 +60,7 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
         elif not (released and marks(released)["locked"]):  # a second test cell goes
             rebuilt.append(_plain(cell, given))
     _put_back(rebuilt, known, notes)
+    _look_elsewhere(rebuilt, known, _own_texts(cells, release), notes)
     return _notebook(rebuilt, release, notes)
 
 
@@ -113,6 +120,46 @@ def _put_back(
             at = names.index(before) + 1 if before in names else len(names)
             rebuilt.insert(at, deepcopy(known[name]))
             notes.append(f"the cell {name} was missing and was put back")
+
+
+def _is_answer(cell: Cell, known: dict[str, NotebookNode]) -> bool:
+    """Whether something was written into a cell for an answer in words."""
+    released = known.get(cell.grade_id or "")
+    return (
+        released is not None
+        and released.cell_type == "markdown"
+        and (cell.source.strip() not in ("", released.source.strip()))
+    )
+
+
+def _own_texts(cells: list[Cell], release: NotebookNode) -> list[Cell]:
+    """The cells of text that a student added, or that have lost their names."""
+    given = {"", *(cell.source.strip() for cell in release.cells)}
+    names = {marks(c)["grade_id"] for c in release.cells if "grade_id" in marks(c)}
+    plain = [c for c in cells if c.kind != "code" and (c.grade_id or "") not in names]
+    return [cell for cell in plain if cell.source.strip() not in given]
+
+
+def _look_elsewhere(
+    rebuilt: list[NotebookNode],
+    known: dict[str, NotebookNode],
+    texts: list[Cell],
+    notes: list[str],
+) -> None:
+    """Leave an untouched answer to a person where the notebook has other own words.
+
+    nbgrader gives 0 at once to an answer that is word for word as it was released.
+    """
+    for cell in rebuilt if texts else []:
+        mark = marks(cell)
+        is_answer = cell.cell_type == "markdown" and mark.get("grade")
+        if is_answer and cell.source == known[mark["grade_id"]].source:
+            cell.source += f"\n\n*({ELSEWHERE.format(len(texts))})*"
+            notes.append(
+                f"nothing was written into the cell {mark['grade_id']}, but there is "
+                "text of yours elsewhere: a person will see whether it is the answer. "
+                "Write it into that cell next time"
+            )
 
 
 def _notebook(

@@ -20,7 +20,10 @@ from autograder import course
 from autograder.notebook import Unreadable, read, strange
 from autograder.rebuild import OURS, exercise, marks, rebuild
 
-READING = ("notebook", "images", "rebuild", "statements", "program")
+READING = (
+    *("notebook", "images", "rebuild", "definitions", "statements", "remarks"),
+    "program",
+)
 """The modules here that decide what of a submission is checked."""
 
 Job = dict[str, Any]

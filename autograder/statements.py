@@ -10,16 +10,25 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-DEFINITIONS = (
-    *(ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
-    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass),
+from autograder.definitions import (
+    AROUND,
+    asides,
+    asks_for_main,
+    changes,
+    defines,
+    hooks,
+    is_constant,
+    sets,
 )
+
 MAGIC = re.compile(r"( *+)([%!]\S|\?|[\w.]++ *+= *+[%!]|[\w.*]++\?{1,2} *+$)")
 HARMLESS_CELL_MAGIC = re.compile(r"\A\s*+%%(time|capture)\b[^\n]*")
 MOST = 1000
 """Statements of a cell: each of them costs the grader time."""
 EVERYTHING = "*"
 """What `from module import *` binds, as no name can."""
+FUTURE = "from __future__ import annotations"
+"""It holds for all later cells too, as IPython has it."""
 UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -38,15 +47,23 @@ class Code:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement, the lines of its cell that it fills, and whether it defines."""
+    """A statement, the lines of its cell that it fills, and whether it defines.
+
+    sets: names of which it sets an item or an attribute; changes: those that it may
+    change, where it is not run; hooks: its decorators and bases.
+    """
 
     cell: Code
+    kind: type[ast.stmt]
     first: int
     last: int
     text: str
     counts: bool
     binds: frozenset[str]
     uses: frozenset[str]
+    sets: frozenset[str]
+    changes: frozenset[str]
+    hooks: frozenset[str]
 
 
 def statements(cell: Code, notes: list[str]) -> list[Statement]:
@@ -59,8 +76,8 @@ def statements(cell: Code, notes: list[str]) -> list[Statement]:
         source, tree = _parsed(source)
         if len(tree.body) > MOST:
             raise ValueError(f"it has {len(tree.body)} statements, more than {MOST}")
-        lines = source.split("\n")
-        return [_statement(cell, lines, n) for n in tree.body if not _is_text(n)]
+        lines = source.encode().split(b"\n")  # as columns are counted in bytes
+        return [s for n in tree.body if not _is_text(n) for s in _read(cell, lines, n)]
     except UNPARSABLE as error:
         notes.append(f"{cell.name} is left out: {why(error, source)}")
         return []
@@ -96,22 +113,67 @@ def _without_magic(line: str) -> str:
     return f"{found[1]}..." if found else line
 
 
-def _statement(cell: Code, lines: list[str], node: ast.stmt) -> Statement:
-    decorators = getattr(node, "decorator_list", [])
-    first = min([node.lineno, *(d.lineno for d in decorators)])
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    taken = [line.encode() for line in lines[first - 1 : node.end_lineno]]
-    taken[-1] = taken[-1][: node.end_col_offset]  # columns are counted in bytes
-    taken[0] = taken[0][node.col_offset if first == node.lineno else 0 :]
-    text = b"\n".join(taken).decode()
+def _read(cell: Code, lines: list[bytes], node: ast.stmt) -> Iterator[Statement]:
+    """A statement; and, as statements of their own, those in it that are not run."""
+    first, last = _first(node), _last(node)
+    mine, left_out = lines[first - 1 : last], []
+    if not isinstance(node, AROUND):
+        mine[-1] = mine[-1][: node.end_col_offset]
+        mine[0] = mine[0][node.col_offset if first == node.lineno else 0 :]
+    elif defines(node):
+        left_out = list(asides(node))
+        for inner in reversed(left_out):
+            _replace(mine, first, inner, b"...")
+        test = asks_for_main(node)
+        if test and test.lineno == test.end_lineno:
+            _replace(mine, first, test, b"True")
+    yield _statement(cell, node, b"\n".join(mine).decode())
+    for inner in left_out:
+        yield _statement(cell, inner, ast.unparse(inner))
+
+
+def _replace(
+    lines: list[bytes], number: int, node: ast.stmt | ast.expr, by: bytes
+) -> None:
+    """Write something else for a node; number: of the first of these lines.
+
+    What follows on its last line goes up to its first one; other lines stay.
+    """
+    first, last = node.lineno - number, _last(node) - number
+    behind = lines[last][node.end_col_offset :]
+    lines[first] = lines[first][: node.col_offset] + by + behind
+    lines[first + 1 : last + 1] = [b""] * (last - first)
+
+
+def _first(node: ast.stmt) -> int:
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+
+
+def _last(node: ast.stmt | ast.expr) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno
+
+
+def _statement(cell: Code, node: ast.stmt, text: str) -> Statement:
     binds, uses = _names(text)
+    first, last, counts = _first(node), _last(node), defines(node)
     if isinstance(node, ast.ImportFrom) and node.names[0].name == EVERYTHING:
         binds.add(EVERYTHING)
-    binds |= {name for target in _targets(node) for name in _subscripted(target)}
-    counts = _defines(node) and bool(binds)
+        text, last = _star(node), first
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        binds |= {FUTURE} if "annotations" in binds else set()
     return Statement(
-        cell, first, node.end_lineno, text, counts, frozenset(binds), frozenset(uses)
+        *(cell, type(node), first, last, text, counts),
+        *map(frozenset, (binds, uses, sets(node), changes(node), hooks(node))),
     )
+
+
+def _star(node: ast.ImportFrom) -> str:
+    """`from module import *` on one line; one that fails costs only its own names."""
+    line = ast.unparse(node)
+    said = f"{line} fails where submissions are checked:"
+    text = f"try:\n {line}\nexcept Exception as e:\n print({said!r}, e)"
+    return f"exec({text!r})"
 
 
 def _names(text: str) -> tuple[set[str], set[str]]:
@@ -129,33 +191,7 @@ def _names(text: str) -> tuple[set[str], set[str]]:
     return binds, uses
 
 
-def _targets(node: ast.stmt) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else []
-
-
-def _subscripted(target: ast.expr) -> Iterator[str]:
-    """The name of which an assignment changes an item: it counts as bound by it."""
-    if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-        yield target.value.id
-
-
-def _defines(node: ast.stmt) -> bool:
-    """Whether it is a definition, or an `if` or `try` of nothing else."""
-    if isinstance(node, ast.If):
-        return all(map(_defines, node.body + node.orelse))
-    if isinstance(node, ast.Try):
-        caught = [inner for handler in node.handlers for inner in handler.body]
-        return all(map(_defines, node.body + caught + node.orelse + node.finalbody))
-    return isinstance(node, DEFINITIONS) or _is_constant(node)
-
-
-def _is_constant(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
 def _is_text(node: ast.stmt) -> bool:
     """A statement that is only a string: a comment by another name."""
     constant = getattr(node, "value", None)
-    return _is_constant(node) and isinstance(getattr(constant, "value", None), str)
+    return is_constant(node) and isinstance(getattr(constant, "value", None), str)

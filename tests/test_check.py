@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +20,10 @@ import collectives_lab as lab
 from collectives_lab.card import card_html
 from collectives_lab.check import EXERCISES, NotGradable, Report, grade, tensors
 from collectives_lab.check.spec import Case, Inputs
-from collectives_lab.wire import Box, BoxError, Program, Strided
+from collectives_lab.trace import Event, Trace
+from collectives_lab.wire import Box, BoxError, Outcome, Program, Strided
+
+ZOO = Path(__file__).parent / "zoo"
 
 RING = """
 import torch
@@ -182,7 +187,8 @@ def test_a_loop_ends_the_check_at_its_deadline(box: Box) -> None:
     """All that was not tried is said to be so, and no point is given."""
     report = graded(box, "def ring_all_reduce(tensor):\n    while True: pass")
     assert report.points == 0 and len(report.runs) == 1
-    assert "never ends" in finding(report, "two_ranks").message
+    message = finding(report, "two_ranks").message
+    assert "never ends" in message and "of all ranks together; imports" in message
 
 
 def test_a_failed_box_is_no_verdict(monkeypatch: pytest.MonkeyPatch, box: Box) -> None:
@@ -208,6 +214,169 @@ def test_no_file_of_the_checker_is_quoted(box: Box) -> None:
     report = graded(box, text)
     assert "wait in a circle" in str(report) and '"""The promises' not in str(report)
     assert "from __future__" not in str(report)
+
+
+# -- over the wire ---------------------------------------------------------------------
+
+MOVING = {
+    "all_gather": "plain",
+    "distributed_argmax": "ring",
+    "distributed_mean": "gather_broadcast",
+    "distributed_softmax": "gather_broadcast",
+    "hierarchical_all_reduce": "class",
+    "moe_dispatch": "plain",
+    "overlapped_ddp": "plain",
+    "reduce_scatter": "plain",
+    "ring_all_reduce": "plain",
+    "tree_broadcast": "doubling",
+    "zero1_step": "plain",
+}
+"""Exercises that move bytes, and a right solution of each in the zoo."""
+
+QUICK = ("distributed_mean", "ring_all_reduce", "tree_broadcast")
+
+
+def without(outcome: Outcome, lost: Callable[[Event], bool]) -> Outcome:
+    """An outcome as it would be had these messages and collectives not been."""
+    events = [e for e in outcome.trace.events if e.op == "compute" or not lost(e)]
+    trace = Trace.from_events(events, outcome.world_size, outcome.trace.groups)
+    return replace(outcome, trace=trace)
+
+
+def first_outcome(name: str, box: Box) -> tuple[Case, Outcome]:
+    """The first case on several ranks, as a right solution ends it."""
+    exercise = EXERCISES[name]
+    text = (ZOO / name / f"ok_{MOVING[name]}.py").read_text()
+    program = Program.source([("cell 1", text)])
+    if exercise.prelude:
+        program = program.after("the world", exercise.prelude)
+    case = next(c for c in exercise.cases(Inputs("1")) if c.world_size > 1)
+    with box.ranks(case.world_size, program) as ranks:
+        entry = case.entry or name
+        return case, ranks.call(entry, case.args, exercise.allowed, case.schedule)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in MOVING],
+)
+def test_a_right_result_counts_if_it_came_over_the_wire(name: str, box: Box) -> None:
+    """Not without a message, and not if one rank alone was told in another way."""
+    case, outcome = first_outcome(name, box)
+    judge, last = EXERCISES[name].result, case.world_size - 1
+    assert judge(case, outcome).holds, judge(case, outcome).message
+    for lost in (lambda event: True, lambda event: event.rank == last):
+        found = judge(case, without(outcome, lost))
+        assert not found.holds and "came over the wire" in found.message
+
+
+def test_every_exercise_that_moves_bytes_has_its_least() -> None:
+    """All but those whose answers are numbers and words."""
+    answers = {"communication_ratio", "failure_lab", "which_verb"}
+    assert EXERCISES.keys() - MOVING.keys() == answers
+
+
+def test_too_little_between_nodes_is_no_good_mark(box: Box) -> None:
+    """Whoever sends nothing across has not kept within the bytes that may cross."""
+    case, outcome = first_outcome("hierarchical_all_reduce", box)
+    judge, node = EXERCISES["hierarchical_all_reduce"].judges["crossing"], 2
+    assert judge(case, outcome).holds
+    inside = without(outcome, lambda e: e.rank // node != (e.peer or 0) // node)
+    found = judge(case, inside)
+    assert not found.holds and "only 0 S (0 B) leave node 0" in found.message
+
+
+# -- words -----------------------------------------------------------------------------
+
+
+def solved(name: str, stem: str, *changes: tuple[str, str]) -> str:
+    """A solution of the zoo with parts of its text changed."""
+    text = (ZOO / name / f"{stem}.py").read_text()
+    for old, new in changes:
+        assert old in text, f"{name}/{stem} has no {old!r}"
+        text = text.replace(old, new)
+    return text
+
+
+PIECES = """
+import torch.distributed as dist
+
+def overlapped_ddp(layers, bucket_bytes):
+    for layer in reversed(layers):
+        layer.backward()
+        for piece in layer.gradient.view(-1).split(max(1, bucket_bytes // 4)):
+            dist.all_reduce(piece)
+        layer.gradient /= dist.get_world_size()
+"""
+FRACTION = """
+from fractions import Fraction
+
+def which_verb():
+    return {"gradient": ("all_reduce", Fraction(1))}
+"""
+OWN_PART = """
+import torch.distributed as dist
+
+def all_gather(output, input):
+    output.chunk(dist.get_world_size())[dist.get_rank()].copy_(input)
+"""
+OLD = ("momentum.mul_(0.9)", "old = momentum.clone()\n    momentum.mul_(0.9)")
+BY_OLD = ("- lr * momentum", "- lr * old")
+NEARLY = (
+    "weights.copy_(padded[: len(weights)])",
+    "weights.copy_(padded[: len(weights)] * (1 + rank * 2**-20))",
+)
+TOLD = {
+    "the limit of all_reduces": (
+        ("overlapped_ddp", "buckets", PIECES),
+        "in 25 all_reduces; 5 are enough for 5 layers of 100 B in buckets of 4 B",
+    ),
+    "digits of float64": (
+        (
+            "distributed_softmax",
+            "result",
+            solved(
+                "distributed_softmax",
+                "ok_two_reductions",
+                ("return e / total", "return (e / total).float().to(x.dtype)"),
+            ),
+        ),
+        r"\[0\] is (0\.\d{12,}), not (?!\1:)0\.\d{12,}: that is near",
+    ),
+    "an untouched output": (
+        ("all_gather", "result", "def all_gather(output, input): pass"),
+        "rank 0: output is as it was before",
+    ),
+    "a part that is missing": (
+        ("all_gather", "result", OWN_PART),
+        r"output\[\d\] is -?\d+, not -?\d+: the input of rank 1 belongs there",
+    ),
+    "the momentum of before": (
+        ("zero1_step", "result", solved("zero1_step", "ok_plain", OLD, BY_OLD)),
+        "it went by the momentum of before",
+    ),
+    "other weights than the owner's": (
+        ("zero1_step", "identical", solved("zero1_step", "ok_plain", NEARLY)),
+        "other bits than rank 0: the owner of a weight must update it",
+    ),
+    "halves": (
+        ("tree_broadcast", "rounds", solved("tree_broadcast", "two_halves")),
+        "on 2 ranks a tree takes 1: each of 2 messages takes one, and 1 of the whole",
+    ),
+    "a fraction": (
+        ("which_verb", "gradient", FRACTION),
+        r"`float\(\.\.\.\)` makes one",
+    ),
+}
+"""A wrong answer by exercise, property and text, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_mistake_is_told_in_its_words(name: str, box: Box) -> None:
+    """With the limit that counts, with digits that differ, and with what to do."""
+    (exercise, prop, text), said = TOLD[name]
+    found = finding(graded(box, text, name=exercise), prop)
+    assert not found.passed and re.search(said, found.message), found.message
 
 
 # -- in a notebook, and outside --------------------------------------------------------
@@ -301,6 +470,18 @@ def test_the_command_line_says_the_same(tmp_path) -> None:
     done = run_cli("ring_all_reduce", str(tmp_path / "none.py"))
     assert done.returncode == 2 and "none.py cannot be read" in done.stderr
     assert run_cli("no_such", str(right)).returncode == 2
+
+
+@pytest.mark.slow
+def test_a_reader_who_has_gone_is_no_error(tmp_path) -> None:
+    """`| head -1` ends before the report is out, and no traceback follows it."""
+    (tmp_path / "right.py").write_text(RING)
+    command = [sys.executable, "-m", "collectives_lab.check", "ring_all_reduce"]
+    command += [str(tmp_path / "right.py"), "--tier", "C"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == "" and process.wait(100) == 0
 
 
 # -- reports ---------------------------------------------------------------------------

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import enum
 import os
 import random
 import struct
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import psutil
@@ -20,6 +24,7 @@ from collectives_lab.own_cluster import constants
 from collectives_lab.wire import Box, Other, Outcome, Program, Schedule, Strided, frames
 from collectives_lab.wire.box import IDLE
 from collectives_lab.wire.frames import Frame, Kind, Reader
+from collectives_lab.wire.preload import load, words_of
 from collectives_lab.wire.values import Malformed, decode, encode
 
 HEADER = "import os, time, threading, torch, torch.distributed as dist\n"
@@ -70,6 +75,63 @@ def test_a_scalar_of_numpy_is_a_number() -> None:
     """A student's formula may well give one."""
     back = decode(encode((np.float64(1.5), np.int32(3), np.bool_(True))))
     assert back == (1.5, 3, True) and [type(v) for v in back] == [float, int, bool]
+
+
+class Verb(enum.StrEnum):
+    SEND = "send"
+
+    def __str__(self) -> str:
+        return "a lie"
+
+
+class Number(enum.IntEnum):
+    TWO = 2
+
+
+class Half(float):
+    pass
+
+
+Pair = collections.namedtuple("Pair", "value rank")
+
+
+@pytest.mark.parametrize(
+    "value, plain",
+    [
+        (Pair(Half(0.5), Number.TWO), (0.5, 2)),
+        (collections.OrderedDict(b=1, a=Verb.SEND), {"b": 1, "a": "send"}),
+        (collections.defaultdict(dict, {"A": {Number.TWO: []}}), {"A": {2: []}}),
+        (torch.ones(2, 3).shape, (2, 3)),
+        (torch.tensor([3, 1]).sort(), None),
+    ],
+    ids=["namedtuple", "OrderedDict", "defaultdict", "Size", "tensors"],
+)
+def test_what_derives_from_a_value_travels_as_this_one(
+    value: object, plain: object
+) -> None:
+    """In all its depth, to types that only the base can have made."""
+    back = decode(encode(value))
+    assert plain is None or back == plain
+    for one in back.values() if isinstance(back, dict) else back:
+        assert type(one) in (int, float, str, dict, torch.Tensor)
+    assert type(back) in (tuple, dict)
+
+
+def test_what_derives_from_a_value_says_nothing_itself() -> None:
+    """The base says what is in it: what the class makes of that is not asked for."""
+
+    class Lies(list):
+        def __iter__(self) -> Iterator:
+            raise AssertionError("it was asked")
+
+        __len__ = __iter__  # type: ignore[assignment]
+
+    class Hides(dict):
+        def items(self) -> Any:
+            raise AssertionError("it was asked")
+
+    assert decode(encode(Lies([1, 2]))) == [1, 2]
+    assert decode(encode(Hides(a=1))) == {"a": 1}
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)], ids=str)
@@ -446,7 +508,81 @@ def test_a_buffer_reused_early_shows(box: Box) -> None:
         "        work = dist.isend(x, 1)\n        x.zero_()\n        work.wait()\n"
         "    else:\n        dist.recv(y, 0)\n    return y.item()\n"
     )
-    assert outcome_of(box, body, 2, seed=3).results[1] == 0.0
+    assert outcome_of(box, body, 2).results[1] == 0.0
+
+
+WRITES_EARLY = {
+    "isend": "w = dist.isend(x, 1 - r); v = dist.irecv(y, 1 - r); {}; v.wait()",
+    "all_reduce": "w = dist.all_reduce(x, async_op=True); {}",
+    "reduce_scatter_tensor": "w = dist.reduce_scatter_tensor(y, x, async_op=True); {}",
+    "all_gather": "w = dist.all_gather_into_tensor(z, x, async_op=True); {}",
+    "polled": "w = dist.all_reduce(x, async_op=True); {}\n"
+    "    while not w.is_completed(): pass",
+    "nobody waits": "dist.isend(x, 1 - r); w = dist.irecv(y, 1 - r); {}; return",
+    "caught": "w = dist.all_reduce(x, async_op=True); {}\n"
+    "    try: w.wait()\n    except RuntimeError: return",
+    "a thread waits": "w = dist.all_reduce(x, async_op=True); {}\n"
+    "    t = threading.Thread(target=w.wait); t.start(); t.join()",
+}
+
+
+@pytest.mark.parametrize("how", WRITES_EARLY)
+def test_a_tensor_that_is_being_sent_may_not_be_written_to(box: Box, how: str) -> None:
+    """With a seed it fails, told with the line of the call, whoever reads the frame."""
+    body = (
+        "def f():\n    r, x, y = dist.get_rank(), torch.ones(2), torch.zeros(2)\n"
+        f"    z = torch.zeros(4); y = y[: {1 if 'scatter' in how else 2}]\n"
+        f"    {WRITES_EARLY[how]}\n    w.wait()\n"
+    )
+    wrong = body.replace("{}", "x.add_(1)")
+    failure = outcome_of(box, wrong, 2, seed=3).failure
+    assert (failure.kind, failure.type_name) == ("raised", "TensorInUse"), failure
+    assert "(cell 1:5)" in failure.text and failure.rank in (0, 1)
+    assert "written" not in str(outcome_of(box, wrong, 2).failure)  # no seed: unseen
+    fine = outcome_of(box, body.replace("{}", "x.add_(0); x + 1"), 2, seed=3).failure
+    assert fine is None, fine
+
+
+def test_a_strict_call_is_strict_without_a_seed(box: Box) -> None:
+    """For exercises that have no seeded cases; the next call of the ranks is not."""
+    body = (
+        "def f():\n    x = torch.ones(1)\n    w = dist.all_reduce(x, async_op=True)\n"
+        "    x.add_(1)\n    w.wait()\n    return x.item()\n"
+        "def g():\n    dist.barrier()\n    return 1\n"
+    )
+    program = Program.source([("cell 1", HEADER + body)])
+    with box.ranks(2, program) as ranks:
+        assert (
+            ranks.call("g", [()] * 2, schedule=Schedule(strict=True)).results == [1] * 2
+        )
+        assert ranks.call("f", [()] * 2).results == [4.0] * 2
+        failure = ranks.call("f", [()] * 2, schedule=Schedule(strict=True)).failure
+    assert failure.type_name == "TensorInUse"
+
+
+def test_a_tensor_may_be_sent_twice_at_once(box: Box) -> None:
+    """It is only read; and written to again after the wait."""
+    body = (
+        "def f():\n    r, P = dist.get_rank(), dist.get_world_size()\n"
+        "    x, y = torch.ones(2), torch.zeros(P, 2)\n    for _ in range(3):\n"
+        "        w = [dist.isend(x, q) for q in range(P) if q != r]\n"
+        "        v = [dist.irecv(y[q], q) for q in range(P) if q != r]\n"
+        "        [i.wait() for i in v + w]\n        x += y.sum(0)\n    return x[0]\n"
+    )
+    for seed in (None, 1):
+        assert outcome_of(box, body, 3, seed=seed).results == [27.0] * 3
+
+
+def test_lines_are_the_students_in_every_wrapper_of_torchs(box: Box) -> None:
+    """Some functions of torch's are wrapped by a library that lies beside it."""
+    body = (
+        "def f():\n    x, y = torch.ones(2), torch.zeros(2)\n"
+        "    dist.reduce_scatter_tensor(y[:1], x)\n"
+        "    dist.all_gather_into_tensor(y, x[:1])\n"
+        "    with dist._coalescing_manager():\n        dist.all_reduce(x)\n"
+    )
+    places = {e.where for e in outcome_of(box, body, 2).trace.events}
+    assert places and all(p.startswith("cell 1:") for p in places), places
 
 
 def test_what_is_received_is_there_after_the_wait_only(box: Box) -> None:
@@ -581,6 +717,13 @@ FAILURES = {
         2,
     ),
     "unmatched": ("def f():\n    dist.isend(torch.ones(1), 1 - dist.get_rank())\n", 2),
+    "late": (
+        "def f():\n    x = torch.ones(1)\n    def goes_on():\n"
+        "        time.sleep(0.05)\n        dist.barrier()\n"
+        "    threading.Thread(target=goes_on).start()\n"
+        "    if dist.get_rank():\n        time.sleep(0.2)\n",
+        2,
+    ),
     "cpu": ("def f():\n    while True: pass\n", 1),
     "idle": ("def f():\n    time.sleep(60)\n", 1),
     "flood": (
@@ -613,6 +756,13 @@ def test_data_of_a_rank_that_died_is_not_waited_for(box: Box, late: int) -> None
     failure = outcome_of(box, body, 2).failure
     assert (failure.kind, failure.rank) == ("died", 0) and "code 3" in failure.text
     assert time.monotonic() - began < IDLE, "it was waited for until all were idle"
+
+
+def test_a_thread_that_goes_on_is_no_forger(box: Box) -> None:
+    """It is told by what it does, with the student's line."""
+    failure = outcome_of(box, *FAILURES["late"]).failure
+    assert "rank 0: a thread still communicates after the function" in failure.text
+    assert "(cell 1:6)" in failure.text
 
 
 def test_the_rank_that_raised_is_told_with_its_lines(box: Box) -> None:
@@ -740,6 +890,51 @@ def test_functional_collectives_and_optimizers_are_there(box: Box) -> None:
         "    return fc.all_reduce(x, 'sum', [0, 1]).wait().tolist()\n"
     )
     assert outcome_of(box, source, 2, (torch.ones(2),)).results == [[2.0, 2.0]] * 2
+
+
+HEAVY = {
+    "optim": "def f(x):\n    from torch.optim import SGD\n"
+    "    SGD([torch.nn.Parameter(x)], lr=0.1)\n",
+    "functional": "import torch.distributed._functional_collectives as fc\n"
+    "def f(x):\n    fc.all_reduce(x, 'sum', dist.group.WORLD).wait()\n",
+    "compiler": "@torch.compiler.disable\ndef f(x):\n    pass\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.__version__ < "2.7", reason="as above")
+@pytest.mark.parametrize("how", HEAVY)
+def test_what_torch_imports_late_is_imported_once_for_all_ranks(
+    box: Box, how: str
+) -> None:
+    """Before they are forked: eight ranks would spend more than they all may have."""
+    loaded = (
+        "\ndef loaded():\n    import sys\n    return 'torch._dynamo' in sys.modules\n"
+    )
+    program = Program.source([("cell 1", HEADER + HEAVY[how] + loaded)])
+    with box.ranks(8, program) as ranks:
+        assert ranks.call("loaded", [()] * 8).results == [True] * 8
+        assert ranks.call("f", [(torch.ones(2),)] * 8).failure is None
+
+
+def test_only_what_a_program_speaks_of_is_imported(box: Box) -> None:
+    """In texts and in pickles; a word within another one, or of its own, is none."""
+
+    def uses_it(x):
+        torch.optim.SGD([x])
+
+    def says_it(optimal):
+        return optimal
+
+    assert words_of(Program.objects({"f": uses_it})) == ["optim"]
+    assert words_of(Program.objects({"f": says_it})) == []
+    assert (
+        words_of(Program.source([("a", "import os.optimize, re; re.compile('')")]))
+        == []
+    )
+    assert "antigravity" not in sys.modules
+    load(["antigravity", "os; import antigravity"])
+    assert "antigravity" not in sys.modules
 
 
 # -- the box ---------------------------------------------------------------------------

@@ -78,7 +78,8 @@ def _packed(name: str, named: Mapping[str, Any]) -> Program:
     except Exception as error:  # pickle raises what the object does
         raise TypeError(
             f"the solution of {name} refers to something that cannot be copied to the "
-            f"ranks ({error}), such as a lock or an open file: make it in the function"
+            f"ranks ({error}), such as a lock, an open file or a function of "
+            "functools.singledispatch: make it in the function"
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -41,8 +42,17 @@ def main() -> int:
     except NotGradable as error:
         print(f"no verdict: {error}", file=sys.stderr)
         return 2
-    print(report.as_json() if arguments.json else report)
+    _show(report.as_json() if arguments.json else str(report))
     return 0 if report.passed else 1
+
+
+def _show(text: str) -> None:
+    """Print, though whoever reads it, such as `head`, may have gone."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python flushes at its end again, and must not fail then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

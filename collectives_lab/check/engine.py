@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -30,7 +30,7 @@ from collectives_lab.launch.errors import LabError
 from collectives_lab.wire import Box, BoxError, Outcome, Program
 from collectives_lab.wire.values import clean
 
-FINAL = {"cpu", "wall", "idle", "memory", "flood", "protocol"}
+FINAL = {"cpu", "wall", "idle", "memory", "flood", "late", "protocol"}
 """Failures after which nothing more is tried."""
 
 
@@ -56,7 +56,10 @@ def examine(
     """
     if exercise.prelude:
         program = program.after(f"the world of {exercise.name}", exercise.prelude)
-    cases = sorted(exercise.cases(Inputs(seed, student)), key=lambda c: c.world_size)
+    cases = sorted(
+        _strict(list(exercise.cases(Inputs(seed, student)))),
+        key=lambda case: case.world_size,
+    )
     try:
         tried = list(_try_all(exercise, cases, program, box))
     except BoxError as error:
@@ -77,6 +80,18 @@ def examine(
         _note(program.modules),
         shown.outcome.trace if shown else None,
     )
+
+
+def _strict(cases: Sequence[Case]) -> Sequence[Case]:
+    """The cases, some of which refuse a write into a tensor that is being sent.
+
+    Those with a seed do. Where these are a property of their own, it alone is lost, as
+    it is the one about time; where there is none, all cases refuse it.
+    """
+    timeless = {t for c in cases if c.schedule.seed is None for t in c.tests}
+    if any(not timeless.intersection(case.tests) for case in cases):
+        return cases
+    return [replace(c, schedule=replace(c.schedule, strict=True)) for c in cases]
 
 
 def _note(modules: Sequence[str]) -> str:

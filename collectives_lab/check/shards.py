@@ -50,6 +50,16 @@ def drawn(
     return [tensors.normals(random, [n], dtype) for n in lengths]
 
 
+def least_told(case: Case) -> tuple[list[int], list[int]]:
+    """Bytes that each rank must send, and receive: some of a shard that is not empty.
+
+    How few say enough is left open.
+    """
+    filled = [x.numel() > 0 for x in case.data["shards"]]
+    others = [sum(filled) > own for own in filled]
+    return [int(own) for own in filled], [int(told) for told in others]
+
+
 def allowance(world_size: int) -> int:
     """Bytes that a rank may send, by the plan that gathers a pair from every rank."""
     plan = plans.ring_all_gather(world_size, PAIR * world_size)

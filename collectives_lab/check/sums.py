@@ -16,6 +16,8 @@ from collectives_lab.wire import Outcome, Strided
 CLOSE = 1e-5
 """Relative, for sums of a few numbers whose order is free."""
 
+ONCE = "each element must be summed once, in one order, and then copied"
+
 
 def sum_case_data(inputs: Sequence[torch.Tensor], exact: bool = True) -> dict[str, Any]:
     """What the judges must know: the logical inputs, their sum, how close to it."""
@@ -54,8 +56,8 @@ def sum_in_place(case: Case, outcome: Outcome) -> Judgement:
     return GOOD
 
 
-def same_everywhere(case: Case, outcome: Outcome) -> Judgement:
-    """Whether all ranks hold the same bits."""
+def same_everywhere(case: Case, outcome: Outcome, remedy: str = ONCE) -> Judgement:
+    """Whether all ranks hold the same bits; remedy: what makes them do so."""
     first = None
     for rank, (argument, after) in enumerate(
         zip(case.args, outcome.after, strict=True)
@@ -64,10 +66,7 @@ def same_everywhere(case: Case, outcome: Outcome) -> Judgement:
         if first is None:
             first = found
         elif found is None or not tensors.same_bits(first, found):
-            return bad(
-                f"rank {rank} ends with other bits than rank 0: each element must be "
-                "summed once, in one order, and then copied"
-            )
+            return bad(f"rank {rank} ends with other bits than rank 0: {remedy}")
     return GOOD
 
 

@@ -17,6 +17,8 @@ ON_THE_CPU = (
     "where the one you are given is, by empty_like(x) or device=x.device"
 )
 
+COUNTED = ", of all ranks together; imports, printing and large buffers count too"
+
 
 def told(failure: Failure, program: Program) -> str:
     """Say what went wrong, with the student's lines in words."""
@@ -32,7 +34,8 @@ def told(failure: Failure, program: Program) -> str:
     if failure.kind == "died":
         return f"{rank or 'a rank'} died: {text}"
     if failure.kind in ("cpu", "wall", "idle"):
-        return f"it did not end: {text}. Is there a loop that never ends?"
+        counted = COUNTED if failure.kind == "cpu" else ""
+        return f"it did not end: {text}{counted}. Is there a loop that never ends?"
     if failure.kind == "protocol":
         return f"{rank} wrote to the wire itself ({text}), which no exercise asks for"
     if failure.kind == "unmatched":

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from collectives_lab.launch.errors import LabError
-from collectives_lab.wire import server, tiers
+from collectives_lab.wire import preload, server, tiers
 from collectives_lab.wire.operations import EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.program import Program
@@ -72,6 +72,7 @@ class Box:
         self._heard: list[dict[str, Any]] = []
         self._looked = 0.0
         self._limit = CPU_SECONDS
+        self._words: set[str] = set()
 
     @property
     def description(self) -> str:
@@ -117,6 +118,18 @@ class Box:
             self.control.close()
             self._started = None
         self._heard.clear()
+        self._words.clear()
+
+    def _preload(self, program: Program) -> None:
+        """Have the server import what ranks would else spend their own time on."""
+        words = set(preload.words_of(program)) - self._words
+        if not words:
+            return
+        self._tell({"do": "import", "words": sorted(words)})
+        if self._hear(STARTING, "imported") is None:
+            self.close()
+            raise BoxError("the server in the box ended while it imported torch")
+        self._words |= words
 
     @contextlib.contextmanager
     def ranks(
@@ -129,6 +142,7 @@ class Box:
     ) -> Iterator[SealedRanks]:
         """Fresh ranks that have run the program; ended at the end of the block."""
         self.open()
+        self._preload(program)
         pairs = [socket.socketpair() for _ in range(world_size)]
         pipes = [os.pipe() for _ in range(world_size)]
         self._jobs += 1

@@ -30,8 +30,9 @@ class Kind(enum.IntEnum):
     b: the how manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that
     it declares to compute for), LOADED, RETURNED (body: values) and RAISED (body: the
     error).
-    To a rank: LOAD (body: the program), CALL (body: name and arguments), READ (give the
-    data of an operation), DONE (a: source, body: what came) and REFUSED (body: why).
+    To a rank: LOAD (body: the program), CALL (a: whether strict, body: name and
+    arguments), READ (give the data of an operation), DONE (a: source, body: what came)
+    and REFUSED (body: why).
     """
 
     SEND = 1

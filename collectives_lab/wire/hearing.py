@@ -11,12 +11,12 @@ import struct
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from collectives_lab.wire import frames
 from collectives_lab.wire.frames import Frame, Kind
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
-from collectives_lab.wire.outcome import Failure
+from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.traffic import Posted, World, read_sides
 from collectives_lab.wire.values import DTYPES, Malformed, decode
 
@@ -117,6 +117,18 @@ def _within(number: int, end: int) -> int:
 
 def _dtype(code: int) -> str:
     return str(DTYPES[_within(code, len(DTYPES))]).removeprefix("torch.")
+
+
+def late(rank: int, frame: Frame) -> NoReturn:
+    """Say what a rank that has returned goes on with."""
+    if frame.kind in (Kind.LOADED, Kind.RETURNED, Kind.RAISED):
+        raise Malformed(f"{frame.kind.name} after its end")
+    where = f" ({frame.where})" if frame.where else ""
+    text = (
+        f"rank {rank}: a thread still communicates after the function returned{where}. "
+        "Wait for your threads before you return"
+    )
+    raise Broken(Failure("late", text, rank, frame.where))
 
 
 def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:

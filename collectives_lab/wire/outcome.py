@@ -15,11 +15,11 @@ class Failure:
 
     kind: `raised`, `refused` (a verb that is not allowed), `deadlock`, `mismatch`,
     `unmatched` (a send or recv that nobody answered), `died`, `cpu` or `wall` (a
-    deadline), `idle` (they sleep), `memory` or `flood` (too much of something),
-    `protocol` (bytes that are none of ours). text: what happened, in sentences. rank:
-    whose it is, where it is one rank's. where: the student's line. type_name, places:
-    of an exception, its type and the student's frames, (file, line, function),
-    outermost first.
+    deadline), `idle` (they sleep), `memory` or `flood` (too much of something), `late`
+    (a thread goes on after the end), `protocol` (bytes that are none of ours). text:
+    what happened, in sentences. rank: whose it is, where it is one rank's. where: the
+    student's line. type_name, places: of an exception, its type and the student's
+    frames, (file, line, function), outermost first.
     """
 
     kind: str

@@ -1,8 +1,10 @@
 """Calls on the way: what torch hands out for one, and a rank's end of the socket.
 
 Nothing is sent before the switch asks for it: the buffer of a send is read when its
-recv is matched, as late as any library may, so that one reused early shows. We have no
-thread: frames are answered while one of the student's threads waits.
+recv is matched, as late as any library may, so that one reused early shows. That alone
+would make a program right that posts a send first and fills its buffer then, so a
+strict call (`Wire.strict`) compares what is read with what was there at first. We have
+no thread: frames are answered while one of the student's threads waits.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import sysconfig
 import threading
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,13 +32,29 @@ ASKS = 64
 """How often a rank asks in vain whether something has ended before it polls."""
 
 
-_OWN = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
+_OWN = (
+    os.path.dirname(__file__) + os.sep,
+    *(
+        os.path.join(folder, "")
+        for folder in (
+            # where torch is installed is what wraps its functions: typing_extensions
+            os.path.dirname(os.path.dirname(torch.__file__)),
+            *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+        )
+    ),
+)
+"""Where code lies that is not the student's."""
+
 # Without its types, whose signatures differ from release to release.
 _Work: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
 
 
 class Refused(RuntimeError):
     """The exercise does not allow this call."""
+
+
+class TensorInUse(RuntimeError):
+    """A tensor was written to while it was being sent."""
 
 
 class Waitable(_Work):
@@ -74,6 +94,9 @@ class Operation(Waitable):
         self.polled = False
         self._future: _Future | None = None
         self.refused = ""
+        self.where = ""
+        self.sum: int | None = None
+        """Of what is given, in a strict call until it has been read."""
 
     def wait(self, timeout: Any = None) -> bool:
         """Wait for the end; the switch ends the run if that never comes."""
@@ -158,6 +181,9 @@ class Wire:
     def __init__(self, sock: socket.socket, rank: int, world_size: int):
         self.sock, self.rank, self.world_size = sock, rank, world_size
         self.pending: dict[int, Operation] = {}
+        self.strict = False
+        """Whether a tensor must stay as it is from a call until its data is read."""
+        self._overwritten = ""
         self._numbers = 0
         self._in_vain = 0
         self._writing = threading.RLock()
@@ -177,18 +203,22 @@ class Wire:
         self, operation: Operation, kind: Kind, *numbers: int, body: bytes = b""
     ) -> Operation:
         """Number an operation and tell the switch of it."""
+        operation.where = student_line()
+        if self.strict:
+            operation.sum = zlib.crc32(_data(operation))
         with self._writing:
             self._in_vain = 0
             self._numbers += 1
             operation.id = self._numbers
             self.pending[operation.id] = operation
-            self.tell(kind, operation.id, *numbers, where=student_line(), body=body)
+            self.tell(kind, operation.id, *numbers, where=operation.where, body=body)
         return operation
 
     def wait(self, operation: Operation) -> None:
         """Answer the switch until this operation has ended."""
         self.tell_of_waiting(operation)
         while not operation.done:
+            self._refuse_overwritten()
             self._turn(operation)
         if operation.refused:
             raise Refused(operation.refused)
@@ -249,8 +279,9 @@ class Wire:
         if operation is None:
             return
         if frame.kind == Kind.READ:
-            data = b"".join(map(raw_bytes, operation.given))
+            data = _data(operation)
             self.tell(Kind.DATA, frame.id, body=data)
+            self._compare(operation, data)
             return
         del self.pending[frame.id]
         if frame.kind == Kind.REFUSED:
@@ -258,9 +289,37 @@ class Wire:
         else:
             operation.finish(frame)
 
+    def _compare(self, operation: Operation, data: bytes) -> None:
+        """Raise TensorInUse if, in a strict call, the data is not what was posted."""
+        if self.strict and operation.sum not in (None, zlib.crc32(data)):
+            self._overwritten = operation.where
+            self._refuse_overwritten()
+        operation.sum = None
+
+    def _refuse_overwritten(self) -> None:
+        """Again in every thread, and where the student's code has caught it."""
+        if self._overwritten:
+            raise TensorInUse(
+                "a tensor was written to while it was being sent "
+                f"({self._overwritten}). It belongs to the library from the call until "
+                "its wait returns: read at once, what it held is sent; read late, what "
+                "was written then"
+            )
+
+    def compare_unread(self) -> None:
+        """The same for what nobody has waited for, once the function has returned."""
+        self._refuse_overwritten()
+        for operation in list(self.pending.values()):
+            if operation.sum is not None:
+                self._compare(operation, _data(operation))
+
+
+def _data(operation: Operation) -> bytes:
+    return b"".join(map(raw_bytes, operation.given))
+
 
 def student_line() -> str:
-    """`file:line` of the innermost frame that is neither torch's nor ours."""
+    """`file:line` of the innermost frame that is neither a library's nor ours."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back  # type: ignore[assignment]

@@ -41,7 +41,10 @@ def main(sock: socket.socket, rank: int, world_size: int) -> None:
                 namespace = _guarded(wire, Kind.LOADED, _load, frame.body)
             elif frame.kind == Kind.CALL:
                 name, args = decode(frame.body)
-                _guarded(wire, Kind.RETURNED, _call, namespace, name, args)
+                strict = bool(frame.a)
+                _guarded(
+                    wire, Kind.RETURNED, _call, wire, strict, namespace, name, args
+                )
             else:
                 wire.answer(frame)
     except (EOFError, OSError):
@@ -74,9 +77,12 @@ def _load(body: bytes) -> tuple[dict[str, Any], bytes]:
     return module.__dict__, b""
 
 
-def _call(namespace: dict[str, Any], name: str, args: Any) -> tuple[None, bytes]:
+def _call(
+    wire: Wire, strict: bool, namespace: dict[str, Any], name: str, args: Any
+) -> tuple[None, bytes]:
     """Call a function of the program, or read a value of it where args is None.
 
+    strict: whether to refuse a tensor that is written to while it is being sent.
     Tells what it returned and what the tensors among its arguments hold now; of a
     Strided one, its whole storage.
     """
@@ -88,7 +94,12 @@ def _call(namespace: dict[str, Any], name: str, args: Any) -> tuple[None, bytes]
     if not callable(found):
         raise TypeError(f"{name!r} is {type(found).__name__}, not a function")
     given = [a.view if isinstance(a, Strided) else a for a in args]
-    result = found(*given)
+    wire.strict = strict
+    try:
+        result = found(*given)
+        wire.compare_unread()
+    finally:
+        wire.strict = False
     if inspect.isawaitable(result) or inspect.isgenerator(result):
         raise TypeError(f"{name!r} must be a plain function: no async, no yield")
     after = [a.storage if isinstance(a, Strided) else a for a in args]

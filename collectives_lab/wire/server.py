@@ -1,11 +1,12 @@
 """The server in the box: it has imported torch and forks ranks that are sealed.
 
 Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
-The checker asks by JSON over a socket, one message a datagram: `start` brings a socket
-for each rank and a pipe for what it prints, `end` kills them all. The server
-is the ranks' parent: it ends them by handle, counts the CPU time of all together, and
-tells how each one ended. Start it with `COMMAND`, so that the rest of the package,
-which holds the solutions, is not even imported.
+The checker asks by JSON over a socket, one message a datagram: `import` names what a
+program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
+for what it prints, `end` kills them all. The server is the ranks' parent: it ends them
+by handle, counts the CPU time of all together, and tells how each one ended. Start it
+with `COMMAND`, so that the rest of the package, which holds the solutions, is not even
+imported.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ import cloudpickle  # noqa: F401  (a rank must not read it from the disk later)
 import torch
 
 import collectives_lab.units  # noqa: F401  (what `face` offers)
+from collectives_lab.wire import preload, seal
 from collectives_lab.wire import rank as rank_module
-from collectives_lab.wire import seal
 
 COMMAND = (
     "import sys, types; root, fd = sys.argv[1], int(sys.argv[2]); "
@@ -131,6 +132,10 @@ class Server:
         command = json.loads(data)
         if command["do"] == "start":
             self.start(command, list(fds))
+        elif command["do"] == "import":
+            preload.load(command["words"])
+            _share_what_is_there()
+            self.tell(imported=True)
         else:
             number, cpu = (self.job.number, self.job.cpu()) if self.job else (0, 0.0)
             self.kill()
@@ -193,6 +198,12 @@ class Server:
             os.waitpid(pid, 0)
 
 
+def _share_what_is_there() -> None:
+    """So that collections in a rank do not touch, and copy, pages of the server's."""
+    gc.collect()
+    gc.freeze()
+
+
 def main(fd: int, sealed: bool) -> None:
     """Serve the checker on the socket `fd`; sealed: ranks give up all rights."""
     seal.harden_server()
@@ -200,7 +211,6 @@ def main(fd: int, sealed: bool) -> None:
     tempfile.tempdir = "/tmp"  # parts of torch ask for one, and a rank can try none
     (torch.ones(4) + torch.ones(4)).sum().item()
     rank_module.warm_up()
-    gc.collect()
-    gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
+    _share_what_is_there()
     sys.stdin = open(os.devnull)  # noqa: SIM115  (as long as we live)
     Server(socket.socket(fileno=fd), sealed).serve()

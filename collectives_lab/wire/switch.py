@@ -39,9 +39,18 @@ TICK where it may because it has threads, not all of which wait on the wire."""
 
 @dataclass(frozen=True)
 class Schedule:
-    """When operations meet: at once (seed None), or late and in the seed's order."""
+    """When operations meet: at once (seed None), or late and in the seed's order.
+
+    strict: whether a tensor that is written to while it is being sent fails the call,
+    as it does with every seed: whenever it is read, the data must be the same.
+    """
 
     seed: int | None = None
+    strict: bool = False
+
+    @property
+    def is_strict(self) -> bool:
+        return self.strict or self.seed is not None
 
     def __str__(self) -> str:
         return "at once" if self.seed is None else f"schedule {self.seed}"
@@ -146,7 +155,7 @@ class Switch:
                 line.waits_for.clear()
                 line.polls = False
                 line.posted.clear()
-                self.wires.send(line, Frame(kind, body=body))
+                self.wires.send(line, Frame(kind, a=schedule.is_strict, body=body))
             self._go_on(deadline)
             broken = None
         except Broken as error:
@@ -251,7 +260,7 @@ class Switch:
     def _take(self, line: Line, frame: Frame) -> None:
         line.polls = frame.kind == Kind.POLL or (line.polls and frame.kind == Kind.DATA)
         if line.answered and frame.kind != Kind.DATA:
-            raise Malformed(f"{frame.kind.name} after its end")
+            hearing.late(line.rank, frame)
         if frame.kind in (Kind.SEND, Kind.RECV, Kind.COLLECTIVE):
             self._post(line, frame)
         elif frame.kind == Kind.WAIT:

@@ -1,7 +1,8 @@
 """Values as bytes: what goes into a rank and comes out of it, without pickle.
 
 `encode` takes None, bools, ints, floats, text, tensors and tuples, lists and dicts of
-them; anything else becomes an `Other`, which keeps the name of its type. `decode`
+them, and what derives from one of these as this one: a namedtuple as a tuple. Anything
+else becomes an `Other`, which keeps the name of its type. `decode`
 treats every byte as hostile: it allocates no more than it was given, runs nothing, and
 raises `Malformed` for all that `encode` would not have written.
 """
@@ -9,6 +10,7 @@ raises `Malformed` for all that `encode` would not have written.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +103,7 @@ def encode(value: Any) -> bytes:
 
 
 def _write(out: bytearray, value: Any, depth: int) -> None:
-    value = _plain_number(value)
+    value = _plain(value)
     kind = type(value)
     if value is None:
         out += b"N"
@@ -135,9 +137,26 @@ def _write(out: bytearray, value: Any, depth: int) -> None:
         out += b"o" + _LONG.pack(len(data)) + data
 
 
-def _plain_number(value: Any) -> Any:
-    """A scalar of numpy's as Python's; anything else as it is."""
-    for theirs, ours in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (np.bool_, bool),
+    (np.integer, int),
+    (np.floating, float),
+    # By the methods of the base: an Enum's own say its name, or anything.
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+    (tuple, lambda value: tuple(tuple.__iter__(value))),
+    (list, lambda value: list(list.__iter__(value))),
+    (dict, lambda value: dict(dict.items(value))),
+)
+_TRAVELS = {type(None), bool, int, float, str, tuple, list, dict}
+
+
+def _plain(value: Any) -> Any:
+    """What derives from a type that travels, or a scalar of numpy's, as that type."""
+    if type(value) in _TRAVELS:
+        return value
+    for theirs, ours in _PLAIN:
         if isinstance(value, theirs):
             return ours(value)
     return value

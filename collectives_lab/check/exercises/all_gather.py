@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import sums, tensors
+from collectives_lab.check import least, sums, tensors
 from collectives_lab.check.exercises.reduce_scatter import (
     half_ring,
     input_kept,
@@ -43,12 +43,21 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
     for rank in range(case.world_size):
         found = outcome.after[rank][0]  # type: ignore[index]
         text, at = tensors.compared(found, expected, f"rank {rank}: output")
-        if text:
-            if at is not None:
-                owner = at[0] // len(inputs[0])
-                text += f", which is rank {owner}'s"
-            return bad(text)
+        if not text:
+            continue
+        if at is not None:
+            if tensors.same_bits(found, case.args[rank][0]):  # type: ignore[index]
+                return bad(f"rank {rank}: output is as it was before")
+            owner = at[0] // len(inputs[0])
+            text += f": the input of rank {owner} belongs there"
+        return bad(text)
     return GOOD
+
+
+def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
+    """This rank's part goes out, and those of all others come in."""
+    p, part = case.world_size, case.data["nbytes"] // case.world_size
+    return [part] * p, [(p - 1) * part] * p
 
 
 def _budget(case: Case) -> Trace:
@@ -62,7 +71,7 @@ EXERCISE = Exercise(
     20,
     properties("all inputs in the order of the ranks", "(P-1)/P of the output"),
     partial(half_ring, _case),
-    _result,
+    least.over_the_wire(_result, _least),
     {
         "input_kept": input_kept,
         "neighbours": sums.only_neighbours,

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab.check import shards, tensors
+from collectives_lab.check import least, shards, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -47,10 +47,14 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
     yield shards.case(
         [x.view(3, 2) for x in _negative(inputs, [6] * 4)], "result", "2-D"
     )
-    close = [torch.tensor([1 + r * 2.0**-40], dtype=torch.float64) for r in (0, 2, 1)]
+    close = [torch.tensor([1 + r * 2.0**-40], dtype=torch.float64) for r in (0, 1, 2)]
     yield shards.case(close, "result", "alike in float32")
     for lengths in shards.LENGTHS:
         yield shards.case(_negative(inputs, lengths), "uneven")
+    for lengths in ((4, 0, 2), (2, 7, 0, 30, 1)):  # whom some pairings never hear
+        drawn = _negative(inputs, lengths)
+        drawn[-1][0] = -0.5
+        yield shards.case(drawn, "uneven", "the last rank has the maximum")
     for name, special in (("ties", TIES), ("nan", NANS), ("infinities", INFINITIES)):
         for given in special:
             yield shards.case(
@@ -91,8 +95,8 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
 
 
 def _no_pair(found: Any) -> str:
-    """Why something is not (float, int); empty if it is."""
-    if not isinstance(found, tuple) or len(found) != 2:
+    """Why something is not (float, int), or a list of them; empty if it is."""
+    if not isinstance(found, tuple | list) or len(found) != 2:
         return f"{tensors.kind_of(found)}, not a pair (value, rank)"
     if wrong := shards.no_float(found[0], "as the value "):
         return wrong
@@ -146,6 +150,6 @@ EXERCISE = Exercise(
         Property("traffic", 2, "at most 64 times an all_gather of two numbers a rank"),
     ],
     _cases,
-    _result,
+    least.over_the_wire(_result, shards.least_told),
     {"traffic": shards.few_bytes},
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from collectives_lab.check import shards, tensors
+from collectives_lab.check import least, shards, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -20,6 +20,9 @@ from collectives_lab.check.spec import (
 from collectives_lab.wire import Outcome
 
 INF, NAN = math.inf, math.nan
+DIGITS = {torch.float32: 9, torch.float64: 17}
+"""By dtype, as many as tell any two numbers of it apart."""
+
 LARGE: Sequence[Sequence[list[float]]] = (
     [[1e4, 9999], [9998.5, 1e4]],
     [[-1e4, -9999], [-9998, -1e4], [-1e4]],
@@ -64,7 +67,9 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
         near = torch.isclose(found.double(), right, *_rounding(given), equal_nan=True)
         if not near.all():
             at = int(near.int().argmin())
-            said = f"rank {rank}: [{at}] is {found[at]:.6g}, not {right[at]:.6g}"
+            digits = DIGITS[found.dtype]
+            numbers = f"{found[at]:.{digits}g}, not {right[at]:.{digits}g}"
+            said = f"rank {rank}: [{at}] is {numbers}"
             return bad(f"{said}: {_why(outcome.results, whole, given, rank)}")
     return GOOD
 
@@ -98,6 +103,14 @@ def _why(
     return "that is near, but not to the precision of its dtype"
 
 
+def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
+    """As `shards.least_told`, but that an empty slice asks for nothing."""
+    sent, received = shards.least_told(case)
+    given = case.data["shards"]
+    asks = [n if len(x) else 0 for n, x in zip(received, given, strict=True)]
+    return sent, asks
+
+
 def _input_kept(case: Case, outcome: Outcome) -> Judgement:
     for rank, (given, after) in enumerate(
         zip(case.data["shards"], outcome.after, strict=True)
@@ -128,6 +141,6 @@ EXERCISE = Exercise(
         Property("traffic", 2, "at most 64 times an all_gather of two numbers a rank"),
     ],
     _cases,
-    _result,
+    least.over_the_wire(_result, _least),
     {"input_kept": _input_kept, "traffic": shards.few_bytes},
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from collectives_lab import fabrics, plans
-from collectives_lab.check import sums, tensors
+from collectives_lab.check import least, sums, tensors
 from collectives_lab.check.spec import Case, Exercise, Inputs, Judgement, Property, bad
 from collectives_lab.trace import Trace
 from collectives_lab.units import format_seconds
@@ -84,19 +84,29 @@ def crossing(trace: Trace, ranks_per_node: int) -> list[float]:
 
 
 def _crossing(case: Case, outcome: Outcome) -> Judgement:
-    """Whether no more bytes leave a node than in the plan, plus an element a chunk."""
+    """Whether no more bytes leave a node than in the plan, plus an element a chunk.
+
+    And no fewer than a tensor's: all other nodes need the sum of this one's.
+    """
     node, full = case.data["node"], case.data["nbytes"]
     planned = max(crossing(_plan(case), node))
     # Each chunk of the 2 (M-1) that each rank of a node sends may be an element longer.
     spare = 2 * case.world_size * case.data["itemsize"]
-    left = max(crossing(outcome.trace, node))
+    by_node = crossing(outcome.trace, node)
+    left = max(by_node)
     said = (
         f"{sums.in_sizes(left, full)} leave a node; {sums.in_sizes(planned, full)} are "
         f"enough for {case.world_size // node} nodes of {node} ranks"
     )
-    return (
-        bad(f"right, but {said}") if left > planned + spare else Judgement(True, said)
-    )
+    if left > planned + spare:
+        return bad(f"right, but {said}")
+    if min(by_node) < full:
+        least_left = sums.in_sizes(min(by_node), full)
+        return bad(
+            f"right, but only {least_left} leave node {by_node.index(min(by_node))}: "
+            "the other nodes need its sum, a tensor of S"
+        )
+    return Judgement(True, said)
 
 
 def _time(case: Case, outcome: Outcome) -> Judgement:
@@ -134,7 +144,7 @@ EXERCISE = Exercise(
         Property("time", 3, "within 1.5 times the plan on a cluster with slow NICs"),
     ],
     _cases,
-    sums.sum_in_place,
+    least.over_the_wire(sums.sum_in_place, least.whole_tensor),
     {"identical": sums.same_everywhere, "crossing": _crossing, "time": _time},
     POINT_TO_POINT,
 )

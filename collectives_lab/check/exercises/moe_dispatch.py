@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import tensors
+from collectives_lab.check import least, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -248,6 +248,16 @@ def left(trace: Trace) -> list[float]:
     return sent
 
 
+def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
+    """Tokens leave for experts elsewhere, and results for home.
+
+    What leaves a rank as tokens returns as results, so what is sent says it all.
+    """
+    tokens = case.data["tokens"][0]
+    each, nbytes = len(case.args[0][2]), tokens.shape[1] * tokens.itemsize  # type: ignore[index]
+    return plan(case.data["wants"], each, nbytes).bytes_sent(), [0] * case.world_size
+
+
 def _traffic(case: Case, outcome: Outcome) -> Judgement:
     """Whether each rank sends its tokens and results once, and little else."""
     p, wants = case.world_size, case.data["wants"]
@@ -288,7 +298,7 @@ EXERCISE = Exercise(
         Property("traffic", 3, "tokens travel once, results too, and few counts"),
     ],
     _cases,
-    _result,
+    least.over_the_wire(_result, _least, left),
     {"inputs_kept": _inputs_kept, "once": _once, "traffic": _traffic},
     prelude=PRELUDE,
 )

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import sums, tensors
+from collectives_lab.check import least, sums, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -77,6 +77,12 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
     return GOOD
 
 
+def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
+    """The parts of all others go out, and this rank's own part comes in."""
+    p, part = case.world_size, case.data["nbytes"] // case.world_size
+    return [(p - 1) * part] * p, [part] * p
+
+
 def input_kept(case: Case, outcome: Outcome) -> Judgement:
     """Whether the second argument of every rank is as it was."""
     for rank in range(case.world_size):
@@ -112,7 +118,7 @@ EXERCISE = Exercise(
     30,
     properties("each rank's part of the sum", "(P-1)/P of the input"),
     partial(half_ring, _case),
-    _result,
+    least.over_the_wire(_result, _least),
     {
         "input_kept": input_kept,
         "neighbours": sums.only_neighbours,

@@ -8,7 +8,7 @@ from math import prod
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import sums, tensors
+from collectives_lab.check import least, sums, tensors
 from collectives_lab.check.spec import Case, Exercise, Inputs, Property
 from collectives_lab.trace import Trace
 from collectives_lab.wire import POINT_TO_POINT, Schedule
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
         Property("schedules", 1, "right however messages are delayed and reordered"),
     ],
     _cases,
-    sums.sum_in_place,
+    least.over_the_wire(sums.sum_in_place, least.whole_tensor),
     {
         "identical": sums.same_everywhere,
         "neighbours": sums.only_neighbours,

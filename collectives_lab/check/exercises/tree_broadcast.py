@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from collectives_lab import fabrics, plans
-from collectives_lab.check import tensors
+from collectives_lab.check import least, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -67,6 +67,13 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
     return GOOD
 
 
+def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
+    """The tensor leaves the root, and comes to every other rank."""
+    ranks, root, nbytes = range(case.world_size), case.data["root"], case.data["nbytes"]
+    sent = [nbytes * (rank == root) for rank in ranks]
+    return sent, [nbytes - own for own in sent]
+
+
 def _messages(case: Case, outcome: Outcome) -> Judgement:
     """Whether every rank but the root receives the tensor once."""
     received = outcome.trace.bytes_received()
@@ -86,9 +93,16 @@ def _rounds(case: Case, outcome: Outcome) -> Judgement:
     most = planned.replay(rounds).elapsed  # type: ignore[attr-defined]
     took = outcome.trace.replay(rounds).elapsed  # type: ignore[attr-defined]
     if took > most + 0.5:
+        messages = len(outcome.trace.messages)
+        why = "in each round every rank that has the tensor must pass it on"
+        if messages >= p:
+            why = (
+                f"each of {messages} messages takes one, and {p - 1} of the whole "
+                "tensor would do"
+            )
         return bad(
-            f"right, but it takes {took:g} rounds; a tree takes {most:g} on {p} ranks, "
-            "if in every round all ranks that have the tensor pass it on"
+            f"right, but the last rank has it after {took:g} rounds of messages; on "
+            f"{p} ranks a tree takes {most:g}: {why}"
         )
     return Judgement(True, f"{most:g} rounds on {p} ranks")
 
@@ -109,7 +123,7 @@ EXERCISE = Exercise(
         Property("rounds", 2, "ceil(log2 P) rounds of messages"),
     ],
     _cases,
-    _result,
+    least.over_the_wire(_result, _least),
     {"messages": _messages, "rounds": _rounds},
     POINT_TO_POINT,
 )

@@ -98,7 +98,10 @@ def _judge(name: str, case: Case, outcome: Outcome) -> Judgement:
     if verb != right.verb:
         return bad(f"{verb} {DOES[verb]}; here {NEEDS[right.verb]}")
     if isinstance(nbytes, bool) or not isinstance(nbytes, float | int):
-        return bad(f"the verb is right; the bytes are {kind_of(nbytes)}, not a number")
+        return bad(
+            f"the verb is right; the bytes are {kind_of(nbytes)}, not a number; "
+            "`float(...)` makes one"
+        )
     return _judge_bytes(right, nbytes)
 
 

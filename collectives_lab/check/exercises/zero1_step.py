@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import sums, tensors
+from collectives_lab.check import least, sums, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -126,12 +126,31 @@ def _mistakes(case: Case, rank: int, i: int) -> Iterator[tuple[float, str]]:
         "it took this rank's own gradient alone",
     )
     yield weight - lr * mean, "it took the mean gradient, and no momentum"
+    yield (
+        weight - lr * kept,
+        "it went by the momentum of before; that changes first, and then the weights",
+    )
     yield weight - lr * (kept + mean), f"the momentum was not multiplied by {DECAY}"
     yield (
         weight - DECAY * kept - lr * mean,
         "lr belongs in front of the new momentum, not of the gradient in it",
     )
     yield weight + lr * (DECAY * kept + mean), "it went uphill: subtract"
+
+
+def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
+    """The others' parts of the gradient go out, and their new weights come in.
+
+    Parts are uneven, and a collective is counted as if they were not: the average.
+    """
+    p, nbytes = case.world_size, case.data["weights"].nbytes
+    every = [nbytes * (p - 1) / p] * p
+    return every, every
+
+
+def _identical(case: Case, outcome: Outcome) -> Judgement:
+    remedy = "the owner of a weight must update it, and all others copy what it has"
+    return sums.same_everywhere(case, outcome, remedy)
 
 
 def _state(case: Case, outcome: Outcome) -> Judgement:
@@ -179,11 +198,11 @@ EXERCISE = Exercise(
         Property("traffic", 3, "no rank sends more than an all_reduce would"),
     ],
     _cases,
-    _result,
+    least.over_the_wire(_result, _least),
     {
         "state": _state,
         "gradient_kept": _gradient_kept,
-        "identical": sums.same_everywhere,
+        "identical": _identical,
         "traffic": sums.within_budget(
             _budget, lambda case: 0.0, "an all_reduce's bound"
         ),

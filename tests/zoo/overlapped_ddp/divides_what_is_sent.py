@@ -1,0 +1,23 @@
+"""fails: schedules — divides a bucket between its all_reduce and the wait."""
+
+import torch
+import torch.distributed as dist
+
+
+def overlapped_ddp(layers, bucket_bytes):
+    sent, bucket, held = [], [], 0
+    for layer in reversed(layers):
+        layer.backward()
+        bucket.append(layer)
+        held += layer.gradient.nbytes
+        if held >= bucket_bytes or layer is layers[0]:
+            flat = torch.cat([each.gradient.flatten() for each in bucket])
+            work = dist.all_reduce(flat, async_op=True)
+            flat /= dist.get_world_size()
+            sent.append((work, flat, bucket))
+            bucket, held = [], 0
+    for work, flat, bucket in sent:
+        work.wait()
+        for each in bucket:
+            mean, flat = flat.split([n := each.gradient.numel(), flat.numel() - n])
+            each.gradient.copy_(mean.view_as(each.gradient))
