@@ -15,7 +15,7 @@ from itertools import groupby
 
 import torch
 
-from collectives_lab.check.report import Finding, Report
+from collectives_lab.check.report import NOT_JUDGED, Finding, Report
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -157,9 +157,10 @@ def _holds(exercise: Exercise, name: str, one: Tried) -> Judgement:
     """Whether a property holds in one case; a failure of the run is told elsewhere."""
     if one.outcome.failure is not None:
         return bad("")
-    if not one.result.holds:
-        return one.result
     judge = exercise.judges.get(name)
+    if not one.result.holds:
+        wrong = one.result.message
+        return bad(f"{NOT_JUDGED}{wrong}") if judge else one.result
     return judge(one.case, one.outcome) if judge else GOOD
 
 
@@ -181,7 +182,11 @@ def _finding(
         said = judgement if judgement.message else said
         if not judgement.holds:
             failure, case = one.outcome.failure, str(one.case)
-            message = clean(told(failure, program) if failure else judgement.message)
+            message = clean(
+                told(failure, program, one.case.about_ranks)
+                if failure
+                else judgement.message
+            )
             measured = (list(judgement.sent), judgement.bound)
             return Finding(
                 name, False, 0, prop.points, message, prop.title, case, *measured

@@ -11,6 +11,9 @@ from collectives_lab.trace import Trace
 
 FORMAT = "collectives_lab report 1"
 
+NOT_JUDGED = "not judged, as the result does not hold: "
+"""How the message begins of a property that is looked at in right results only."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -96,8 +99,12 @@ class Report:
         for earlier in self.findings:
             if earlier is finding:
                 break
-            if earlier.message == finding.message and not finding.passed:
+            if finding.passed or earlier.passed:
+                continue
+            if earlier.message == finding.message:
                 return f"as {earlier.name}"
+            if finding.message == NOT_JUDGED + earlier.message:
+                return f"{NOT_JUDGED}as {earlier.name}"
         case = f"{finding.case}: " if finding.case else ""
         return f"{case}{finding.message}"
 

@@ -20,15 +20,19 @@ ON_THE_CPU = (
 COUNTED = ", of all ranks together; imports, printing and large buffers count too"
 
 
-def told(failure: Failure, program: Program) -> str:
-    """Say what went wrong, with the student's lines in words."""
+def told(failure: Failure, program: Program, about_ranks: bool = True) -> str:
+    """Say what went wrong, with the student's lines in words.
+
+    about_ranks: whether it matters on which rank.
+    """
     text = _PLACE.sub(lambda found: f"({_place(found[1], program)})", failure.text)
     rank = "" if failure.rank is None else f"rank {failure.rank}"
     if failure.kind == "raised":
         lines = _lines(failure.places, program)
         said = f"{failure.type_name}: {text}" if text else failure.type_name
         note = [ON_THE_CPU] if _GPU.search(text) else []
-        return "\n".join([f"{rank} raised {said}", *lines, *note])
+        who = rank if about_ranks else "it"
+        return "\n".join([f"{who} raised {said}", *lines, *note])
     if failure.kind == "refused":
         return f"{rank}: {text} ({_place(failure.where, program)})"
     if failure.kind == "died":
