@@ -17,15 +17,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from collectives_lab.wire.end import Wire, student_line
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, VERBS
-from collectives_lab.wire.pending import (
-    Operation,
-    Several,
-    Tensors,
-    Wire,
-    student_line,
-)
+from collectives_lab.wire.pending import Operation, Several, Tensors
 from collectives_lab.wire.values import DTYPES
 
 _BLOCKING = {"send", "recv"}

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from collectives_lab.wire import face, frames
+from collectives_lab.wire.end import Wire, student_line
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.group import connect
-from collectives_lab.wire.pending import Wire, student_line
 from collectives_lab.wire.program import INSTALLED, Program
 from collectives_lab.wire.values import Strided, decode, encode
 

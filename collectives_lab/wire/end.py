@@ -1,0 +1,199 @@
+"""A rank's end of the socket: it tells the switch of calls and answers what it asks.
+
+Nothing is sent before the switch asks for it: the buffer of a send is read when its
+recv is matched, as late as any library may, so that one reused early shows. That alone
+would make a program right that posts a send first and fills its buffer then, so a
+strict call (`Wire.strict`) compares what is read with what was there at first. We have
+no thread: frames are answered while one of the student's threads waits.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import sysconfig
+import threading
+import zlib
+
+import torch
+
+from collectives_lab.wire import frames
+from collectives_lab.wire.frames import Frame, Kind
+from collectives_lab.wire.pending import Operation
+from collectives_lab.wire.values import raw_bytes
+
+ASKS = 64
+"""How often a rank asks in vain whether something has ended before it polls."""
+
+_OWN = (
+    os.path.dirname(__file__) + os.sep,
+    *(
+        os.path.join(folder, "")
+        for folder in (
+            # where torch is installed is what wraps its functions: typing_extensions
+            os.path.dirname(os.path.dirname(torch.__file__)),
+            *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+        )
+    ),
+)
+"""Where code lies that is not the student's."""
+
+
+class Refused(RuntimeError):
+    """The exercise does not allow this call."""
+
+
+class TensorInUse(RuntimeError):
+    """A tensor was written to while it was being sent."""
+
+
+class Wire:
+    """A rank's end of the socket; any thread may use it, and one of them reads."""
+
+    def __init__(self, sock: socket.socket, rank: int, world_size: int):
+        self.sock, self.rank, self.world_size = sock, rank, world_size
+        self.pending: dict[int, Operation] = {}
+        self.strict = False
+        """Whether a tensor must stay as it is from a call until its data is read."""
+        self._overwritten = ""
+        self._numbers = 0
+        self._in_vain = 0
+        self._writing = threading.RLock()
+        self._changed = threading.Condition()
+        self._is_reading = False
+
+    def tell(
+        self, kind: Kind, id: int = 0, *numbers: int, where: str = "", body: bytes = b""
+    ) -> None:
+        """Send a frame: an operation's number, then up to four integers."""
+        with self._writing:
+            a, b, c, d, *_ = *numbers, 0, 0, 0, 0
+            frame = Frame(kind, id, a, b, c, d, where, body)
+            self.sock.sendall(frames.pack(frame))
+
+    def post(
+        self, operation: Operation, kind: Kind, *numbers: int, body: bytes = b""
+    ) -> Operation:
+        """Number an operation and tell the switch of it."""
+        operation.where = student_line()
+        if self.strict:
+            operation.sum = zlib.crc32(_data(operation))
+        with self._writing:
+            self._in_vain = 0
+            self._numbers += 1
+            operation.id = self._numbers
+            self.pending[operation.id] = operation
+            self.tell(kind, operation.id, *numbers, where=operation.where, body=body)
+        return operation
+
+    def wait(self, operation: Operation) -> None:
+        """Answer the switch until this operation has ended."""
+        self.tell_of_waiting(operation)
+        while not operation.done:
+            self._refuse_overwritten()
+            self._turn(operation)
+        if operation.refused:
+            raise Refused(operation.refused)
+
+    def asked_in_vain(self) -> bool:
+        """Tell, after some asking, that this rank does nothing else; whether it did."""
+        self._in_vain += 1
+        if self._in_vain == ASKS:
+            self.tell(Kind.POLL)
+        return self._in_vain >= ASKS
+
+    def tell_of_waiting(self, operation: Operation) -> None:
+        """Once, even where it has ended already: a trace says what is waited for."""
+        if not operation.waited:
+            operation.waited = True
+            threads = threading.active_count()
+            self.tell(Kind.WAIT, operation.id, threads, where=student_line())
+
+    def _turn(self, operation: Operation) -> None:
+        """Answer one frame, or let the thread that reads do so."""
+        with self._changed:
+            if self._is_reading:
+                self._changed.wait_for(lambda: operation.done or not self._is_reading)
+                return
+            self._is_reading = True
+        try:
+            self.answer(frames.read(self.sock))
+        finally:
+            self._read_no_more()
+
+    def _read_no_more(self) -> None:
+        with self._changed:
+            self._is_reading = False
+            self._changed.notify_all()
+
+    def look(self) -> None:
+        """Answer what has come already, unless another thread does."""
+        with self._changed:
+            if self._is_reading:
+                return
+            self._is_reading = True
+        try:
+            while self._has_come():
+                self.answer(frames.read(self.sock))
+        finally:
+            self._read_no_more()
+
+    def _has_come(self) -> bool:
+        try:
+            return bool(self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return False
+
+    def answer(self, frame: Frame) -> None:
+        """Give the data of an operation, or end it."""
+        self._in_vain = 0
+        operation = self.pending.get(frame.id)
+        if operation is None:
+            return
+        if frame.kind == Kind.READ:
+            data = _data(operation)
+            self.tell(Kind.DATA, frame.id, body=data)
+            self._compare(operation, data)
+            return
+        del self.pending[frame.id]
+        if frame.kind == Kind.REFUSED:
+            operation.refused, operation.done = frame.body.decode(), True
+        else:
+            operation.finish(frame)
+
+    def _compare(self, operation: Operation, data: bytes) -> None:
+        """Raise TensorInUse if, in a strict call, the data is not what was posted."""
+        if self.strict and operation.sum not in (None, zlib.crc32(data)):
+            self._overwritten = operation.where
+            self._refuse_overwritten()
+        operation.sum = None
+
+    def _refuse_overwritten(self) -> None:
+        """Again in every thread, and where the student's code has caught it."""
+        if self._overwritten:
+            raise TensorInUse(
+                "a tensor was written to while it was being sent "
+                f"({self._overwritten}). It belongs to the library from the call until "
+                "its wait returns: read at once, what it held is sent; read late, what "
+                "was written then"
+            )
+
+    def compare_unread(self) -> None:
+        """The same for what nobody has waited for, once the function has returned."""
+        self._refuse_overwritten()
+        for operation in list(self.pending.values()):
+            if operation.sum is not None:
+                self._compare(operation, _data(operation))
+
+
+def _data(operation: Operation) -> bytes:
+    return b"".join(map(raw_bytes, operation.given))
+
+
+def student_line() -> str:
+    """`file:line` of the innermost frame that is neither a library's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
