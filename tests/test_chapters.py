@@ -59,9 +59,8 @@ CLAIMS = {
     """,
     "01_why_communication_bounds_training": """
         assert needed[1] / needed[4] > 3 and fewer < 1.5
-        assert gammas["formula"] < gammas["profiler"]
-        assert 0.5 < sources["profiler"][1] / sources["recorder"][1] < 2
         assert longer > 1e3 * LATE / 2
+        assert 0.8 < on_the_wire[0] / recorded(late, 0)[1] < 1.1, "two instruments"
         waits = [row["wait"] for row in met.results]
         assert waits[2] < LATE / 2 < min(w for r, w in enumerate(waits) if r != 2)
         assert max(row["gloo:all_reduce"] for row in met.results) < LATE / 2
