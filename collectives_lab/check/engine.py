@@ -85,11 +85,10 @@ def examine(
 def _strict(cases: Sequence[Case]) -> Sequence[Case]:
     """The cases, some of which refuse a write into a tensor that is being sent.
 
-    Those with a seed do. Where these are a property of their own, it alone is lost, as
-    it is the one about time; where there is none, all cases refuse it.
+    Those with a seed do: the property they are for is the one about time. Where there
+    are none, all cases refuse it.
     """
-    timeless = {t for c in cases if c.schedule.seed is None for t in c.tests}
-    if any(not timeless.intersection(case.tests) for case in cases):
+    if any(case.schedule.seed is not None for case in cases):
         return cases
     return [replace(c, schedule=replace(c.schedule, strict=True)) for c in cases]
 

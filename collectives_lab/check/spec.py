@@ -24,6 +24,10 @@ class Property:
     title: str
 
 
+SCHEDULES = Property("schedules", 1, "right however messages are delayed and reordered")
+"""What cases of late schedules are for: there alone a race costs points."""
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """One call on `len(args)` ranks.

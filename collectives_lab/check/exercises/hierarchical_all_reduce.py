@@ -8,7 +8,15 @@ import torch
 
 from collectives_lab import fabrics, plans
 from collectives_lab.check import least, sums, tensors
-from collectives_lab.check.spec import Case, Exercise, Inputs, Judgement, Property, bad
+from collectives_lab.check.spec import (
+    SCHEDULES,
+    Case,
+    Exercise,
+    Inputs,
+    Judgement,
+    Property,
+    bad,
+)
 from collectives_lab.trace import Trace
 from collectives_lab.units import format_seconds
 from collectives_lab.wire import POINT_TO_POINT, Outcome, Schedule
@@ -50,8 +58,6 @@ def _case(
 
 def _cases(inputs: Inputs) -> Iterable[Case]:
     yield _case(inputs, 4, 2, [8], "result")
-    for schedule in inputs.schedules(2):
-        yield _case(inputs, 4, 2, [9], "result", schedule=schedule)
     for p, node in ((1, 1), (2, 1), (2, 2), (3, 1), (6, 2), (6, 3), (8, 4), (8, 2)):
         yield _case(inputs, p, node, [2 * p], "world_sizes")
     for p, node, n in ((4, 2, 1), (4, 2, 7), (6, 3, 4), (8, 4, 13), (4, 2, 0)):
@@ -66,6 +72,10 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
     for p, node in ((4, 2), (8, 4)):
         yield _case(inputs, p, node, [FULL], "crossing time")
     yield _case(inputs, 6, 2, [FULL + 5], "crossing")
+    # A ring of two ranks has no later message that could overtake, so three of each.
+    for p, node in ((4, 2), (6, 3), (6, 2)):
+        for schedule in inputs.schedules(2):
+            yield _case(inputs, p, node, [2 * p + 1], "schedules", schedule=schedule)
 
 
 def _plan(case: Case) -> Trace:
@@ -133,7 +143,7 @@ EXERCISE = Exercise(
     "hard",
     60,
     [
-        Property("result", 3, "the sum on two nodes of 2 ranks"),
+        Property("result", 2, "the sum on two nodes of 2 ranks"),
         Property("world_sizes", 2, "any nodes, also of one rank, and a single node"),
         Property("lengths", 2, "lengths that nothing divides, down to 0"),
         Property(
@@ -142,6 +152,7 @@ EXERCISE = Exercise(
         Property("identical", 1, "all ranks end with the same bits"),
         Property("crossing", 3, "no more than 2(M-1)/M of the tensor leaves a node"),
         Property("time", 3, "within 1.5 times the plan on a cluster with slow NICs"),
+        SCHEDULES,
     ],
     _cases,
     least.over_the_wire(sums.sum_in_place, least.whole_tensor),

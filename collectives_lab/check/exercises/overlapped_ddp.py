@@ -12,6 +12,7 @@ from collectives_lab import fabrics
 from collectives_lab.check import least, tensors
 from collectives_lab.check.spec import (
     GOOD,
+    SCHEDULES,
     Case,
     Exercise,
     Inputs,
@@ -241,7 +242,7 @@ EXERCISE = Exercise(
         Property("shapes", 2, "any shapes, sizes and world sizes; float32 and float64"),
         Property("buckets", 2, "gradients share all-reduces of about bucket_bytes"),
         Property("overlap", 4, "little communication is exposed, by replay"),
-        Property("schedules", 1, "right however messages are delayed and reordered"),
+        SCHEDULES,
     ],
     _cases,
     least.over_the_wire(_result, _least),

@@ -9,7 +9,7 @@ import torch
 
 from collectives_lab import plans
 from collectives_lab.check import least, sums, tensors
-from collectives_lab.check.spec import Case, Exercise, Inputs, Property
+from collectives_lab.check.spec import SCHEDULES, Case, Exercise, Inputs, Property
 from collectives_lab.trace import Trace
 from collectives_lab.wire import POINT_TO_POINT, Schedule
 
@@ -94,7 +94,7 @@ EXERCISE = Exercise(
         Property("identical", 1, "all ranks end with the same bits"),
         Property("neighbours", 2, "messages between neighbours in the ring only"),
         Property("traffic", 5, "no rank sends more than 2(P-1)/P of the tensor"),
-        Property("schedules", 1, "right however messages are delayed and reordered"),
+        SCHEDULES,
     ],
     _cases,
     least.over_the_wire(sums.sum_in_place, least.whole_tensor),

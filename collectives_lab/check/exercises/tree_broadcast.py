@@ -10,6 +10,7 @@ from collectives_lab import fabrics, plans
 from collectives_lab.check import least, tensors
 from collectives_lab.check.spec import (
     GOOD,
+    SCHEDULES,
     Case,
     Exercise,
     Inputs,
@@ -38,9 +39,8 @@ def _case(
 
 
 def _cases(inputs: Inputs) -> Iterable[Case]:
-    yield _case(inputs, 2, 0, [3], "result messages rounds")
-    for schedule in inputs.schedules(2):
-        yield _case(inputs, 4, 0, [3], "result", schedule=schedule)
+    for p in (2, 4):
+        yield _case(inputs, p, 0, [3], "result messages rounds")
     for p in (1, 3, 4, 5, 8):
         yield _case(inputs, p, 0, [5], "world_sizes messages rounds")
     for p in (2, 3, 5):
@@ -53,6 +53,9 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
     for dtype in (torch.float64, torch.int64):
         yield _case(inputs, 3, 1, [2, 2], "layouts", dtype)
     yield _case(inputs, 3, 0, [0], "layouts")
+    for p, root in ((4, 0), (5, 2)):
+        for schedule in inputs.schedules(2):
+            yield _case(inputs, p, root, [3], "schedules", schedule=schedule)
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
@@ -113,7 +116,7 @@ EXERCISE = Exercise(
     "medium",
     30,
     [
-        Property("result", 3, "the root's tensor on 2 and 4 ranks"),
+        Property("result", 2, "the root's tensor on 2 and 4 ranks"),
         Property("world_sizes", 2, "on 1, 3, 4, 5 and 8 ranks"),
         Property("roots", 2, "from any root"),
         Property(
@@ -121,6 +124,7 @@ EXERCISE = Exercise(
         ),
         Property("messages", 2, "every rank but the root receives the tensor once"),
         Property("rounds", 2, "ceil(log2 P) rounds of messages"),
+        SCHEDULES,
     ],
     _cases,
     least.over_the_wire(_result, _least),

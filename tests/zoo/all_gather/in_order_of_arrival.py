@@ -1,4 +1,4 @@
-"""fails: result — own input first, then as they come."""
+"""fails: schedules — own input first, then as they come."""
 
 import torch
 import torch.distributed as dist

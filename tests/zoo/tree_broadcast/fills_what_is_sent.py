@@ -1,4 +1,4 @@
-"""fails: result — the root fills its buffer after the isend of it."""
+"""fails: schedules — the root fills its buffer after the isend of it."""
 
 import torch
 import torch.distributed as dist

@@ -1,0 +1,25 @@
+"""fails: schedules — the experts write into what is on its way back already."""
+
+import torch
+import torch.distributed as dist
+
+
+def moe_dispatch(tokens, expert_of, experts):
+    p, each = dist.get_world_size(), len(experts)
+    order = expert_of.argsort(stable=True)
+    counts = expert_of.bincount(minlength=p * each)
+    here = torch.empty_like(counts)
+    dist.all_to_all_single(here, counts)
+    give = counts.view(p, each).sum(1).tolist()
+    take = here.view(p, each).sum(1).tolist()
+    arrived = tokens.new_empty(sum(take), tokens.shape[1])
+    dist.all_to_all_single(arrived, tokens[order], take, give)
+    which = torch.arange(each).repeat(p).repeat_interleave(here)
+    back = torch.empty_like(tokens)
+    work = dist.all_to_all_single(back, arrived, give, take, async_op=True)
+    for k, expert in enumerate(experts):
+        arrived[which == k] = expert(arrived[which == k])
+    work.wait()
+    result = torch.empty_like(tokens)
+    result[order] = back
+    return result
