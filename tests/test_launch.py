@@ -854,6 +854,14 @@ def test_a_loop_without_end_meets_the_deadline() -> None:
     assert error.rank == 1 and "timeout=" in str(error)
 
 
+def test_a_function_of_a_library_has_no_line_of_the_reader() -> None:
+    """The command that began the process is not theirs, nor is its line 1."""
+    with pytest.raises(lab.DeadlineExceeded) as caught:
+        lab.run(time.sleep, world_size=2, args=(60,), timeout=1)
+    assert "ranks 0 and 1: in a library\n" in str(caught.value)
+    assert "line 1" not in str(caught.value)
+
+
 @pytest.mark.parametrize("timeout", [0.001, 0.02, 0.04])
 def test_a_deadline_at_the_very_end_is_no_riddle(timeout: float) -> None:
     """A job that ends as its deadline passes is done, or late; nothing third."""

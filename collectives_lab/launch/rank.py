@@ -130,7 +130,8 @@ class Rank:
     def _where(self) -> str:
         """The reader's line that the first thread is in; empty if it is in none."""
         frame = sys._current_frames().get(self.main.ident or 0)
-        while frame is not None:
+        # The outermost frame is the command that began this process.
+        while frame is not None and frame.f_back is not None:
             file = frame.f_code.co_filename
             if is_readers(file):
                 return f"{file}:{frame.f_lineno}" if self.busy else ""
