@@ -566,6 +566,27 @@ def test_a_wrong_sum_names_what_it_lacks(counts: list[int], said: str) -> None:
     assert tensors.contributions(given, found, (0,)) == said
 
 
+@pytest.mark.parametrize(
+    "found, expected, said",
+    [
+        (2.5, 3.0, "x[0] is 2.5, not 3"),
+        (
+            1 / 3,
+            0.33333333432674408,
+            "x[0] is 0.3333333333333333, not 0.33333333432674",
+        ),
+        (2**53 + 1, 2**53, "x[0] is 9007199254740993, not 9007199254740992"),
+    ],
+)
+def test_numbers_that_differ_are_seen_to_differ(
+    found: float, expected: float, said: str
+) -> None:
+    """With more digits where eight of them are alike."""
+    dtype = torch.int64 if isinstance(found, int) else torch.float64
+    both = [torch.tensor([n], dtype=dtype) for n in (found, expected)]
+    assert tensors.compared(*both, "x")[0].startswith(said)
+
+
 def test_a_case_says_what_it_is() -> None:
     """In words that stand before a message."""
     assert str(Case([()], (), "")) == "1 rank"

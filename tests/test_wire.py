@@ -25,6 +25,7 @@ from collectives_lab.wire import Box, Other, Outcome, Program, Schedule, Strided
 from collectives_lab.wire.box import IDLE
 from collectives_lab.wire.frames import Frame, Kind, Reader
 from collectives_lab.wire.preload import load, words_of
+from collectives_lab.wire.traffic import Posted, Traffic
 from collectives_lab.wire.values import Malformed, decode, encode
 
 HEADER = "import os, time, threading, torch, torch.distributed as dist\n"
@@ -541,6 +542,46 @@ def test_a_tensor_that_is_being_sent_may_not_be_written_to(box: Box, how: str) -
     assert "written" not in str(outcome_of(box, wrong, 2).failure)  # no seed: unseen
     fine = outcome_of(box, body.replace("{}", "x.add_(0); x + 1"), 2, seed=3).failure
     assert fine is None, fine
+
+
+FILLS_EARLY = {
+    "irecv": "w = dist.irecv(y, 1 - r); {}; v = dist.isend(x, 1 - r); v.wait()",
+    "all_gather": "w = dist.all_gather_into_tensor(z, x, async_op=True); {}",
+    "all_to_all": "w = dist.all_to_all_single(y, x, async_op=True); {}",
+    "one buffer for two": "w = dist.irecv(y, 1 - r); v = dist.irecv(y, 1 - r)\n"
+    "    [dist.isend(x, 1 - r).wait() for _ in range(2)]; {}; v.wait()",
+}
+
+
+@pytest.mark.parametrize("how", FILLS_EARLY)
+def test_where_something_is_received_may_not_be_written(box: Box, how: str) -> None:
+    """Neither by the program nor by another receive; told with the line of the call."""
+    body = (
+        "def f():\n    r, x, y = dist.get_rank(), torch.ones(2), torch.zeros(2)\n"
+        f"    z = torch.zeros(4)\n    {FILLS_EARLY[how]}\n    w.wait()\n"
+    )
+    wrong = body.replace("{}", "y.add_(1); z.add_(1)")
+    failure = outcome_of(box, wrong, 2, seed=3).failure
+    assert (failure.kind, failure.type_name) == ("raised", "TensorInUse"), failure
+    assert "being received" in failure.text and "(cell 1:5)" in failure.text
+    assert outcome_of(box, wrong, 2).failure is None  # without a seed it is unseen
+    if how != "one buffer for two":  # which is wrong already
+        fine = body.replace("{}", "y.add_(0); z + 1")
+        assert outcome_of(box, fine, 2, seed=3).failure is None
+
+
+def test_a_seed_draws_from_what_is_there_and_not_from_when_it_came() -> None:
+    """Ranks are heard in any order; what could meet next is listed in one."""
+    listed = []
+    for ranks in (range(4), (2, 0, 3, 1)):
+        traffic = Traffic(4)
+        for id, rank in enumerate(ranks):
+            left, right = (rank - 1) % 4, (rank + 1) % 4
+            traffic.post(Posted(rank, 2 * id, "recv", "0", 0.0, peer=left))
+            traffic.post(Posted(rank, 2 * id + 1, "send", "0", 0.0, peer=right))
+        meetings = traffic.candidates()
+        listed.append([[op.rank for op in m.operations] for m in meetings])
+    assert listed[0] == listed[1] == [[3, 0], [0, 1], [1, 2], [2, 3]]
 
 
 def test_a_strict_call_is_strict_without_a_seed(box: Box) -> None:

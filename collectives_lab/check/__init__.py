@@ -92,8 +92,9 @@ def grade(
 ) -> Report:
     """The verdict on a program; box: an open one, or the best tier for this call.
 
-    The same program, seed and student give the same points. Raises ValueError for an
-    unknown exercise and NotGradable where the box does not work.
+    The same program, seed and student give the same points, unless a race in the
+    program decides. Raises ValueError for an unknown exercise and NotGradable where the
+    box does not work.
     """
     exercise = find(name)
     if box is not None:

@@ -27,6 +27,7 @@ from collectives_lab.check.spec import (
 )
 from collectives_lab.check.words import told
 from collectives_lab.launch.errors import LabError
+from collectives_lab.replay import Stuck
 from collectives_lab.wire import Box, BoxError, Outcome, Program
 from collectives_lab.wire.values import clean
 
@@ -83,7 +84,7 @@ def examine(
 
 
 def _strict(cases: Sequence[Case]) -> Sequence[Case]:
-    """The cases, some of which refuse a write into a tensor that is being sent.
+    """The cases, some of which refuse a write into a tensor that is sent or received.
 
     Those with a seed do: the property they are for is the one about time. Where there
     are none, all cases refuse it.
@@ -160,7 +161,14 @@ def _holds(exercise: Exercise, name: str, one: Tried) -> Judgement:
     if not one.result.holds:
         wrong = one.result.message
         return bad(f"{NOT_JUDGED}{wrong}") if judge else one.result
-    return judge(one.case, one.outcome) if judge else GOOD
+    try:
+        return judge(one.case, one.outcome) if judge else GOOD
+    except Stuck as error:
+        return bad(
+            f"right, but its run cannot be replayed: {error}. A replay takes the calls "
+            "of a rank one after the other, of whatever thread they are; where a rank "
+            "sends and receives at once, use isend and irecv"
+        )
 
 
 def _finding(

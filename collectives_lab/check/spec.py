@@ -25,7 +25,7 @@ class Property:
 
 
 SCHEDULES = Property("schedules", 1, "right however messages are delayed and reordered")
-"""What cases of late schedules are for: there alone a race costs points."""
+"""What cases of late schedules are for: a race that only they show costs this alone."""
 
 
 @dataclass(frozen=True, eq=False)

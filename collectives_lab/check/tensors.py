@@ -49,10 +49,10 @@ def layout(kind: str, tensor: torch.Tensor) -> Strided:
             torch.empty(tensor.numel(), dtype=tensor.dtype), (rows, columns), (1, rows)
         )
     elif kind == "columns":  # every second column of a wider matrix
-        storage = _filled(2 * rows * columns + 3, tensor.dtype)
+        storage = _filled(2 * rows * columns + 3, tensor)
         made = Strided(storage, (rows, columns), (2 * columns, 2), 1)
     elif kind == "rows":  # some rows in the middle of a longer matrix
-        storage = _filled((rows + 2) * columns, tensor.dtype)
+        storage = _filled((rows + 2) * columns, tensor)
         made = Strided(storage, (rows, columns), (columns, 1), columns)
     else:
         raise ValueError(f"layout {kind!r}; need transposed, columns or rows")
@@ -60,8 +60,9 @@ def layout(kind: str, tensor: torch.Tensor) -> Strided:
     return made
 
 
-def _filled(count: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.arange(7, 7 + count).to(dtype)
+def _filled(count: int, tensor: torch.Tensor) -> torch.Tensor:
+    """Memory that differs from rank to rank, as the tensors do."""
+    return torch.arange(count).to(tensor.dtype) + tensor.flatten()[0]
 
 
 def arrived(argument: Any, after: Any) -> tuple[torch.Tensor | None, str]:
@@ -151,14 +152,14 @@ def compared(
     if at is None:
         return "", None
     place = "".join(f"[{i}]" for i in at)
-    return f"{what}{place} is {_short(found[at])}, not {_short(expected[at])}", at
+    return f"{what}{place} is {_apart(found[at].item(), expected[at].item())}", at
 
 
-def _short(value: torch.Tensor) -> str:
-    number = value.item()
-    if isinstance(number, float):
-        return f"{number:.8g}"
-    return str(number)
+def _apart(found: float | int, expected: float | int) -> str:
+    """`2.5, not 3`: two numbers, with as many digits as it takes to see them differ."""
+    both = found, expected
+    short = [f"{x:.8g}" if isinstance(x, float) else f"{x}" for x in both]
+    return ", not ".join(short if short[0] != short[1] else map(repr, both))
 
 
 def contributions(

@@ -24,7 +24,12 @@ from collectives_lab.replay.state import Times
 from collectives_lab.replay.timeline import Timeline
 from collectives_lab.trace import Event, Trace
 
-__all__ = ["Step", "Timeline", "replay"]
+__all__ = ["Step", "Stuck", "Timeline", "replay"]
+
+
+class Stuck(ValueError):
+    """A trace whose calls, in the order in which ranks made them, never end."""
+
 
 MANY = 3000
 """Messages from which waves are faster than one by one."""
@@ -81,7 +86,7 @@ def _check_ended(trace: Trace, program: Program, times: Times) -> None:
         if row >= 0:
             event = trace.event(row)
             waits.setdefault(event.rank, _in_words(event))
-    raise ValueError(
+    raise Stuck(
         f"{'; '.join(list(waits.values())[:8])}: these wait for each other for ever; "
         "need an order of calls in which some rank can go on"
     )

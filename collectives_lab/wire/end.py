@@ -3,8 +3,9 @@
 Nothing is sent before the switch asks for it: the buffer of a send is read when its
 recv is matched, as late as any library may, so that one reused early shows. That alone
 would make a program right that posts a send first and fills its buffer then, so a
-strict call (`Wire.strict`) compares what is read with what was there at first. We have
-no thread: frames are answered while one of the student's threads waits.
+strict call (`Wire.strict`) compares what is read with what was there at first, and so
+it does where something is received. We have no thread: frames are answered while one of
+the student's threads waits.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 
 from collectives_lab.wire import frames
 from collectives_lab.wire.frames import Frame, Kind
-from collectives_lab.wire.pending import Operation
+from collectives_lab.wire.pending import Operation, Tensors
 from collectives_lab.wire.values import raw_bytes
 
 ASKS = 64
@@ -45,7 +46,7 @@ class Refused(RuntimeError):
 
 
 class TensorInUse(RuntimeError):
-    """A tensor was written to while it was being sent."""
+    """A tensor was written to while the library sent it, or received into it."""
 
 
 class Wire:
@@ -55,7 +56,7 @@ class Wire:
         self.sock, self.rank, self.world_size = sock, rank, world_size
         self.pending: dict[int, Operation] = {}
         self.strict = False
-        """Whether a tensor must stay as it is from a call until its data is read."""
+        """Whether a tensor must stay as it is from a call until the wire takes it."""
         self._overwritten = ""
         self._numbers = 0
         self._in_vain = 0
@@ -78,7 +79,8 @@ class Wire:
         """Number an operation and tell the switch of it."""
         operation.where = student_line()
         if self.strict:
-            operation.sum = zlib.crc32(_data(operation))
+            operation.sum = _sum(operation.given)
+            operation.room = _sum(operation.taken)
         with self._writing:
             self._in_vain = 0
             self._numbers += 1
@@ -152,43 +154,56 @@ class Wire:
         if operation is None:
             return
         if frame.kind == Kind.READ:
-            data = _data(operation)
-            self.tell(Kind.DATA, frame.id, body=data)
-            self._compare(operation, data)
+            self.tell(Kind.DATA, frame.id, body=_data(operation.given))
+            self._compare_given(operation)
             return
         del self.pending[frame.id]
         if frame.kind == Kind.REFUSED:
             operation.refused, operation.done = frame.body.decode(), True
         else:
+            self._compare_taken(operation)
             operation.finish(frame)
 
-    def _compare(self, operation: Operation, data: bytes) -> None:
+    def _compare_given(self, operation: Operation) -> None:
         """Raise TensorInUse if, in a strict call, the data is not what was posted."""
-        if self.strict and operation.sum not in (None, zlib.crc32(data)):
-            self._overwritten = operation.where
+        if operation.sum is not None and operation.sum != _sum(operation.given):
+            self._overwritten = (
+                f"while it was being sent ({operation.where}). It belongs to the "
+                "library from the call until its wait returns: read at once, what it "
+                "held is sent; read late, what was written then"
+            )
             self._refuse_overwritten()
         operation.sum = None
+
+    def _compare_taken(self, operation: Operation) -> None:
+        """The same if something else has come to where this was to be received."""
+        if operation.room is not None and operation.room != _sum(operation.taken):
+            self._overwritten = (
+                f"while something was being received into it ({operation.where}). It "
+                "belongs to the library from the call until its wait returns: what "
+                "comes early is overwritten, and what comes late overwrites"
+            )
+            self._refuse_overwritten()
 
     def _refuse_overwritten(self) -> None:
         """Again in every thread, and where the student's code has caught it."""
         if self._overwritten:
-            raise TensorInUse(
-                "a tensor was written to while it was being sent "
-                f"({self._overwritten}). It belongs to the library from the call until "
-                "its wait returns: read at once, what it held is sent; read late, what "
-                "was written then"
-            )
+            raise TensorInUse(f"a tensor was written to {self._overwritten}")
 
     def compare_unread(self) -> None:
         """The same for what nobody has waited for, once the function has returned."""
         self._refuse_overwritten()
         for operation in list(self.pending.values()):
             if operation.sum is not None:
-                self._compare(operation, _data(operation))
+                self._compare_given(operation)
 
 
-def _data(operation: Operation) -> bytes:
-    return b"".join(map(raw_bytes, operation.given))
+def _data(tensors: Tensors) -> bytes:
+    return b"".join(map(raw_bytes, tensors))
+
+
+def _sum(tensors: Tensors) -> int:
+    return zlib.crc32(_data(tensors))
 
 
 def student_line() -> str:

@@ -6,6 +6,7 @@ No thread of ours ends an operation: whoever waits for it answers the switch mea
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from collectives_lab.wire.end import Wire
 
 Tensors = Sequence[torch.Tensor]
+
+PAUSE = 2e-4
+"""Seconds that a question takes which was asked in vain again and again: such a loop
+would keep a core from the rank that it waits for, and eat up the own CPU seconds."""
 
 # Without its types, whose signatures differ from release to release.
 _Work: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
@@ -65,6 +70,8 @@ class Operation(Waitable):
         self.where = ""
         self.sum: int | None = None
         """Of what is given, in a strict call until it has been read."""
+        self.room: int | None = None
+        """Of what is taken, in a strict call, as it was before anything came."""
 
     def wait(self, timeout: Any = None) -> bool:
         """Wait for the end; the switch ends the run if that never comes."""
@@ -76,6 +83,8 @@ class Operation(Waitable):
         self.wire.look()
         if not self.done:
             self.polled = self.wire.asked_in_vain()
+            if self.polled:
+                time.sleep(PAUSE)
         elif self.polled:
             self.wire.tell_of_waiting(self)
         return self.done

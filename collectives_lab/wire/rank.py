@@ -82,7 +82,7 @@ def _call(
 ) -> tuple[None, bytes]:
     """Call a function of the program, or read a value of it where args is None.
 
-    strict: whether to refuse a tensor that is written to while it is being sent.
+    strict: whether to refuse a tensor that is written to while it is sent or received.
     Tells what it returned and what the tensors among its arguments hold now; of a
     Strided one, its whole storage.
     """

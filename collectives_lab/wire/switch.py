@@ -41,7 +41,7 @@ TICK where it may because it has threads, not all of which wait on the wire."""
 class Schedule:
     """When operations meet: at once (seed None), or late and in the seed's order.
 
-    strict: whether a tensor that is written to while it is being sent fails the call,
+    strict: whether a tensor written to while it is sent or received fails the call,
     as it does with every seed: whenever it is read, the data must be the same.
     """
 

@@ -161,9 +161,9 @@ class Traffic:
     def candidates(self) -> list[Meeting]:
         """All that could be carried out next, in a fixed order."""
         found: list[Meeting] = []
-        for inbox in self._recvs:
+        for inbox in sorted(self._recvs):  # not as they came: no two runs are alike
             found += self._messages(inbox)
-        for number in self._rounds:
+        for number in sorted(self._rounds):
             found += self._whole_round(number)
         return found
 

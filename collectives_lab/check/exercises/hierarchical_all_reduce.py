@@ -73,9 +73,9 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
         yield _case(inputs, p, node, [FULL], "crossing time")
     yield _case(inputs, 6, 2, [FULL + 5], "crossing")
     # A ring of two ranks has no later message that could overtake, so three of each.
-    for p, node in ((4, 2), (6, 3), (6, 2)):
+    for p, node, n in ((4, 2, 8), (6, 3, 9000), (6, 2, 9000)):
         for schedule in inputs.schedules(2):
-            yield _case(inputs, p, node, [2 * p + 1], "schedules", schedule=schedule)
+            yield _case(inputs, p, node, [n], "schedules", schedule=schedule)
 
 
 def _plan(case: Case) -> Trace:

@@ -142,9 +142,9 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
     ):
         lengths = [96 + 16 * (rank % 3) for rank in range(p)]
         yield _case(inputs, lengths, each, "traffic", wanted, WIDE)
-    for p in (3, 4):
+    for p, n in ((3, 40), (4, 5)):
         for schedule in inputs.schedules(2):
-            yield _case(inputs, [5] * p, 1, "schedules", schedule=schedule)
+            yield _case(inputs, [n] * p, 1, "schedules", schedule=schedule)
 
 
 def _expected(case: Case, rank: int, of: torch.Tensor | None = None) -> torch.Tensor:

@@ -61,9 +61,9 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
         yield _case(inputs, p, [1000], "identical", dtype, exact=False)
     for p, n in ((2, FULL), (3, FULL), (4, FULL), (8, FULL + 3)):
         yield _case(inputs, p, [n], "traffic neighbours")
-    for p in (2, 3, 4):
+    for p, n in ((2, 7), (3, FULL + 1), (4, 13)):
         for schedule in inputs.schedules(3):
-            yield _case(inputs, p, [3 * p + 1], "schedules", schedule=schedule)
+            yield _case(inputs, p, [n], "schedules", schedule=schedule)
 
 
 def _budget(case: Case) -> Trace:

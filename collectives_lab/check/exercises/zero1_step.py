@@ -54,7 +54,7 @@ def _case(
         "lr": lr,
         "nbytes": padded.nbytes,
     }
-    label = f"{length} weights in {tensors.name_of(dtype)}"
+    label = f"{length} weight{'s' * (length != 1)} in {tensors.name_of(dtype)}"
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
 
@@ -69,9 +69,9 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
         yield _case(inputs, p, 1000, "identical")
     for p, n in ((2, 1024), (4, 1024), (4, 1001), (8, 1024)):
         yield _case(inputs, p, n, "traffic")
-    for p in (3, 4):
+    for p, n in ((3, 3072), (4, 8)):
         for schedule in inputs.schedules(2):
-            yield _case(inputs, p, 2 * p, "schedules", schedule=schedule)
+            yield _case(inputs, p, n, "schedules", schedule=schedule)
 
 
 def _stepped(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
