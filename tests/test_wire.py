@@ -410,6 +410,29 @@ def callback(rank, P, a):
     return x, seen
 
 
+def futures_in_a_chain(rank, P, a):
+    x, y = a * 1, a * 2
+    first = dist.all_reduce(x, async_op=True).get_future()
+    later = first.then(lambda done: done.value()[0] * 2).then(lambda done: done.value())
+    both = [first, dist.all_reduce(y, async_op=True).get_future()]
+    whole = torch.futures.collect_all(both)
+    o = [torch.zeros(6) for _ in range(P)]
+    last = dist.all_gather(o, a, async_op=True).get_future()
+    torch.futures.wait_all([last, *both])
+    return later.wait(), [each.value()[0] for each in whole.wait()], o
+
+
+def futures_that_raise(rank, P, a):
+    x, said = a * 1, []
+    late = dist.all_reduce(x, async_op=True).get_future().then(lambda done: 1 / 0)
+    for wait in (late.wait, torch.futures.collect_all([late]).wait):
+        try:
+            wait()
+        except Exception as error:
+            said.append("division by zero" in str(error))
+    return said
+
+
 def coalesced(rank, P, a):
     x, y = a * 1, a * 2
     w = dist.all_reduce_coalesced([x, y], async_op=True)
@@ -445,6 +468,8 @@ VERBS = [
     broadcast_objects,
     coalesced,
     callback,
+    futures_in_a_chain,
+    futures_that_raise,
 ]
 
 

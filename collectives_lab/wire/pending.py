@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from collectives_lab.wire.frames import Frame
+from collectives_lab.wire.futures import Future
 from collectives_lab.wire.operations import ANY
 from collectives_lab.wire.values import tensor_of
 
@@ -65,7 +66,7 @@ class Operation(Waitable):
         self.done = False
         self.waited = False
         self.polled = False
-        self._future: _Future | None = None
+        self._future: Future | None = None
         self.refused = ""
         self.where = ""
         self.sum: int | None = None
@@ -98,8 +99,8 @@ class Operation(Waitable):
     def get_future(self) -> torch.futures.Future:
         """A future whose callbacks run when this has ended; it can be waited for."""
         if self._future is None:
-            self._future = _Future()
-            self._future.operation = self
+            self._future = Future()
+            self._future.operations = [self]
             if self.done:
                 self._future.set_result(self.result())
         return self._future
@@ -123,16 +124,6 @@ class Operation(Waitable):
         self.done = True
         if self._future is not None:
             self._future.set_result(self.result())
-
-
-class _Future(torch.futures.Future):
-    """Torch's future, which is waited for on the wire: no thread of ours ends it."""
-
-    operation: Operation
-
-    def wait(self) -> Any:
-        self.operation.wait()
-        return super().wait()
 
 
 class Several(Waitable):

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab.wire import face, frames
+from collectives_lab.wire import face, frames, futures
 from collectives_lab.wire.end import Wire, student_line
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.group import connect
@@ -33,6 +33,7 @@ def main(sock: socket.socket, rank: int, world_size: int) -> None:
     torch.set_num_threads(1)
     wire = connect(sock, rank, world_size)
     face.put_on()
+    futures.put_on()
     namespace: dict[str, Any] = {}
     try:
         while True:

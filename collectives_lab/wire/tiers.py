@@ -120,6 +120,7 @@ def environment() -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",  # the wire carries tensors of the CPU
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
+        "MALLOC_ARENA_MAX": "1",  # each thread's own would be 64 MiB of its limit
         "PATH": "/usr/bin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": str(seal.PACKAGE.parent),
