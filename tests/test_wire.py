@@ -422,6 +422,18 @@ def futures_in_a_chain(rank, P, a):
     return later.wait(), [each.value()[0] for each in whole.wait()], o
 
 
+def values_of_futures(rank, P, a):
+    x, y, z = a * 1, torch.zeros(2 * P), torch.zeros(2)
+    parts = [a[:2] * n for n in range(P)] if rank == 1 else None
+    works = [
+        dist.broadcast(x, 1, async_op=True),
+        dist.all_to_all_single(y, a[:2].repeat(P), async_op=True),
+        dist.scatter(z, parts, 1, async_op=True),
+        dist.all_to_all(list(torch.zeros(P, 2)), [a[:2]] * P, async_op=True),
+    ]
+    return [work.get_future().wait() for work in works]
+
+
 def futures_that_raise(rank, P, a):
     x, said = a * 1, []
     late = dist.all_reduce(x, async_op=True).get_future().then(lambda done: 1 / 0)
@@ -470,6 +482,7 @@ VERBS = [
     callback,
     futures_in_a_chain,
     futures_that_raise,
+    values_of_futures,
 ]
 
 

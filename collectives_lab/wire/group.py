@@ -137,9 +137,11 @@ class SealedGroup(_Group):
     def broadcast(self, tensors: Tensors, opts: Any) -> Operation:
         root = opts.rootRank
         mine = root == self._place
-        return self._collective(
+        operation = self._collective(
             "broadcast", tensors, tensors, opts, root, mine, not mine
         )
+        operation.outputs = tensors
+        return operation
 
     def reduce(self, tensors: Tensors, opts: Any) -> Operation:
         return self._collective("reduce", tensors, tensors, opts, opts.rootRank)
@@ -197,7 +199,9 @@ class SealedGroup(_Group):
             list(t.split(list(splits) or t.shape[0] // self._size))
             for t, splits in ((output, output_splits), (input, input_splits))
         ]
-        return self._collective("all_to_all", parts[1], parts[0])
+        operation = self._collective("all_to_all", parts[1], parts[0])
+        operation.outputs = [output]
+        return operation
 
     all_to_all_single = alltoall_base
 

@@ -61,6 +61,8 @@ class Operation(Waitable):
     ):
         super().__init__()
         self.wire, self.given, self.taken = wire, given, taken
+        self.outputs = taken
+        """The caller's tensors that hold the result; `taken` may be parts of them."""
         self.id = 0
         self.source = ANY
         self.done = False
@@ -92,6 +94,9 @@ class Operation(Waitable):
 
     def is_success(self) -> bool:
         return self.is_completed() and not self.refused
+
+    def result(self) -> list[torch.Tensor]:
+        return list(self.outputs)
 
     def exception(self) -> None:
         return None
