@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 KNOWN = ("_NUM_THREADS", "PYTHON", "LANG", "LC_", "PATH", "HOME", "PWD", "LD_", "SHLVL")
-ADDED = ("TORCH", "KINETO", "_", "OLDPWD", "KMP", "CUDA", "TERM")
+ADDED = ("TORCH", "KINETO", "_", "OLDPWD", "KMP", "CUDA", "TERM", "MALLOC_")
 REACHED = [
     name
     for name in os.environ
