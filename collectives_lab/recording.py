@@ -85,8 +85,10 @@ class _Recording:
     def end(self, how: str = "") -> None:
         """Stop recording and write the part."""
         recorder.start(None)
-        self.guard.close()
-        self.write(how)
+        try:
+            self.write(how)
+        finally:  # not before it is written: SIGTERM comes soon where a rank fails
+            self.guard.close()
 
     def write(self, how: str) -> None:
         """Write what there is, once."""

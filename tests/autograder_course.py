@@ -54,7 +54,7 @@ class Course:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=200,
             env=self.env,
         )
         assert (done.returncode != 0) == fails, done.stdout + done.stderr

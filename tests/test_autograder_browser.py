@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from autograder_course import RING, Course, new_course
+from conftest import until
+from jupyter_server.serverapp import list_running_servers
 from test_browser import CHROMIUM, FLAGS, wait_for
 
 from autograder import examples
@@ -44,20 +45,22 @@ def course(tmp_path: Path) -> Course:
 @pytest.fixture
 def url(course: Course) -> Iterator[str]:
     """A Jupyter server with nbgrader's extensions, started as the guide says."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    runtime = course.folder / "runtime"
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
-        + [f"--port={port}", "--IdentityProvider.token=", "--ServerApp.port_retries=0"]
+        + ["--port=0", "--IdentityProvider.token="]  # a free one, told in its file
         + ["--ServerApp.root_dir=.."],
         cwd=course.autograder,
-        env=course.env | {"JUPYTER_CONFIG_DIR": str(course.folder / "config")},
+        env=course.env
+        | {"JUPYTER_CONFIG_DIR": str(course.folder / "config")}
+        | {"JUPYTER_RUNTIME_DIR": str(runtime)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        url = f"http://127.0.0.1:{port}"
+        assert until(lambda: any(list_running_servers(str(runtime))), 60)
+        (told,) = list_running_servers(str(runtime))
+        url = f"http://127.0.0.1:{told['port']}"
         wait_for(url + "/api/status", server)
         yield url
     finally:

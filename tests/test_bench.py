@@ -248,14 +248,24 @@ def test_the_command_prints_and_keeps(tmp_path: Path, capsys) -> None:
     assert len((tmp_path / "x.csv").read_text().splitlines()) == 7
 
 
-def test_predictions_come_from_ping_pong_alone(tmp_path: Path, capsys) -> None:
+def test_predictions_come_from_ping_pong_alone(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     """One fit, then predicted and gap beside each measured row."""
+    measured = cli.samples
+
+    def undisturbed(*args, **options) -> list[tuple[int, float]]:
+        """The messages that were measured, with the times of a link: no noise."""
+        return [(n, LINK.time(n)) for n, _ in measured(*args, **options)]
+
+    monkeypatch.setattr(cli, "samples", undisturbed)
     file = tmp_path / "x.json"
     command = ["all_gather", "--world-size", "2", "--sizes", "64,4K", "--predict"]
     assert cli.main([*command, *QUICK, "--json", str(file)]) == 0
     assert "fitted to ping-pong alone: alpha" in capsys.readouterr().out
     kept = json.loads(file.read_text())
     link = Link(**kept["link"])
+    assert (link.alpha, link.beta) == pytest.approx((LINK.alpha, LINK.beta))
     for found in kept["rows"]:
         what = (found["verb"], found["algorithm"], 2, found["nbytes"], link)
         assert found["predicted"] == pytest.approx(bench.predict(*what))
@@ -379,8 +389,10 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     family = process.children(recursive=True)
     assert family
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    printed = first + out.splitlines()
+    # Not by communicate, which would lose the lines that came with the first one.
+    printed = first + process.stdout.read().splitlines()
+    err = process.stderr.read()
+    process.communicate(timeout=30)
     assert process.returncode == 130
     assert f"interrupted; the {len(printed)} rows so far are kept" in err
     assert "Traceback" not in err

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import until
 
 from benchmarks import cells, table
 from benchmarks.measure import Row, interleave, quartiles, spread, times_faster
@@ -134,5 +135,9 @@ def test_all_figures_are_measured(tmp_path: Path) -> None:
     assert {"mp.spawn", "a plain fork", "ipyparallel"} <= {r["peer_name"] for r in kept}
     for one in kept:
         assert one["what"] in done.stdout and all(value > 0 for value in one["ours"])
-    left = [p.info["environ"] or {} for p in psutil.process_iter(["environ"])]
-    assert not [environ for environ in left if mark.items() <= environ.items()]
+
+    def left() -> list[psutil.Process]:
+        every = psutil.process_iter(["environ"])
+        return [p for p in every if mark.items() <= (p.info["environ"] or {}).items()]
+
+    assert until(lambda: not left())

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -100,23 +99,18 @@ def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     nbformat.write(of_cells(ENDLESS), home / "endless.ipynb")
     foreign = of_cells(["explore"] * 3, [shown(thing) for thing in things()])
     nbformat.write(foreign, home / "foreign.ipynb")
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
     own = {"JUPYTER_CONFIG_DIR": f"{home}/c", "IPYTHONDIR": f"{home}/i"}
     own["JUPYTER_DATA_DIR"] = f"{home}/d"  # what it trusts, and the sessions
+    own["JUPYTER_RUNTIME_DIR"] = f"{home}/r"
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
-        + [f"--port={port}", "--IdentityProvider.token=", "--ServerApp.port_retries=0"]
-        + [f"--ServerApp.root_dir={home}"],
+        + ["--port=0", "--IdentityProvider.token=", f"--ServerApp.root_dir={home}"],
         env=os.environ | own,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(url + "/api/status", server)
-        yield url
+        yield answering(home / "r" / f"jpserver-{server.pid}.json", server)
     finally:
         server.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -125,14 +119,16 @@ def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.wait()
 
 
-def wait_for(url: str, server: subprocess.Popen) -> None:
+def answering(file: Path, server: subprocess.Popen) -> str:
+    """The address of a server that answers, with the port that its file says."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and server.poll() is None:
-        with contextlib.suppress(OSError):
-            json.load(urllib.request.urlopen(url, timeout=5))
-            return
+        with contextlib.suppress(OSError, ValueError):  # not there, or not whole yet
+            url = f"http://127.0.0.1:{json.loads(file.read_text())['port']}"
+            json.load(urllib.request.urlopen(f"{url}/api/status", timeout=5))
+            return url
         time.sleep(0.2)
-    raise AssertionError(f"JupyterLab did not answer at {url}")
+    raise AssertionError(f"JupyterLab does not answer as {file} says")
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +213,11 @@ def errors(page: Any) -> list[str]:
     )
 
 
+def width(image: Any) -> int:
+    """The pixels of an image, once it has been decoded."""
+    return image.evaluate("i => i.decode().then(() => i.naturalWidth)")
+
+
 def photograph(page: Any, name: str) -> None:
     """Keep a picture where LAB_SCREENSHOTS says, for a person to look at."""
     if folder := os.environ.get("LAB_SCREENSHOTS"):
@@ -240,7 +241,7 @@ def test_a_reader_runs_all_cells_and_sees_results_and_pictures(opened):
     run = outputs[1]
     assert "21.25" in run.inner_text() and "all_reduce" in run.inner_text()
     picture = run.locator("figure img").first
-    assert picture.evaluate("i => i.complete && i.naturalWidth") > 300
+    assert width(picture) > 300
     assert "4 ranks" in (picture.get_attribute("alt") or "")
     assert outputs[2].inner_text().count("6.") == 1
     lines = outputs[3].inner_text()
@@ -254,7 +255,7 @@ def test_a_chapter_runs_and_its_sliders_move(opened):
     last = cell(page, SHOWN[1].splitlines()[0])
     figure = last.locator(".jp-OutputArea-output figure img").first
     figure.wait_for(timeout=150_000)
-    assert figure.evaluate("i => i.complete && i.naturalWidth") > 300
+    assert width(figure) > 300
     assert not errors(page)
     assert_moves(cell(page, "explore_ratio()"), "ranks", page)
     photograph(page, "chapter")
@@ -318,7 +319,7 @@ def test_a_notebook_that_is_not_trusted_shows_pictures(opened):
         place.scroll_into_view_if_needed()
         picture = place.locator("figure img").first
         picture.wait_for(timeout=20_000)
-        assert picture.evaluate("i => i.complete && i.naturalWidth") > 300
+        assert width(picture) > 300
         words = place.locator(".jp-Cell-outputArea").inner_text()
         assert "ranks" in words and "function" not in words and "{" not in words
         assert place.locator("input[type=range]").count() == 0
@@ -387,7 +388,8 @@ def test_an_exported_page_without_scripts_shows_pictures(browser, exported):
     """Where no script runs, pictures and words stay, and steps can be chosen."""
     page = visit(browser, exported, java_script_enabled=False)
     assert page.locator(".stage figure img").count() == 3
-    assert all(image.is_visible() for image in page.locator(".stage img").all())
+    for image in page.locator(".stage img").all():
+        playwright.expect(image).to_be_visible()
     assert page.get_by_text("halving_doubling, the fastest").first.is_visible()
     page.locator("fieldset label").nth(3).click()
     assert page.locator(".panel.p3").is_visible()

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import runpy
 import statistics
 import subprocess
@@ -22,8 +23,11 @@ from book import badges, execution
 
 CHAPTERS = execution.chapters()
 CHEATSHEET = execution.ROOT / "chapters" / "scripts" / "collective_cheatsheet.py"
-DEADLINE = 60.0
-"""Seconds that a chapter may take."""
+DEADLINE = 240.0
+"""Seconds until a chapter is given up, on a machine that has much else to do."""
+
+MINUTE = 2 * 60.0
+"""Seconds of processors that a chapter may use: those of a minute on two of them."""
 
 LONGEST, MEDIAN = 25, 6
 """Lines of a code cell at most, and non-blank lines of the median one."""
@@ -60,12 +64,12 @@ CLAIMS = {
     "01_why_communication_bounds_training": """
         assert needed[1] / needed[4] > 3 and fewer < 1.5
         assert longer > 1e3 * LATE / 2
-        assert 0.8 < on_the_wire[0] / recorded(late, 0)[1] < 1.1, "two instruments"
+        assert abs(on_the_wire[0] - recorded(late, 0)[1]) < LATE / 2, "two instruments"
         waits = [row["wait"] for row in met.results]
         assert waits[2] < LATE / 2 < min(w for r, w in enumerate(waits) if r != 2)
         assert max(row["gloo:all_reduce"] for row in met.results) < LATE / 2
-        row = met.results[0]
-        assert row["c10d::allreduce_"] < row["gloo:all_reduce"]
+        row = late.results[0]
+        assert row["c10d::allreduce_"] < LATE / 2 < row["gloo:all_reduce"]
     """,
     "04_all_reduce_averaging_gradients": """
         assert fifth.shape == (201, 4225)
@@ -188,12 +192,12 @@ CLAIMS = {
         assert still.ranks == [0] and uneven.ranks == [0, 1, 2]
         assert raised == [2, 3] and "names the ranks" in shown["dtype", "with DETAIL"]
         assert all(v[:2] != "ri" for v in shown.values()), "none sums up rightly"
-        assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in hasty[1]
+        assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in " ".join(hasty[1:])
         assert last == [(3, 2), (3, 2), (2, 2), (3, 2)]
         assert bad == [0, 4, 4, 4] and fits["a NaN"][0][2] == ["step 10: rank 3"]
         assert [fits[f][0][1] for f in faults] == [[], [3], [3], []]
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
-        assert (begin, apart) == (10, 0) and "exitcode: -9) local_rank: 1" in errors
+        assert (begin, apart) == (10, 0) and "exitcode: -9) local_rank: 0" in errors
     """,
     "15_fewer_bytes_fewer_times": """
         assert abs(byte - whole) < noise / 5 and winners[1] == "a byte"
@@ -354,16 +358,25 @@ def once(path: Path) -> object:
     return pytest.param(path, id=path.stem, marks=marks)
 
 
+def used() -> float:
+    """The seconds of processors that ended processes have used, which we started."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("chapter", [once(path) for path in CHAPTERS])
 def test_a_chapter_runs_and_its_text_is_true(chapter: Path) -> None:
     """Run All works, within a minute and without a warning, and leaves no process.
 
     It always runs here, whatever was kept; the book then shows what came out.
     """
+    before = used()
     helper = "def buffer_of(rank):\n    return 4.0**rank * 10.0 ** torch.arange(4)\n"
     claims = re.sub("^ {8}", "", CLAIMS.get(chapter.stem, ""), flags=re.MULTILINE)
     done = execution.execute(chapter, DEADLINE, claims and helper + claims)
     assert not execution.complaints(done.notebook)
+    assert used() - before < MINUTE
 
 
 def small(source: str) -> NotebookNode:
@@ -374,6 +387,15 @@ def test_a_cell_that_raises_is_found() -> None:
     """The test above fails where a cell does."""
     with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
         execution.run(small("1 / 0"), DEADLINE)
+
+
+def test_what_ranks_use_is_counted() -> None:
+    """A second of each of two ranks makes two, when the kernel has ended."""
+    before = used()
+    work = "while time.process_time() < 1: pass"
+    source = f"import collectives_lab as lab, time\ndef go():\n    {work}\n"
+    execution.run(small(f"{source}lab.run(go, 2)"), DEADLINE)
+    assert used() - before > 2
 
 
 def test_a_cell_that_takes_too_long_is_found() -> None:

@@ -146,9 +146,9 @@ def test_a_slow_link_is_slow_both_ways() -> None:
     """What a rate says, less what it lets through at once, takes its time."""
     with hosts(2) as (one, other):
         fast = sent(one, other, 4_000_000)
-        other.slow("100mbit")
+        other.slow("10mbit")
         slow = [sent(one, other, 4_000_000), sent(other, one, 4_000_000)]
-    assert min(slow) > 0.9 * 4_000_000 / 12.5e6 > fast
+    assert min(slow) > 0.9 * 4_000_000 / 1.25e6 > fast
 
 
 @pytest.mark.slow
@@ -175,16 +175,20 @@ def test_a_cut_link_says_nothing_until_it_is_mended() -> None:
         assert server.communicate(timeout=30)[0] == "b'second'\n"
 
 
-def family(pid: int) -> list[int]:
-    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+def family(some: Sequence[Host]) -> list[int]:
+    """What runs for hosts; the fork server's ranks, made ahead of need, do not."""
+    spaces = [some[0]._switch, *(host._space for host in some)]
+    heads = [space._holder.pid for space in spaces]
+    heads += [process.pid for host in some for process in host.started]
+    found = [psutil.Process(pid).children(recursive=True) for pid in heads]
+    return heads + [child.pid for children in found for child in children]
 
 
 def test_nothing_is_left_of_hosts_after_a_failure() -> None:
     """What runs on a host ends with it, by whatever the block was left."""
-    before = set(family(os.getpid()))
     with pytest.raises(ZeroDivisionError), hosts(2) as some:
         processes = [host.popen(["sleep", "1000"]) for host in some]
-        pids = set(family(os.getpid())) - before
+        pids = family(some)
         raise ZeroDivisionError
     assert all(process.poll() is not None for process in processes)
     assert len(pids) >= 6 and until(lambda: not any(map(alive, pids)))
@@ -488,9 +492,11 @@ def in_a_group_of_torch(folder: Path, fn: Callable) -> object:
     """What a function returns, or the error, where nothing records these ranks."""
     recorder.start(None)
     rank, store = dist.get_rank(), dist.FileStore(str(folder / "store"), 2)
+    dist.barrier()  # nobody leaves a group while another one still connects
     dist.destroy_process_group()
     late = timedelta(seconds=SECONDS)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=late)
+    dist.barrier()
     try:
         return fn(folder)
     except lab.LabError as error:
@@ -1015,7 +1021,7 @@ def test_a_part_is_written_where_a_rank_fails(tmp_path: Path) -> None:
     for fn in (rank_1_leaves, two_hang):
         path = lab.export(fn, tmp_path / f"{fn.__name__}.py", timeout=60)
         done = subprocess.run(
-            [*TORCHRUN, "--nproc-per-node", "3", str(path)],
+            [*TORCHRUN, "--standalone", "--nproc-per-node", "3", str(path)],
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
             capture_output=True,
@@ -1058,16 +1064,17 @@ def test_slurm_runs_an_exported_script(tmp_path: Path) -> None:
 def test_between_slow_hosts_the_border_decides(tmp_path: Path) -> None:
     """The bytes that cross it foretell the time: 1.5, 1, 3 and 2 times the tensor's.
 
-    With margins: the machine has other things to do, and headers are not counted.
+    The quickest of some, with margins: the machine has other things to do, and headers
+    are not counted.
     """
     measured = {}
     for order in ([], ["--round-robin"]):
         with hosts(2, rate="100mbit") as some:
-            words = [*order, "--repeats", "3", "--traces", f"{tmp_path}/{len(order)}"]
+            words = [*order, "--repeats", "5", "--traces", f"{tmp_path}/{len(order)}"]
             ended_well(started(Path(two_hosts.__file__), some, *words))
         for name in ("ring", "hierarchical"):
             trace = lab.Trace.load(tmp_path / str(len(order)) / name)
-            measured[name, len(order)] = sorted(two_hosts.spans(trace))[1]
+            measured[name, len(order)] = min(two_hosts.spans(trace))
     ring = measured["ring", 0]
     assert 1.2 < ring / measured["hierarchical", 0] < 1.9
     assert 1.5 < measured["ring", 1] / ring < 2.7

@@ -509,7 +509,7 @@ def test_a_judge_that_accuses_too_few_is_caught():
 
 
 def test_a_large_world_is_judged_at_once():
-    """256 ranks of which one skips a collective: verdict and words within a second."""
+    """256 ranks of which one skips a collective: verdict and words in a second."""
     size = 256
     waiting = (Waiting("all_reduce", "0", 1),)
     groups = {"0": range(size)}
@@ -518,10 +518,10 @@ def test_a_large_world_is_judged_at_once():
         for r in range(size - 1)
     ]
     snapshots.append(Snapshot(size - 1, groups=groups, finished=True))
-    begun = time.monotonic()
+    begun = time.process_time()
     ranks = stuck(snapshots)
     text = explain(snapshots, ranks)
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
     assert ranks == list(range(size - 1))
     assert text.startswith("ranks 0-254 can never go on.")
 

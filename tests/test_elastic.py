@@ -1,8 +1,11 @@
 """Ranks that die: torchrun starts them again; who is missing, and in which call."""
 
+import contextlib
 import pickle
+import random
 import re
 import runpy
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +16,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import until
 from torch._C import _distributed_c10d
 
 import collectives_lab as lab
@@ -113,9 +117,12 @@ def test_other_ranks_may_go_on(
 
 
 def torchrun(*options: str) -> list[str]:
-    """The command that trains by torchrun, in the folder where it is called."""
+    """The command that trains by torchrun, in the folder where it is called.
+
+    Rank 0 is killed: it has told of all its steps then, which another might not have.
+    """
     command = [sys.executable, "-m", "torch.distributed.run", *options]
-    return [*command, str(SCRIPT), "--kill-rank", "1", "--kill-step", "12"]
+    return [*command, str(SCRIPT), "--kill-rank", "0", "--kill-step", "12"]
 
 
 @pytest.mark.slow
@@ -128,7 +135,7 @@ def test_a_killed_rank_is_started_again(
         rendezvous = ("--master-port", str(free_port()))
     command = torchrun(*rendezvous, "--nproc-per-node", "3", "--max-restarts", "2")
     output = script("", command).output(seconds=100)
-    assert re.search(r"exitcode: -9\) local_rank: 1 ", output)
+    assert re.search(r"exitcode: -9\) local_rank: 0 ", output)
     begins = re.findall(r"attempt (\d+): 3 ranks begin with step (\d+)", output)
     assert begins == [("0", "0"), ("1", "10")]
     steps = [int(step) for step in re.findall(r"step (\d+): loss", output)]
@@ -138,11 +145,12 @@ def test_a_killed_rank_is_started_again(
 
 
 def free_port() -> int:
-    import socket
-
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A port that is free, of those that no connection is given meanwhile."""
+    for port in random.sample(range(20_000, 29_000), 100):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 @pytest.mark.slow
@@ -164,6 +172,7 @@ def test_without_restarts_the_job_ends(
 
 def late_ranks() -> str:
     """Ranks 1 and 2 are busy while the others meet; what these are told."""
+    dist.barrier()
     if dist.get_rank() in (1, 2):
         time.sleep(2.5)
         return ""
@@ -196,16 +205,36 @@ def test_a_rank_that_has_left_is_named_at_once() -> None:
 # -- the flight recorder ---------------------------------------------------------------
 
 
+def dumped() -> bytes:
+    """What a flight recorder has, once it has noted the end of the second sum."""
+    status: dict = {}
+
+    def is_noted() -> bool:
+        nonlocal dump, status
+        dump = _distributed_c10d._dump_fr_trace()
+        status = pickle.loads(dump)["pg_status"]["0"]
+        return status["last_completed_collective"] >= 2
+
+    dump = b""
+    assert until(is_noted), status
+    return dump
+
+
 def one_is_late() -> bytes:
-    """Rank 2 comes late to the third sum; what the flight recorders have meanwhile."""
-    x = torch.ones(4)
+    """Rank 2 comes to the third sum when all have looked at their flight recorders."""
+    x, seen, rank = torch.ones(4), torch.ones(1), dist.get_rank()
     for _ in range(2):
         dist.all_reduce(x)
-    work = dist.all_reduce(x, async_op=True) if dist.get_rank() != 2 else None
-    time.sleep(0.3)
-    dump = _distributed_c10d._dump_fr_trace()
-    work = work or dist.all_reduce(x, async_op=True)
-    work.wait()
+    if rank == 2:
+        dump = dumped()
+        for other in (0, 1):
+            dist.recv(seen, other)
+        dist.all_reduce(x)
+    else:
+        work = dist.all_reduce(x, async_op=True)
+        dump = dumped()
+        dist.send(seen, 2)
+        work.wait()
     return dump
 
 

@@ -23,6 +23,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import until
 from gpu import bodies, checks, ways
 
 import collectives_lab as lab
@@ -386,7 +387,7 @@ class FakeEvent:
 
 def with_a_fake_gpu(late: float) -> None:
     """Let every call of this process be one of NCCL's on a GPU with fake events."""
-    FakeEvent.LATE = late
+    FakeEvent.LATE, stream_clock.PATIENCE = late, late + 60
     stream_clock.recorded = lambda device: FakeEvent()
     stream_clock.is_capturing = lambda: False
     stream_clock.free_stream = lambda device: nullcontext()
@@ -404,6 +405,7 @@ def on_a_fake_gpu(late: float) -> tuple[float, float]:
     begun = time.perf_counter()
     dist.all_reduce(torch.ones(4))
     work = dist.all_reduce(torch.ones(4), async_op=True)
+    assert until(work.is_completed)  # the other rank may come late to it
     time.sleep(0.05)
     work.wait()
     launched = time.perf_counter() - begun
@@ -412,11 +414,11 @@ def on_a_fake_gpu(late: float) -> tuple[float, float]:
     return launched, rows
 
 
-@pytest.mark.parametrize("late", [0.0, 0.2])
+@pytest.mark.parametrize("late", [0.0, 3.0])
 def test_recorded_times_are_the_gpus(late: float) -> None:
     """Calls have the times at which the GPU comes by, and launching waits for none."""
     for launched, rows in lab.run(on_a_fake_gpu, 2, (late,)).results:
-        assert launched < 0.15 + 0.05
+        assert late == 0 or launched < late
         (issued, waited, ended), (later, wait, done) = rows
         assert issued >= late and issued == waited <= ended
         assert later >= ended and done < wait  # over before the stream waited for it
@@ -457,11 +459,14 @@ def test_what_a_gpu_does_not_end_has_no_end(monkeypatch: pytest.MonkeyPatch) -> 
     queued = stream_clock.Stamps(0)
     assert stream_clock.read([hangs, queued], patience=0.05) == {}
     monkeypatch.setattr(FakeEvent, "LATE", 0.0)
+    before = time.perf_counter()
     ended = stream_clock.Stamps(0)
     ended.ends_here()
+    after = time.perf_counter()
     (times,) = stream_clock.read([ended, queued]).values()
     assert times[1] is None and times[0] <= times[2]
-    assert times[2] == pytest.approx(time.perf_counter(), abs=0.5)
+    room = 1e-3 + stream_clock.now() - after  # what reading the clock may take
+    assert before - room <= times[2] <= after + room
 
 
 def test_a_batch_ends_when_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

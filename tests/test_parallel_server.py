@@ -46,10 +46,15 @@ def drifting(weights: torch.Tensor, worker: int, clock: int):
     return 0.0, torch.full_like(weights, float(12 * (worker + 1) * (clock + 1)))
 
 
-def late(gradient, weights: torch.Tensor, worker: int, clock: int):
-    """A gradient whose worker 0 is late once, by far more than the others need."""
-    if worker == clock == 0:
-        time.sleep(0.3)
+def late(gradient, lead: int, weights: torch.Tensor, worker: int, clock: int):
+    """A gradient whose worker 0 is late once: it waits for the others to be ahead."""
+    begun = dist.distributed_c10d._get_default_store()
+    if worker and clock == lead:
+        begun.set(f"{worker} has a lead", "")
+    others = [f"{w} has a lead" for w in range(1, dist.get_world_size() - 1)]
+    deadline = time.monotonic() + (20 if worker == clock == 0 else 0)
+    while time.monotonic() < deadline and not begun.check(others):
+        time.sleep(0.01)
     return gradient(weights, worker, clock)
 
 
@@ -104,7 +109,7 @@ def test_bound_zero_is_in_step_too() -> None:
 def test_out_of_step_is_found() -> None:
     """The test above fails a server that lets workers run ahead."""
 
-    fn = partial(server.stale, start(), partial(late, rising), STEPS, sgd, None)
+    fn = partial(server.stale, start(), partial(late, rising, 1), STEPS, sgd, None)
     results = lab.run(fn, 4).results
     with pytest.raises(AssertionError):
         check_in_step(results)
@@ -239,10 +244,10 @@ def test_a_wrong_rule_is_found(wrong) -> None:
             play(wrong, 3, 1, seed)
 
 
-def out_of_step(bound: int | None, rule=Clocks) -> server.Log:
-    """On a rank: a run in which worker 0 is late."""
+def out_of_step(bound: int | None, rule=Clocks, lead: int = 0) -> server.Log:
+    """On a rank: a run in which worker 0 is late until the others have a lead."""
     server.Clocks = rule
-    return server.stale(start(), partial(late, drifting), STEPS, sgd, bound)
+    return server.stale(start(), partial(late, drifting, lead), STEPS, sgd, bound)
 
 
 def leads(trace: lab.Trace) -> list[int]:
@@ -260,9 +265,10 @@ def leads(trace: lab.Trace) -> list[int]:
 @pytest.mark.parametrize("bound", [0, 2, None])
 def test_a_late_worker_holds_up_nobody_beyond_the_bound(bound) -> None:
     """On real ranks the fast ones use all of the bound, and no more than it."""
-    run = lab.run(out_of_step, 4, args=(bound,))
+    most = STEPS - 1 if bound is None else bound
+    run = lab.run(out_of_step, 4, args=(bound, Clocks, most))
     found, log = leads(run.trace), run.results[0]
-    assert max(found) > 2 if bound is None else max(found) == bound
+    assert max(found) == most
     assert sorted(found) == sorted(update.ahead for update in log.updates)
     assert torch.equal(log.weights, drifted(3))
     count = [[u.clock for u in log.updates if u.worker == w] for w in range(3)]
@@ -273,13 +279,13 @@ def test_a_late_worker_holds_up_nobody_beyond_the_bound(bound) -> None:
 
 def test_a_server_that_breaks_the_bound_is_found() -> None:
     """The recorded run shows it, whatever the server says."""
-    run = lab.run(out_of_step, 4, args=(1, OffByOne))
+    run = lab.run(out_of_step, 4, args=(1, OffByOne, 2))
     assert max(leads(run.trace)) == 2
 
 
 def test_missed_updates_are_counted() -> None:
     """Those that came between a worker's weights and its gradient, as recorded."""
-    run = lab.run(out_of_step, 3, args=(None,))
+    run = lab.run(out_of_step, 3, args=(None, Clocks, 1))
     applied, seen, missed = 0, {}, []
     for event in run.trace.of_rank(0):
         if event.op == "recv":

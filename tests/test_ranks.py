@@ -6,19 +6,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import until
 
 import collectives_lab as lab
+from collectives_lab.launch import group, output
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 KEEP = "keep their variables"
 GONE = "their variables are gone"
+SOON = 10.0
+"""Seconds for what takes a moment, on a machine that is busy."""
 
 
 @pytest.fixture
@@ -26,6 +31,12 @@ def ranks():
     """Two standing ranks."""
     with lab.Ranks(2) as standing:
         yield standing
+
+
+@pytest.fixture
+def all_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that can be freed have time for it, on a machine that is busy too."""
+    monkeypatch.setattr(group, "FREED", SOON)
 
 
 def texts(run: lab.Run) -> list[str | None]:
@@ -68,7 +79,7 @@ def test_classes_and_functions_of_a_cell_come_back(ranks) -> None:
     assert ranks["double"][1](4) == 8
 
 
-def test_a_name_that_is_not_there_is_told(ranks) -> None:
+def test_a_name_that_is_not_there_is_told(ranks, all_freed) -> None:
     """Pulling a name that a rank does not have names both."""
     ranks.execute("if rank == 0: mine = 1")
     with pytest.raises(lab.RankError, match="no variable 'mine'") as caught:
@@ -179,8 +190,10 @@ def test_rich_results_come_as_bundles(ranks) -> None:
     assert "text/html" not in ranks.execute("Rich").results[0]
 
 
-def test_figures_and_displays_come_in_their_order(ranks) -> None:
+def test_figures_and_displays_come_in_their_order(ranks, monkeypatch) -> None:
     """What is displayed comes with its ranks, alike folded, figures as pictures."""
+    for name in ("HOLD", "HOLD_PICTURES", "_HOLD_MOST"):
+        monkeypatch.setattr(output, name, 60.0)  # until the slower rank shows it too
     seen: list = []
     code = (
         "import matplotlib.pyplot as plt\n"
@@ -194,7 +207,7 @@ def test_figures_and_displays_come_in_their_order(ranks) -> None:
     assert sorted(pictures) == [[0], [1]]
 
 
-def test_a_repr_that_fails_is_an_error_of_that_line(ranks) -> None:
+def test_a_repr_that_fails_is_an_error_of_that_line(ranks, all_freed) -> None:
     """A last expression that cannot be shown fails in the reader's code."""
     ranks.execute("class Bad:\n    def __repr__(self): return 1 / 0", file="<bad>")
     with pytest.raises(lab.RankError, match="ZeroDivisionError") as caught:
@@ -205,7 +218,7 @@ def test_a_repr_that_fails_is_an_error_of_that_line(ranks) -> None:
 # -- failures --------------------------------------------------------------------------
 
 
-def test_the_line_of_a_cell_is_quoted(ranks) -> None:
+def test_the_line_of_a_cell_is_quoted(ranks, all_freed) -> None:
     """An error shows the cell's line, also through a function of an older cell."""
     ranks.execute("def divide(a):\n    return a / 0", file="<first>")
     with pytest.raises(lab.RankError) as caught:
@@ -238,7 +251,7 @@ def test_code_is_text(ranks) -> None:
 @pytest.mark.parametrize(
     "code", ["input('name? ')", "sys.stdin.read()", "breakpoint()"]
 )
-def test_a_rank_has_no_keyboard(ranks, code) -> None:
+def test_a_rank_has_no_keyboard(ranks, all_freed, code) -> None:
     """Whatever reads standard input says that nobody can type, and what to do."""
     ranks.execute("import sys")
     with pytest.raises(lab.RankError, match=r"a rank has no keyboard.*push") as caught:
@@ -333,14 +346,16 @@ FAILURES: list[tuple[Callable, type, str]] = [
 
 @pytest.mark.parametrize("fn, kind, said", FAILURES)
 def test_after_a_failure_variables_are_kept_or_said_to_be_gone(
-    ranks, fn, kind, said
+    ranks, fn, kind, said, monkeypatch
 ) -> None:
     """The error says what became of the variables, truly, and the next job works."""
+    if said == KEEP:
+        monkeypatch.setattr(group, "FREED", SOON)
     ranks.push(x=torch.ones(1))
     begun = time.monotonic()
     with pytest.raises(lab.LabError) as caught:
         ranks.run(fn, timeout=1 if kind is lab.DeadlineExceeded else None)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 2 * SOON
     assert type(caught.value) is kind and said in str(caught.value)
     assert isinstance(caught.value.run, lab.Run)
     assert ranks.alive == (said == KEEP)
@@ -350,7 +365,7 @@ def test_after_a_failure_variables_are_kept_or_said_to_be_gone(
     assert texts(run) == ["3.0", "3.0"]
 
 
-def test_failures_in_a_row_do_not_wear_ranks_out(ranks) -> None:
+def test_failures_in_a_row_do_not_wear_ranks_out(ranks, all_freed) -> None:
     """Ten failed jobs of different kinds later the ranks still have their variables."""
     ranks.push(x=1)
     for fn in (recvs_first, raises_alone, skips, differ, raises_everywhere) * 2:
@@ -360,11 +375,12 @@ def test_failures_in_a_row_do_not_wear_ranks_out(ranks) -> None:
     assert ranks.run(lambda: dist.all_reduce(torch.ones(1))).results == [None, None]
 
 
-def test_a_failure_of_some_ranks_tells_about_them_only() -> None:
+def test_a_failure_of_some_ranks_tells_about_them_only(all_freed, monkeypatch) -> None:
     """In a job on a subset, the ranks that rest are neither waiting nor stopped."""
     with lab.Ranks(3) as ranks:
         ranks.push(x=1)
-        with pytest.raises(lab.RankError) as caught:
+        with monkeypatch.context() as patch, pytest.raises(lab.RankError) as caught:
+            patch.setattr(group, "SETTLE", SOON)  # both report, however late
             ranks.run(raises_everywhere, ranks=[0, 2])
         assert str(caught.value).startswith("ranks 0 and 2 of 3 failed")
         assert "stopped" not in str(caught.value)
@@ -411,37 +427,48 @@ def test_restarted_ranks_are_new(ranks) -> None:
     assert not set(before) & set(ranks.run(os.getpid).results)
 
 
-def test_two_threads_do_not_use_the_same_ranks_at_once(ranks) -> None:
+def waits_for(begun: Path, enough: Path) -> int:
+    """Leave a file, and return when the other one is there."""
+    begun.touch()
+    while not enough.exists():
+        time.sleep(0.01)
+    return 7
+
+
+def test_two_threads_do_not_use_the_same_ranks_at_once(ranks, tmp_path) -> None:
     """The second job is refused while the first goes on, which it does not disturb."""
+    files = begun, enough = tmp_path / "begun", tmp_path / "enough"
     results: list = []
     thread = threading.Thread(
-        target=lambda: results.append(ranks.run(lambda: time.sleep(1) or 7).results)
+        target=lambda: results.append(ranks.run(waits_for, files).results)
     )
     thread.start()
-    time.sleep(0.3)
+    assert until(begun.exists)
     with pytest.raises(lab.LaunchError, match="busy"):
         ranks.execute("1")
+    enough.touch()
     thread.join()
     assert results == [[7, 7]]
     assert texts(ranks.execute("1")) == ["1", "1"]
 
 
 @pytest.mark.parametrize("end", ["close", "restart"])
-def test_ending_ranks_ends_the_job_of_another_thread(end: str) -> None:
+def test_ending_ranks_ends_the_job_of_another_thread(end: str, tmp_path) -> None:
     """close() and restart() during a job end it with an error of ours, not a crash."""
+    files = begun, _ = tmp_path / "begun", tmp_path / "never"
     caught: list[BaseException] = []
     ranks = lab.Ranks(2)
 
     def job():
         try:
-            ranks.run(lambda: time.sleep(20))
+            ranks.run(waits_for, files)
         except BaseException as error:
             caught.append(error)
 
     thread = threading.Thread(target=job)
     thread.start()
-    time.sleep(0.3)
     try:
+        assert until(begun.exists)
         getattr(ranks, end)()
         thread.join(10)
         assert not thread.is_alive()
@@ -454,11 +481,13 @@ def test_ending_ranks_ends_the_job_of_another_thread(end: str) -> None:
 def test_a_thread_of_a_cell_may_print_later(ranks, capfd) -> None:
     """What a thread of an earlier cell prints belongs to the job in which it comes."""
     ranks.execute(
-        "import threading, time\n"
-        "def later():\n    time.sleep(0.3); print('from a thread')\n"
-        "threading.Thread(target=later, daemon=True).start()"
+        "import threading\n"
+        "go = threading.Event()\n"
+        "def later():\n    go.wait(); print('from a thread')\n"
+        "thread = threading.Thread(target=later, daemon=True)\n"
+        "thread.start()"
     )
-    run = ranks.execute("time.sleep(0.8)")
+    run = ranks.execute("go.set(); thread.join()")
     assert run.output == ["from a thread\n"] * 2
     assert "from a thread" in capfd.readouterr().out
 
@@ -479,7 +508,7 @@ def test_a_thread_that_waits_does_not_hide_a_deadlock(ranks) -> None:
     """A thread that runs no code of the reader's cannot communicate: a proof is one."""
     ranks.execute(SLEEPER)
     with pytest.raises(lab.Deadlock):
-        ranks.run(skips, timeout=3)
+        ranks.run(skips)
 
 
 def test_the_group_is_made_again_after_it_was_destroyed(ranks) -> None:
@@ -493,8 +522,8 @@ def test_the_group_is_made_again_after_it_was_destroyed(ranks) -> None:
 def test_a_cell_on_some_ranks_works_without_a_group(ranks) -> None:
     """Once all have destroyed their group, a cell on one rank waits for nobody."""
     ranks.execute("x = 5; dist.destroy_process_group()")
-    assert texts(ranks.execute("x", ranks=[0], timeout=2)) == ["5", None]
-    run = ranks.execute("y = torch.ones(1); dist.all_reduce(y); y.item()", timeout=2)
+    assert texts(ranks.execute("x", ranks=[0], timeout=SOON)) == ["5", None]
+    run = ranks.execute("y = torch.ones(1); dist.all_reduce(y); y.item()")
     assert texts(run) == ["2.0", "2.0"]
 
 
@@ -502,7 +531,7 @@ def test_a_group_destroyed_on_one_rank_is_no_riddle(ranks) -> None:
     """If one rank destroys its group, the next cell without communication works."""
     ranks.execute("x = 5")
     ranks.execute("dist.destroy_process_group()", ranks=[0])
-    assert texts(ranks.execute("x", timeout=2)) == ["5", "5"]
+    assert texts(ranks.execute("x", timeout=SOON)) == ["5", "5"]
 
 
 def test_sys_stdout_may_be_closed_in_one_cell(ranks) -> None:

@@ -158,9 +158,9 @@ def test_64_ranks_that_print_much():
 
 def test_a_hundred_megabytes_do_not_matter():
     """The report of a rank that printed 100 MB without a newline takes no time."""
-    begin = time.perf_counter()
+    begin = time.process_time()  # what it waits for a core is not its own
     assert len(run_html(FakeRun(output=["x" * 10**8, "", "", ""]))) < 100_000
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ for attempt in attempts:
     (told, tell) = os.pipe()
     if not (pid := os.fork()):
         ours.close()
-        signal.alarm(20)
+        signal.alarm(60)
         os.dup2(tell, 1)
         os.dup2(tell, 2)
         try:

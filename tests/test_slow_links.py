@@ -3,7 +3,6 @@
 import copy
 import math
 import signal
-import statistics
 import threading
 import time
 from collections import defaultdict
@@ -19,6 +18,7 @@ from collectives_lab import Event, Trace, algorithms, fabrics, plans
 from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.fabrics import Fabric, Link
+from collectives_lab.launch import group
 
 # -- the network alone, in virtual time ---------------------------------------------
 
@@ -335,8 +335,9 @@ def _everything() -> dict[str, float]:
     lap("objects")
     tensors = [torch.full((100,), float(rank)) for _ in range(3)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
-    lap("asked for")
-    assert not works[0].is_completed()
+    took["asked for"] = time.perf_counter() - clock[-1]
+    early = works[0].is_completed()
+    assert not early or time.perf_counter() - clock[-1] > 4.5 * SLOW.inside.alpha
     [work.wait() for work in works]
     assert all((tensor == 6).all() for tensor in tensors)
     assert torch.equal(works[0].get_future().value()[0], tensors[0])
@@ -373,19 +374,20 @@ def test_all_sorts_of_calls_take_their_time() -> None:
     for rank, took in enumerate(run.results):
         for name, messages in LEAST.items():
             assert took[name] > (messages - 0.5) * alpha, (rank, name)
-        assert took["asked for"] < took["three async"], "they are not waited for"
+    asked = min(took["asked for"] for took in run.results)
+    assert asked < 16 * alpha, "they are not waited for"
     events = list(run.trace.events)
     assert all(e.completed - e.issued > 0.9 * alpha for e in events if e.op == "recv")
 
 
-def timed(step, rounds: int = 5) -> list[float]:
-    """Seconds of a step on every round, all ranks beginning together."""
+def timed(step, rounds: int = 5) -> list[tuple[float, float]]:
+    """When a step began and ended on every round, all ranks beginning together."""
     times = []
     for _ in range(rounds):
         dist.barrier()
         start = time.perf_counter()
         step()
-        times.append(time.perf_counter() - start)
+        times.append((start, time.perf_counter()))
     return times
 
 
@@ -416,14 +418,18 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("fabric", [SLOW, TWO_NODES], ids=["uniform", "two nodes"])
 def test_a_run_takes_what_its_replay_says(step, fabric: Fabric) -> None:
-    """Never less, but for what begins before the clock does; not half as much more.
+    """Never less, not half as much more.
 
-    The slowest rank of the best round, for the machine may have other things to do.
+    From the first rank's start to the last one's end, in the best round, for the
+    machine may have other things to do.
     """
     expected = lab.run(step, 4).trace.replay(fabric).elapsed
     run = lab.run(lambda: timed(step), 4, fabric=fabric, timeout=60)
-    rounds = [max(times) for times in zip(*run.results, strict=True)]
-    assert min(rounds) > 0.8 * expected
+    rounds = [
+        max(end for _, end in times) - min(start for start, _ in times)
+        for times in zip(*run.results, strict=True)
+    ]
+    assert min(rounds) > 0.99 * expected
     assert min(rounds) < 1.5 * expected
 
 
@@ -475,7 +481,7 @@ def test_ddp_overlaps_with_buckets_and_not_with_one() -> None:
     each, whole = (6 * 10e-3 + 1.5 * n * 2e-6 for n in (nbytes, layers * nbytes))
     with lab.Ranks(4, fabric=network, timeout=60) as ranks:
         (small, gradient), (large, same) = (
-            (statistics.median(map(max, zip(*times, strict=True))), gradients)
+            (min(map(max, zip(*times, strict=True))), gradients)
             for times, gradients in (
                 zip(*ranks.run(_trains, args=(mb,)).results, strict=True)
                 for mb in (0.01, 25)
@@ -529,11 +535,17 @@ def test_a_deadlock_is_found_as_ever(fn) -> None:
         lab.run(fn, 4, fabric=fabrics.uniform(4, 20e-3, 0.0), timeout=60)
 
 
+@pytest.fixture
+def all_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that can be freed have time for it, on a machine that is busy too."""
+    monkeypatch.setattr(group, "FREED", 10.0)
+
+
 def _reads(code: str) -> None:
-    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0), timeout=1) as ranks:
+    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
         ranks.push(kept=1)
         with pytest.raises(lab.DeadlineExceeded, match="keep their variables"):
-            ranks.execute(code)
+            ranks.execute(code, timeout=1)
         assert ranks["kept"] == [1, 1]
 
 
@@ -546,7 +558,9 @@ BLOCKED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", BLOCKED.values(), ids=BLOCKED)
-def test_a_deadline_frees_ranks_that_sleep(code: str, nothing_left: None) -> None:
+def test_a_deadline_frees_ranks_that_sleep(
+    code: str, nothing_left: None, all_freed: None
+) -> None:
     """A wait on the network ends with the job, and the ranks can go on."""
     _reads(code)
 
@@ -554,7 +568,7 @@ def test_a_deadline_frees_ranks_that_sleep(code: str, nothing_left: None) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("code", BLOCKED.values(), ids=BLOCKED)
 def test_an_interrupt_ends_a_wait_on_the_network(
-    code: str, nothing_left: None, interruptible: None
+    code: str, nothing_left: None, interruptible: None, all_freed: None
 ) -> None:
     """Ctrl-C ends the cell at once, and the ranks keep their variables."""
     with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
@@ -566,7 +580,7 @@ def test_an_interrupt_ends_a_wait_on_the_network(
         with pytest.raises(KeyboardInterrupt):
             ranks.execute(code)
         timer.join()
-        assert time.perf_counter() - start < 10
+        assert time.perf_counter() - start < 15
         assert ranks["kept"] == [1, 1]
 
 

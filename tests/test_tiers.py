@@ -140,12 +140,12 @@ CHANNELS = {
         "socket.socket(socket.AF_UNIX).connect(token)",
     ),
     "TCP": (
-        "s = socket.create_server(('127.0.0.1', 47113))",
-        "socket.create_connection(('127.0.0.1', 47113), 2)",
+        "s = socket.create_server(('127.0.0.1', 27113))",
+        "socket.create_connection(('127.0.0.1', 27113), 2)",
     ),
     "UDP": (
-        "s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('127.0.0.1', 47114))",
-        "s = socket.socket(type=socket.SOCK_DGRAM); s.connect(('127.0.0.1', 47114))\n"
+        "s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('127.0.0.1', 27114))",
+        "s = socket.socket(type=socket.SOCK_DGRAM); s.connect(('127.0.0.1', 27114))\n"
         "s.send(b'x'); s.send(b'x')",  # where nobody listens the second one is refused
     ),
     "SysV memory": (
@@ -374,20 +374,20 @@ time.sleep(600)
 
 
 HOGS = """
-import ctypes, mmap, time
-libc = ctypes.CDLL(None)
+told, tell = os.pipe()
 def hog():
+    os.close(tell)
     held = bytearray(b"x") * (MIB << 20)
-    time.sleep(2)
+    os.read(told, 1)  # until one of them has been killed
     os._exit(0)
-pids = []
 for _ in range(3):
-    if not (pid := os.fork()):
+    if not os.fork():
         hog()
-    pids.append(pid)
 wire.send(b"ready")
-codes = sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
-wire.send(repr(codes).encode())
+codes = [os.waitstatus_to_exitcode(os.wait()[1])]
+os.close(tell)
+codes += [os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(2)]
+wire.send(repr(sorted(codes)).encode())
 """
 
 
@@ -404,7 +404,7 @@ def test_a_box_that_takes_too_much_is_told(each: str, start) -> None:
     """What a box has of memory and threads can be asked where no cgroup bounds it."""
     started, wire = start(each, f"MIB = 60\n{HOGS}")
     assert wire.recv(5) == b"ready"
-    assert until(lambda: started.excess(memory=150 << 20) is not None, 5)
+    assert until(lambda: started.excess(memory=150 << 20) is not None)
     assert "of memory together; 150 MiB are allowed" in started.excess(150 << 20)
     assert started.excess(memory=400 << 20) is None
     assert "threads; 2 are allowed" in started.excess(threads=2)

@@ -308,7 +308,7 @@ def test_a_large_trace_is_counted_in_its_own_memory():
     recv = {"rank": (src + 1) % p, "peer": src, "op": np.full(n, 2)}
     columns = {k: np.concatenate([send[k], recv[k]]) for k in send}
     columns["nbytes"] = np.full(2 * n, 8)
-    begun = time.monotonic()
+    begun = time.process_time()
     tracemalloc.start()
     trace = Trace(p, columns, ["", "send", "recv"])
     assert sum(trace.bytes_sent()) == sum(trace.bytes_received()) == 8 * n
@@ -316,7 +316,7 @@ def test_a_large_trace_is_counted_in_its_own_memory():
     tracemalloc.stop()
     assert most < 2 * n * 300
     assert len(trace.pairs()[0]) == n
-    assert time.monotonic() - begun < 15
+    assert time.process_time() - begun < 15
 
 
 # -- messages ----------------------------------------------------------------------

@@ -27,6 +27,12 @@ from collectives_lab.launch.watch import TICK, Watch
 SETTLE = 0.1
 """Seconds that the others have to report too, once one rank has failed."""
 
+ANSWER = 1.0
+"""Seconds in which a rank answers what it is asked; else it is taken to be deaf."""
+
+GONE = 5.0
+"""Seconds in which it is known how a rank ended that says nothing any more."""
+
 FREED = 2.0
 """Seconds in which blocked ranks must be free again, or be ended."""
 
@@ -104,7 +110,7 @@ class Group:
                 begun = now  # the job has its time from when all ranks are there
             if outcome.failed and settled is None:
                 settled = now + SETTLE
-            elif settled is not None and now >= settled:
+            elif settled is not None and now >= settled + self._grace(outcome):
                 break
             elif settled is None and outcome.pending:
                 watch.look(now)
@@ -112,6 +118,10 @@ class Group:
                     outcome.late = True
                     break
         self._look_around(outcome)
+
+    def _grace(self, outcome: Outcome) -> float:
+        """Time for the end of a rank, which is why others fail, to become known."""
+        return GONE if self._incoming.gone.intersection(outcome.pending) else 0.0
 
     def _align(self, outcome: Outcome) -> None:
         """Bring the times of ranks on other hosts to our clock."""
@@ -140,7 +150,7 @@ class Group:
         for rank in asked:
             with contextlib.suppress(ChannelClosed):
                 self.processes.ends[rank].channel.send((question, number, *args))
-        until = time.monotonic() + 1.0
+        until = time.monotonic() + ANSWER
         while len(answers) < len(asked) and time.monotonic() < until:
             incoming.pump(TICK)
         return incoming.replies.pop(number)

@@ -251,6 +251,10 @@ class Box:
 
     def status_of(self, rank: int) -> int | None:
         """How a rank ended: its exit code, or minus the signal; None if unknown."""
+        # A server that had no core knows of it now: it looks before it answers.
+        with contextlib.suppress(BoxError):
+            self._tell({"do": "look"})
+            self._hear(ENDING, "looked")
         deadline = time.monotonic() + 0.5
         while True:
             for message in self._heard:

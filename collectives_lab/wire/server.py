@@ -3,10 +3,10 @@
 Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
 The checker asks by JSON over a socket, one message a datagram: `import` names what a
 program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
-for what it prints, `end` kills them all. The server is the ranks' parent: it ends them
-by handle, counts the CPU time of all together, and tells how each one ended. Start it
-with `COMMAND`, so that the rest of the package, which holds the solutions, is not even
-imported.
+for what it prints, `look` is answered once all that have ended are told, `end` kills
+them all. The server is the ranks' parent: it ends them by handle, counts the CPU time
+of all together, and tells how each one ended. Start it with `COMMAND`, so that the rest
+of the package, which holds the solutions, is not even imported.
 """
 
 from __future__ import annotations
@@ -136,6 +136,8 @@ class Server:
             preload.load(command["words"])
             _share_what_is_there()
             self.tell(imported=True)
+        elif command["do"] == "look":
+            self.tell(looked=True)
         else:
             number, cpu = (self.job.number, self.job.cpu()) if self.job else (0, 0.0)
             self.kill()

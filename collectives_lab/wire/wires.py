@@ -101,6 +101,7 @@ class Wires:
 
     def printed(self) -> str:
         """What ranks have printed, once where it is the same for all."""
+        self.ready(0)  # what came between the last look and the last frame
         texts = [kept.decode("utf-8", "replace") for kept in self._printed]
         if len(set(texts)) == 1:
             return texts[0]
