@@ -283,7 +283,8 @@ class Recorder:
             return
 
         def ended(_future: Any) -> None:
-            record.completed = now()
+            if record.completed is None:  # else its wait came back before this thread
+                record.completed = now()
             self.unended.pop(id(record), None)
 
         self.unended[id(record)] = record

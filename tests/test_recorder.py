@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -523,6 +524,22 @@ def test_a_call_ends_though_nobody_waits_for_it():
         event = run.trace.of_rank(rank)[0]
         assert event.waited is None
         assert event.issued <= event.completed
+
+
+def told_late():
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    mine, future = recorder.current(), torch.futures.Future()
+    record = mine.records[-1]
+    mine._note_end(SimpleNamespace(get_future=lambda: future), record)
+    work.wait()
+    over = recorder.now()
+    future.set_result(None)
+    return record.completed <= over
+
+
+def test_a_call_has_ended_when_its_wait_returns():
+    """Though torch's own thread, which tells of the end, may come to it later."""
+    assert lab.run(told_late, 2).results == [True, True]
 
 
 def waits_with_a_time_out():
