@@ -113,7 +113,7 @@ def _execute(client: Callable[[], NotebookClient], env: dict[str, str]) -> None:
             return
 
 
-def _left_behind(mark: str, patience: float = 3.0) -> list[psutil.Process]:
+def _left_behind(mark: str, patience: float = 10.0) -> list[psutil.Process]:
     """The processes with this mark in their environment that do not end in time."""
     end = time.monotonic() + patience
     while (marked := list(_processes(mark))) and time.monotonic() < end:
