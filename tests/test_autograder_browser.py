@@ -1,17 +1,12 @@
 """An instructor in the real formgrader in a browser: the verdict, marks by hand."""
 
-import contextlib
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from autograder_course import RING, Course, new_course
-from conftest import until
-from jupyter_server.serverapp import list_running_servers
-from test_browser import CHROMIUM, FLAGS, wait_for
+from test_browser import CHROMIUM, FLAGS, jupyterlab
 
 from autograder import examples
 from autograder.rebuild import marks
@@ -45,30 +40,9 @@ def course(tmp_path: Path) -> Course:
 @pytest.fixture
 def url(course: Course) -> Iterator[str]:
     """A Jupyter server with nbgrader's extensions, started as the guide says."""
-    runtime = course.folder / "runtime"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
-        + ["--port=0", "--IdentityProvider.token="]  # a free one, told in its file
-        + ["--ServerApp.root_dir=.."],
-        cwd=course.autograder,
-        env=course.env
-        | {"JUPYTER_CONFIG_DIR": str(course.folder / "config")}
-        | {"JUPYTER_RUNTIME_DIR": str(runtime)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        assert until(lambda: any(list_running_servers(str(runtime))), 60)
-        (told,) = list_running_servers(str(runtime))
-        url = f"http://127.0.0.1:{told['port']}"
-        wait_for(url + "/api/status", server)
+    env = course.env | {"JUPYTER_CONFIG_DIR": str(course.folder / "config")}
+    with jupyterlab("..", env, course.folder / "runtime", course.autograder) as url:
         yield url
-    finally:
-        server.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(15)
-        server.kill()
-        server.wait()
 
 
 @pytest.mark.timeout(300)

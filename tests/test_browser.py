@@ -101,16 +101,25 @@ def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     nbformat.write(foreign, home / "foreign.ipynb")
     own = {"JUPYTER_CONFIG_DIR": f"{home}/c", "IPYTHONDIR": f"{home}/i"}
     own["JUPYTER_DATA_DIR"] = f"{home}/d"  # what it trusts, and the sessions
-    own["JUPYTER_RUNTIME_DIR"] = f"{home}/r"
+    with jupyterlab(str(home), os.environ | own, home / "r") as url:
+        yield url
+
+
+@contextlib.contextmanager
+def jupyterlab(
+    root: str, env: dict[str, str], runtime: Path, cwd: Path | None = None
+) -> Iterator[str]:
+    """The address of a JupyterLab on a free port, which is stopped by handle."""
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
-        + ["--port=0", "--IdentityProvider.token=", f"--ServerApp.root_dir={home}"],
-        env=os.environ | own,
+        + ["--port=0", "--IdentityProvider.token=", f"--ServerApp.root_dir={root}"],
+        cwd=cwd,
+        env=env | {"JUPYTER_RUNTIME_DIR": str(runtime)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        yield answering(home / "r" / f"jpserver-{server.pid}.json", server)
+        yield answering(runtime / f"jpserver-{server.pid}.json", server)
     finally:
         server.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
