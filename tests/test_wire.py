@@ -437,9 +437,13 @@ def values_of_futures(rank, P, a):
         dist.broadcast(x, 1, async_op=True),
         dist.all_to_all_single(y, a[:2].repeat(P), async_op=True),
         dist.scatter(z, parts, 1, async_op=True),
-        dist.all_to_all(list(torch.zeros(P, 2)), [a[:2]] * P, async_op=True),
     ]
     return [work.get_future().wait() for work in works]
+
+
+def value_of_a_list(rank, P, a):
+    work = dist.all_to_all(list(torch.zeros(P, 2)), [a[:2]] * P, async_op=True)
+    return work.get_future().wait()
 
 
 def futures_that_raise(rank, P, a):
@@ -491,6 +495,7 @@ VERBS = [
     futures_in_a_chain,
     futures_that_raise,
     values_of_futures,
+    value_of_a_list,
 ]
 
 
@@ -505,14 +510,18 @@ def called(verb: Callable) -> Callable[[], object]:
     return f
 
 
+OF_LISTS = {reduce_scatter: "2.8", value_of_a_list: "2.13"}
+"""The version of torch with which Gloo has a verb of lists."""
+
+
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_a_verb_gives_what_gloo_gives(
     box: Box, verb: Callable, world_size: int
 ) -> None:
     """The same code on real Gloo ranks and on sealed ones ends with the same values."""
-    if verb is reduce_scatter and torch.__version__ < "2.8":
-        pytest.skip("Gloo had no reduce_scatter of a list before torch 2.8")
+    if torch.__version__ < (since := OF_LISTS.get(verb, "2.6")):
+        pytest.skip(f"Gloo had no such verb of a list before torch {since}")
     f = called(verb)
     real = lab.run(f, world_size, backend="gloo").results
     with box.ranks(world_size, Program.objects({"f": f})) as ranks:
