@@ -783,6 +783,29 @@ def test_all_ranks_dying_is_told_once(all_report) -> None:
     assert "anks 1-3 died too" in str(error)
 
 
+def test_a_death_that_is_told_late_is_a_death(tmp_path: Path) -> None:
+    """The others fail at once; the fork server, who knows why, may wait for a core."""
+    stopped = tmp_path / "stopped"
+
+    def dies() -> None:
+        if dist.get_rank() == 1:
+            os.kill(os.getppid(), signal.SIGSTOP)
+            stopped.write_text(str(os.getppid()))
+            os._exit(3)
+        dist.barrier()
+
+    def resume() -> None:
+        assert until(lambda: stopped.exists() and stopped.read_text())
+        time.sleep(5 * group.SETTLE)
+        os.kill(int(stopped.read_text()), signal.SIGCONT)
+
+    thread = threading.Thread(target=resume)
+    thread.start()
+    error = fails(lab.RankDied, dies, world_size=2)
+    thread.join()
+    assert str(error).startswith("rank 1 of 2 ended its process by os._exit(3)")
+
+
 def recv_first():
     x, rank, world = torch.zeros(1), dist.get_rank(), dist.get_world_size()
     dist.recv(x, (rank + 1) % world)
