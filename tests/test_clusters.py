@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -540,6 +541,27 @@ def test_a_rank_without_a_folder_is_known_to_all(tmp_path: Path) -> None:
     lab.run(in_a_group_of_torch, 2, args=(tmp_path, recording_well))
     written = sorted(path.name for path in (tmp_path / "parts").iterdir())
     assert written == ["rank_0_of_2.npz", "rank_1_of_2.npz"]
+
+
+def rank_1_is_ended_as_it_writes(folder: Path) -> None:
+    if dist.get_rank() == 1:
+        write = parts.write
+
+        def late(*args: object) -> Path:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return write(*args)
+
+        parts.write = late
+    with lab.record(folder / "parts"):
+        dist.all_reduce(torch.ones(1))
+
+
+def test_a_part_is_written_though_its_rank_is_ended(tmp_path: Path) -> None:
+    """SIGTERM comes soon where another rank fails: it waits for the part."""
+    args = tmp_path, rank_1_is_ended_as_it_writes
+    with pytest.raises(lab.LabError):
+        lab.run(in_a_group_of_torch, 2, args=args)
+    assert (tmp_path / "parts" / "rank_1_of_2.npz").exists()
 
 
 # -- exporting -------------------------------------------------------------------------
