@@ -49,8 +49,10 @@ env: $(READY)
 	'from importlib.metadata import version; print(version("torch"))'))"
 
 # .installing stays behind only where a set-up was killed: what it left is not trusted.
+# Nor is what has moved, as the scripts in .venv/bin begin with their old path.
 $(READY): pyproject.toml constraints.txt $(STALE)
-	@if [ -e .venv/.installing ] || ! $(PY) -c 'import pip; $(IS_NEW_ENOUGH)' 2>/dev/null; \
+	@if [ -e .venv/.installing ] || ! $(PY) -c 'import pip; $(IS_NEW_ENOUGH)' 2>/dev/null \
+		|| [ "$$(cat $(READY) 2>/dev/null || pwd -P)" != "$$(pwd -P)" ]; \
 	then \
 		if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; \
 		else set -- python3 python3.13 python3.12 python3.11 python; fi; \

@@ -12,6 +12,7 @@ they are first used.
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,26 @@ _THEORY = {"plots", "strategies", "widgets"}
 """Those of them that need no torch."""
 
 
+_PRACTICE = {*__all__, *_LAZY} - _THEORY
+"""What needs torch, and what is imported by now."""
+
+
+class _Refusing:
+    """Has `python -m collectives_lab.bench` end in the words of `lab.bench`."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        package, _, module = name.partition(".")
+        if package == __name__ and module in _PRACTICE:
+            __getattr__(module)
+
+
+if _no_torch:
+    sys.meta_path.insert(0, _Refusing)
+
+
 def __getattr__(name: str) -> Any:
-    if _no_torch and name in {*__all__, *_LAZY} - _THEORY:
+    if _no_torch and name in _PRACTICE:
         raise ImportError(
             f"collectives_lab.{name} needs torch and cloudpickle, which cannot be "
             f"imported here ({_no_torch}). `python -m collectives_lab doctor` says "

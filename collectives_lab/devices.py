@@ -89,8 +89,9 @@ def refuse_nccl(group: Any, cure: str) -> None:
 
     NCCL takes the messages between two ranks in the order of the calls, both ways
     together, heeds no tags, and receives from nobody in particular. cure: what to do.
+    A rank alone sends none.
     """
-    if runs_on_nccl(group):
+    if runs_on_nccl(group) and dist.get_world_size(group) > 1:
         raise ValueError(
             f"rank {dist.get_rank()}: this group sends by NCCL, where messages have no "
             f"tags, and one that nobody receives holds up all later ones; {cure}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from collectives_lab.launch.errors import LabError
-from collectives_lab.sources import Sources, literal
+from collectives_lab.sources import Sources
 
 SCRIPT = '''\
 """`{name}` on the ranks of torchrun or of Slurm, recorded.
@@ -36,7 +36,8 @@ The same by Slurm, at once or as a job that waits for its turn:
 
 Every rank writes its part of the recording to traces/{stem}; where hosts do not share
 this folder, copy the parts together. `lab.Trace.load("traces/{stem}")` reads them. On
-hosts with several networks, GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME say which one.
+hosts with several networks, GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME say which one,
+and under Slurm MASTER_ADDR and MASTER_PORT where the ranks meet.
 """
 
 from __future__ import annotations
@@ -58,13 +59,14 @@ def read_slurm() -> None:
     job = {{name: os.environ[f"SLURM_{{name}}"] for name in SLURM}}
     expand = ["scontrol", "show", "hostnames", job["STEP_NODELIST"]]
     hosts = subprocess.check_output(expand, text=True).split()
+    port = str(20000 + (int(job["JOB_ID"]) + int(job["STEP_ID"])) % 10000)
     known = {{
         "RANK": job["PROCID"],
         "WORLD_SIZE": job["STEP_NUM_TASKS"],
         "LOCAL_RANK": job["LOCALID"],
         "LOCAL_WORLD_SIZE": str(-(-int(job["STEP_NUM_TASKS"]) // len(hosts))),
-        "MASTER_ADDR": hosts[0],
-        "MASTER_PORT": str(20000 + (int(job["JOB_ID"]) + int(job["STEP_ID"])) % 10000),
+        "MASTER_ADDR": os.environ.get("MASTER_ADDR", hosts[0]),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", port),
     }}
     os.environ.update(known)
 
@@ -93,7 +95,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if not os.environ.keys() & {{"RANK", "SLURM_PROCID"}}:
+    if not os.environ.keys() & {{"RANK", "SLURM_STEP_ID"}}:  # a batch has no step
         print("this runs on ranks: its first lines say how it starts", file=sys.stderr)
         sys.exit(2)
     main()
@@ -117,7 +119,8 @@ def export(
 
     fn: a function as for `run`, from a cell or a file. What it uses comes along:
     functions and classes of the same notebook or file by their source, others and
-    modules by import, numbers, text and collections of them by value. timeout: seconds
+    modules by import; by value numbers, text, collections, and what is plainly made
+    again, as a device, a dataclass or a logger, but no tensors. timeout: seconds
     that a rank waits for the others in one call. The script's first lines say how it is
     started; it records into `traces/NAME` for `Trace.load`, and runs on NCCL if there
     is a GPU for each rank of a host, else on Gloo. Returns the path. Raises LabError,
@@ -125,7 +128,9 @@ def export(
     path where code of this program is or that hides a module.
     """
     path, script = Path(path), shlex.quote(Path(path).name)
-    sources, call = Sources(fn), _call(fn, args)
+    sources = Sources(fn)
+    call = _call(fn, args, sources)
+    sources.try_out()
     _check_timeout(timeout)
     _check_path(path, fn, sources)
     text = SCRIPT.format(
@@ -147,7 +152,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _call(fn: Callable[..., Any], args: Sequence[Any]) -> str:
+def _call(fn: Callable[..., Any], args: Sequence[Any], sources: Sources) -> str:
     """The call as source; LabError where it would fail on every rank."""
     if any(is_such(fn) for is_such in NO_RESULT):
         raise LabError(
@@ -156,7 +161,7 @@ def _call(fn: Callable[..., Any], args: Sequence[Any]) -> str:
         )
     if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
         raise LabError(f"args={args!r}; it is the arguments in a list, as args=[3]")
-    values = [literal(f"args[{i}]", value) for i, value in enumerate(args)]
+    values = [sources.literal(f"args[{i}]", value) for i, value in enumerate(args)]
     call = f"{fn.__name__}({', '.join(values)})"
     signature = inspect.signature(fn, follow_wrapped=False)
     try:

@@ -204,7 +204,7 @@ def _fabric(
 
 def _count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} is {value}; need a whole number, 1 or more")
+        raise ValueError(f"{name} is {value!r}; need a whole number, 1 or more")
     return int(value)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,12 @@ NAME = re.compile(r"rank_\d+_of_\d+\.npz")
 """What a part is called, and nothing else is."""
 
 TIMES = ("issued", "waited", "completed")
+
+TEXTS = tuple(f.name for f in fields(Event) if f.type == "str")
+"""Columns that hold numbers of a trace's texts."""
+
+ALL_WAIT = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
+"""Verbs that end on no rank before all have called them."""
 
 
 @dataclass
@@ -62,9 +68,12 @@ def write(
     trace = Trace.from_events(
         events, part.world_size, groups, meta={"part": asdict(part)}
     )
-    unfinished = trace.save(folder / f".rank_{part.rank}.unfinished.npz")
-    path = part.path(folder)
-    os.replace(unfinished, path)
+    unfinished, path = folder / f".rank_{part.rank}.unfinished.npz", part.path(folder)
+    try:
+        os.replace(trace.save(unfinished), path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
     return path
 
 
@@ -91,8 +100,10 @@ def join(folder: str | Path, partial: bool = False) -> Trace:
 
     Times are those of rank 0's clock, seconds from when the first rank began.
     `meta["clocks"]` says how well that is known: `error`, a bound in seconds for any
-    time, and by rank; `early`, how many messages seem to arrive before they are sent,
-    and by how much at most. partial: take what is there, where parts are missing.
+    time, and by rank, if clocks went evenly from the beginning to the end; `early`, how
+    many messages and collectives seem to end before another rank has begun them, and
+    `earliest`, by how much at most: what exceeds the bound shows how far they did not.
+    partial: take what is there, where parts are missing.
     Raises ValueError for parts that are missing, doubled or of several recordings.
     """
     found = _found(Path(folder).rglob("*.npz"))
@@ -180,10 +191,9 @@ def _aligned(trace: Trace, clock: Clock, begun: float) -> Trace:
 
 
 def _one(parts: list[Part], traces: list[Trace], clocks: Mapping[str, Clock]) -> Trace:
-    events = [event for trace in traces for event in trace.events]
     groups = {name: ranks for trace in traces for name, ranks in trace.groups.items()}
     world_size = parts[0].world_size
-    joined = Trace.from_events(events, world_size, groups, _wire(parts))
+    joined = Trace(world_size, *_columns(traces), groups, _wire(parts))
     joined.meta["clocks"] = _told(parts, clocks) | early(joined)
     joined.meta["environment"] = {str(part.rank): part.environment for part in parts}
     if failed := {str(part.rank): part.how for part in parts if part.how}:
@@ -191,6 +201,17 @@ def _one(parts: list[Part], traces: list[Trace], clocks: Mapping[str, Clock]) ->
     if missing := sorted(set(range(world_size)) - {part.rank for part in parts}):
         joined.meta["missing"] = missing
     return joined
+
+
+def _columns(traces: list[Trace]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The columns of several traces, one below the other, and their texts."""
+    texts: dict[str, int] = {}
+    columns: dict[str, list] = {name: [] for name in traces[0].columns}
+    for trace in traces:
+        known = [texts.setdefault(text, len(texts)) for text in trace.texts]
+        for name, column in trace.columns.items():
+            columns[name].append(np.array(known)[column] if name in TEXTS else column)
+    return {name: np.concatenate(some) for name, some in columns.items()}, list(texts)
 
 
 def _told(parts: list[Part], clocks: Mapping[str, Clock]) -> dict[str, Any]:
@@ -207,15 +228,30 @@ def _told(parts: list[Part], clocks: Mapping[str, Clock]) -> dict[str, Any]:
 
 
 def early(trace: Trace) -> dict[str, Any]:
-    """How many messages seem to arrive before they are sent, and by what at most.
+    """How many calls seem to end before another rank's part began, and by what at most.
 
     None can. So where this is more than the error, the clocks went unevenly.
     """
     sends, recvs = trace.pairs()
     times = trace.columns
-    took = times["completed"][recvs] - times["issued"][sends]
-    wrong = took[took < 0]
+    took = [times["completed"][recvs] - times["issued"][sends], *_took(trace)]
+    wrong = np.concatenate(took)
+    wrong = wrong[wrong < 0]
     return {"early": len(wrong), "earliest": float(np.abs(wrong).max(initial=0.0))}
+
+
+def _took(trace: Trace) -> Iterator[np.ndarray]:
+    """Of each collective for which all wait, from its last call to its first end."""
+    times, ranks = trace.columns, trace.columns["rank"]
+    for op in ALL_WAIT:
+        moves = trace.is_op(op) & ((times["nbytes"] > 0) | (op == "barrier"))
+        for group in np.unique(times["group"][moves]):
+            rows = np.flatnonzero(moves & (times["group"] == group))
+            by_rank = [rows[ranks[rows] == rank] for rank in np.unique(ranks[rows])]
+            n = min(map(len, by_rank))
+            calls = np.stack([rows[:n] for rows in by_rank])
+            ended = np.fmin.reduce(times["completed"][calls])
+            yield ended - np.fmax.reduce(times["issued"][calls])
 
 
 def _wire(parts: list[Part]) -> np.ndarray | None:

@@ -27,6 +27,9 @@ from collectives_lab.emulation import Links
 from collectives_lab.event import Event
 from collectives_lab.records import Group, Meeting, Record, now, place
 
+RECENT = 1000
+"""Calls of the last drain that can still be described: others may come to them yet."""
+
 
 class Mismatched(Exception):
     """A call that its counterpart contradicts; raised before anything is sent."""
@@ -36,14 +39,23 @@ class Mismatched(Exception):
         self.record = record
 
 
-class _Fresh(threading.local):
-    """What a thread's last call has left: a work that nobody else holds yet.
+class _Fresh:
+    """What each thread's last call has left: a work that nobody else holds yet.
 
+    By thread, but not in a threading.local: a thread of C++ has one for no longer than
+    a callback, and dies where the end of a work runs Python code as that one ends.
     waits: the record of a call whose work the verb is about to wait for.
     """
 
-    work: Any = None
-    waits: Record | None = None
+    def __init__(self) -> None:
+        self.work: dict[int, Any] = {}
+        self.waits: dict[int, Record | None] = {}
+
+    def forget(self) -> None:
+        """Drop what this thread has left, and threads that are no more."""
+        others = sys._current_frames().keys() - {threading.get_ident()}
+        for ident in self.work.keys() - others:
+            self.work.pop(ident, None)
 
 
 class Recorder:
@@ -60,6 +72,7 @@ class Recorder:
         self.board = board
         self.links = links
         self.records: list[Record] = []
+        self.recent: list[Record] = []
         self.works: dict[weakref.ref, Record] = {}
         self.unended: dict[int, Record] = {}
         self.coalesced: list[stream_clock.Stamps] = []
@@ -81,9 +94,9 @@ class Recorder:
         """Record a call, check it against its counterparts, and let it go on."""
         pg = _c10d.group_of(op, args)
         group = self._group(pg)
-        where, variant, reduce_op = callers.find_reader(op, sys._getframe(2))
+        where, variant, reduce_op = callers.find_reader(op, sys._getframe(1).f_back)
         call = _c10d.describe(op, args, len(group.ranks), reduce_op)
-        if not op.is_told and callers.waits(sys._getframe(2)):
+        if not op.is_told and callers.waits(sys._getframe(1).f_back):
             call = call._replace(waits=True)
         record = Record(op.verb, call, group, where, variant)
         record.thread = threading.get_ident()
@@ -111,13 +124,13 @@ class Recorder:
             there = _c10d.has_work(result)
             if there and record.stamps is not None:  # NCCL's box may have none in it
                 there = _c10d.work_of(result) is not None
-            self._fresh.waits = record if there else None
+            self._fresh.waits[record.thread] = record if there else None
             return result
         work = _c10d.work_of(result)
         if work is not None:
             # Held until the caller holds it, and no longer: torch forgets a message
             # whose work is dropped, and so must we.
-            self._fresh.work = work
+            self._fresh.work[record.thread] = work
             self.works[weakref.ref(work, self._dropped)] = record
             if call.on_cpu and not record.is_message:
                 self._note_end(work, record)
@@ -186,13 +199,12 @@ class Recorder:
 
         timeout: the one that `go` has, with which it can deadlock nobody.
         """
-        fresh = self._fresh
-        fresh.work = None
-        held = weakref.ref(work)
-        record = self.works.get(held, fresh.waits)
+        thread, held = threading.get_ident(), weakref.ref(work)
+        self._fresh.work.pop(thread, None)
+        awaited = self._fresh.waits.pop(thread, None)
+        record = self.works.get(held, awaited)
         if record is None:
             return self._wait_for_block(go)
-        fresh.waits = None
         links = self.links
         if links is not None:
             go = links.meeting(record, work, go, timeout)
@@ -294,8 +306,9 @@ class Recorder:
 
     def drain(self) -> list[Event]:
         """The events since the last drain; their times are those of `now`."""
-        self._fresh.work = None
+        self._fresh.forget()
         records, self.records = self.records, []
+        self.recent = records[-RECENT:]
         return self._rows(records, stream_clock.PATIENCE)
 
     def peek(self) -> list[Event]:
@@ -319,7 +332,7 @@ class Recorder:
 
     def described(self, key: int) -> tuple[str, str] | None:
         """The call with this key, in words, and its line; None if there was none."""
-        for record in reversed(list(self.records)):
+        for record in reversed([*self.recent, *self.records]):
             if record.key == key:
                 return record.told()
         return None

@@ -36,8 +36,8 @@ def record(folder: str | Path) -> contextlib.AbstractContextManager[None]:
     written first. Costs some 20 us a call; entering and leaving, the ranks compare
     their clocks (`clock_readings`), so that leaving waits for the others. Raises
     LabError where there is no group yet, where the ranks are recorded already, where
-    a rank stays outside until the group's timeout, and, on every rank, where one of
-    them cannot write to its folder.
+    a rank stays outside until the group's timeout, on every rank where one of them
+    cannot write to its folder, and at the end on a rank that could not write its part.
     """
     if callable(folder):
         raise LabError(
@@ -65,6 +65,8 @@ def _recorded(folder: Path) -> Iterator[None]:
         raise
     recording.end()
     recording.read_again()
+    if recording.path is None:
+        raise LabError(f"{recording.kept()}; what came in the block has ended well")
 
 
 class _Recording:
@@ -79,6 +81,8 @@ class _Recording:
         self.before = tcp_info.connections()
         self.lock = threading.Lock()
         self.written = False
+        self.path: Path | None = None
+        self.problem = ""
         self.guard = _Guard(self)
         recorder.start(self.recorder)
 
@@ -101,8 +105,22 @@ class _Recording:
             self._save()
 
     def _save(self) -> None:
-        groups = self.recorder.group_ranks()
-        self.path = parts.write(self.folder, self.part, self.recorder.peek(), groups)
+        groups, events = self.recorder.group_ranks(), self.recorder.peek()
+        try:
+            self.path = parts.write(self.folder, self.part, events, groups)
+        except OSError as error:  # a full disk is no reason to lose the reader's error
+            self.problem = f"{type(error).__name__}: {error}"
+
+    def kept(self) -> str:
+        """Where the part is, or why there is none."""
+        if self.path is not None:
+            return f"what it recorded is in {self.path}"
+        part = self.part
+        return (
+            f"what rank {part.rank} of {part.world_size} on "
+            f"{part.environment['host']} recorded is lost: it cannot write to its "
+            f"folder {self.folder} ({self.problem})"
+        )
 
     def read_again(self) -> None:
         """Read the clocks once more; without the others the first reading must do."""
@@ -120,8 +138,7 @@ class _Recording:
             where += ": another rank has not come to it, or the way there is cut"
         return (
             f"rank {part.rank} of {part.world_size} on {part.environment['host']} "
-            f"failed after {part.ended - part.began:.1f} s{where}; what it recorded is "
-            f"in {self.path}"
+            f"failed after {part.ended - part.began:.1f} s{where}; {self.kept()}"
         )
 
     def open_calls(self) -> list[str]:
@@ -148,7 +165,8 @@ def _begun(folder: Path) -> parts.Part:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     run = f"{_told(folder, secrets.randbits(62))[0]:016x}"
     if problems := [text for text in _told(folder, _cleared(folder, run)) if text]:
-        raise LabError(f"nothing is recorded: {'; '.join(problems)}")
+        more = f"; and {len(problems) - 3} more ranks" * (len(problems) > 3)
+        raise LabError(f"nothing is recorded: {'; '.join(problems[:3])}{more}")
     with _everybody(folder):
         readings = [clock_readings.read()]
         dist.barrier()
@@ -222,8 +240,11 @@ class _Guard:
 
     torchrun and Slurm send it to the other ranks when one has failed. Python's own
     handlers wait for the interpreter, which a rank in a collective never reaches; the
-    number of the signal comes through a socket at once, to another thread.
+    number of the signal comes through a socket at once, to another thread. A handler
+    that the reader sets meanwhile has SIGTERM for itself.
     """
+
+    current: _Guard | None = None
 
     def __init__(self, recording: Any):
         self.recording = recording
@@ -237,24 +258,44 @@ class _Guard:
         self.there.setblocking(False)
         self.was = signal.set_wakeup_fd(self.there.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, _nothing)
+        _Guard.current = self
         threading.Thread(target=self._watch, name="lab.record", daemon=True).start()
 
     def _watch(self) -> None:
         while number := self.here.recv(1):
-            if number[0] == signal.SIGTERM:
-                calls = self.recording.open_calls()
-                where = f" in {calls[-1]}" if calls else ""
-                self.recording.write(f"SIGTERM{where}")
-                os._exit(128 + signal.SIGTERM)
+            # Ours, or none once the block is left: else the reader's sees to it.
+            is_mine = signal.getsignal(signal.SIGTERM) in (_nothing, signal.SIG_DFL)
+            if number[0] == signal.SIGTERM and is_mine:
+                try:
+                    calls = self.recording.open_calls()
+                    where = f" in {calls[-1]}" if calls else ""
+                    self.recording.write(f"SIGTERM{where}")
+                finally:  # nobody else obeys the signal
+                    os._exit(128 + signal.SIGTERM)
 
     def close(self) -> None:
         """Let SIGTERM be what it was."""
         if not self.is_set:
             return
-        self.is_set = False
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.is_set, _Guard.current = False, None
+        _let_go()
         signal.set_wakeup_fd(self.was)
         self.there.close()
+
+
+def _let_go() -> None:
+    if signal.getsignal(signal.SIGTERM) is _nothing:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _in_a_child() -> None:
+    """Let SIGTERM end a child, as a pool does, and not the rank whose socket it has."""
+    if _Guard.current is not None:
+        signal.set_wakeup_fd(-1)
+        _let_go()
+
+
+os.register_at_fork(after_in_child=_in_a_child)
 
 
 def _nothing(_signal: int, _frame: Any) -> None:

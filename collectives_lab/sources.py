@@ -2,7 +2,7 @@
 
 `Sources(fn)` follows the names that a function uses: what stands in the same notebook
 or file comes as source, what can be imported as an import, plain values as they are
-written. Here `literal` writes such a value.
+written (`literals`); some of them bring their class along.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import importlib
 import inspect
 import itertools
 import linecache
-import math
 import sys
 import textwrap
 import types
@@ -21,14 +20,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-import torch
-
 from collectives_lab.launch.errors import LabError
+from collectives_lab.literals import literal
 
 ALWAYS = ["import datetime", "import os", "import subprocess", "import sys"]
 ALWAYS += ["import torch", "import torch.distributed as dist"]
 ALWAYS += ["import collectives_lab as lab"]
 """What the script itself uses."""
+
+FUTURE = "from __future__ import annotations\n"
+"""With which the script begins."""
 
 _RESERVED = {"read_slurm", "join", "main", "SLURM", "TIMEOUT"}
 _RESERVED |= {"datetime", "os", "subprocess", "sys", "torch", "dist", "lab"}
@@ -50,7 +51,7 @@ class Sources:
         if not isinstance(fn, types.FunctionType) or fn.__name__ == "<lambda>":
             raise LabError(
                 f"{fn!r} cannot be written as source; export takes a function that is "
-                "defined by def"
+                "defined by def, and what it is called with as args=[...]"
             )
         self.home = fn.__module__
         self._imports: set[str] = set()
@@ -74,33 +75,80 @@ class Sources:
         """The definitions, two empty lines between them."""
         return "\n\n\n".join(self._pieces)
 
+    def try_out(self) -> None:
+        """Define it all once; LabError where a name comes too late or never."""
+        code = compile(f"{FUTURE}{self.imports()}\n{self.text()}", "script", "exec")
+        try:
+            exec(code, {"__name__": self.home})
+        except NameError as error:
+            raise LabError(
+                f"the script would end at once: {error}. Two things need each other to "
+                "be made, or a default is from inside of a function; make them inside "
+                "the function"
+            ) from None
+        except Exception:
+            return  # what is refused here may be so for being there already
+
     def _take(self, name: str, value: Any) -> None:
         """Bring a value along under its name."""
         if name in self._known:
             if self._known[name] is not value:
-                raise LabError(f"two things are called {name!r}; rename one of them")
+                raise LabError(
+                    f"two things are called {name!r}; rename one of them, or write "
+                    "@functools.wraps(fn) in the decorator that makes one of the other"
+                )
             return
-        line = _import_of(name, value)
+        line = self._import_of(name, value)
         if name in _RESERVED and line not in ALWAYS:
             raise LabError(f"the script has a {name!r} of its own; rename this one")
+        if name == "get_ipython":
+            raise LabError("a line with % or ! is for IPython, not for a script")
         self._known[name] = value
-        if getattr(value, "__module__", None) == self.home and _is_definition(value):
+        if self._is_from_home(value):
             self._define(name, value)
         elif line:
             self._imports.add(line)
         else:
-            self._pieces.append(f"{name} = {literal(name, value)}")
+            self._pieces.append(f"{name} = {self.literal(name, value)}")
+
+    def _import_of(self, name: str, value: Any) -> str:
+        """As `_import_of`, but for what is from home: the script brings that along."""
+        line = _import_of(name, value)
+        return "" if line.startswith(f"from {self.home} import ") else line
+
+    def _is_from_home(self, value: Any) -> bool:
+        is_here = getattr(value, "__module__", None) == self.home
+        return is_here and _is_definition(value)
 
     def _define(self, name: str, value: Any) -> None:
+        if value.__name__ not in (name, "<lambda>"):
+            self._take(value.__name__, value)
+            self._pieces.append(f"{name} = {value.__name__}")
+            return
         source = _source_of(name, value)
         for other, needed, is_hint in _needs(value, source):
             if is_hint:
                 self._take_if_it_goes(other, needed)
             else:
                 self._take(other, needed)
+                if isinstance(needed, types.ModuleType):
+                    self._imports |= _submodules(other, source, self.home)
         self._pieces.append(source)
-        if name != value.__name__:
-            self._pieces.append(f"{name} = {value.__name__}")
+
+    def literal(self, name: str, value: Any) -> str:
+        """A value as Python writes it; what its text names comes along."""
+        return literal(name, value, self._named)
+
+    def _named(self, value: Any) -> str:
+        """What the script calls a function, a class or a module; empty for others."""
+        has_a_name = isinstance(value, (types.FunctionType, types.ModuleType, type))
+        name = value.__name__ if has_a_name else ""
+        if not name.isidentifier():  # as that of a lambda is not
+            return ""
+        if not self._is_from_home(value) and not self._import_of(name, value):
+            return ""
+        self._take(name, value)
+        return name
 
     def _take_if_it_goes(self, name: str, value: Any) -> None:
         """Nothing breaks where the name of a type in a hint is missing."""
@@ -126,7 +174,43 @@ def _as(path: str, name: str) -> str:
 
 
 def _is_definition(value: Any) -> bool:
-    return isinstance(value, (types.FunctionType, type))
+    if isinstance(value, type):
+        return True
+    inner = getattr(value, "__wrapped__", value)  # of a cache, which is no function
+    return callable(value) and isinstance(inner, types.FunctionType)
+
+
+def _submodules(name: str, source: str, home: str) -> set[str]:
+    """The reader's lines `import name.other` whose `name.other` a source uses."""
+    return {
+        f"import {alias.name}"
+        for text in _written(home)
+        for node in _nodes(text, ast.Import)
+        for alias in node.names
+        if alias.asname is None
+        and alias.name.startswith(f"{name}.")
+        and alias.name in source
+    }
+
+
+def _written(home: str) -> list[str]:
+    """What the reader has written: the cells of a notebook, the last first, or a file.
+
+    IPython keeps the cells in `In`.
+    """
+    module = sys.modules.get(home)
+    if home == "__main__" and isinstance(cells := getattr(module, "In", None), list):
+        return cells[::-1]
+    with suppress(OSError, TypeError):
+        return [inspect.getsource(module)]  # type: ignore[arg-type]
+    return []
+
+
+def _nodes(text: str, kind: type) -> list[Any]:
+    """All nodes of a kind in a source; none where it is no Python."""
+    with suppress(SyntaxError):
+        return [node for node in ast.walk(ast.parse(text)) if isinstance(node, kind)]
+    return []
 
 
 def _import_of(name: str, value: Any) -> str:
@@ -164,7 +248,8 @@ def _source_of(name: str, value: Any) -> str:
         found = _class_in_cell(value)
     if not found:
         raise LabError(
-            f"the source of {name} is not to be found; define it in a cell or a file"
+            f"the source of {name} is not to be found; define it by def or class in a "
+            "cell or a file"
         )
     source = textwrap.dedent(found).strip()
     try:
@@ -174,7 +259,27 @@ def _source_of(name: str, value: Any) -> str:
             f"the source of {name} does not stand alone ({error.msg}); define it "
             "outside of other functions"
         ) from None
+    if not isinstance(value, type):
+        _check_makes(name, value, ast.parse(source).body[0])
     return source
+
+
+def _check_makes(name: str, value: Any, node: ast.AST) -> None:
+    """LabError where a source makes something else than this function."""
+    if value.__name__ == "<lambda>":
+        is_it = isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda)
+        if is_it and ast.unparse(node).startswith(f"{name} = lambda"):
+            return
+        raise LabError(f"{name} is a lambda; write it by def")
+    is_wrapped = hasattr(value, "__wrapped__")
+    is_decorated = bool(getattr(node, "decorator_list", ()))
+    is_kept = inspect.unwrap(value).__globals__.get(value.__name__) is value
+    if is_wrapped != is_decorated and not (is_decorated and is_kept):
+        raise LabError(
+            f"the source of {value.__name__} does not show what is wrapped round it; "
+            "write the decorator with @ above its def, and @functools.wraps(fn) above "
+            "the function in the decorator"
+        )
 
 
 def _class_in_cell(value: Any) -> str:
@@ -184,14 +289,13 @@ def _class_in_cell(value: Any) -> str:
         for member in vars(value).values()
         if isinstance(member, types.FunctionType)
     }
-    for file in files:
-        source = "".join(linecache.getlines(file))
-        with suppress(SyntaxError):
-            for node in ast.walk(ast.parse(source)):
-                if isinstance(node, ast.ClassDef) and node.name == value.__name__:
-                    above = [n.lineno for n in node.decorator_list]
-                    first = min([node.lineno, *above])
-                    return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+    cells = ["".join(linecache.getlines(file)) for file in files]
+    for source in [*cells, *_written(value.__module__)]:
+        for node in reversed(_nodes(source, ast.ClassDef)):
+            if node.name == value.__name__:
+                above = [n.lineno for n in node.decorator_list]
+                first = min([node.lineno, *above])
+                return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
     return ""
 
 
@@ -199,7 +303,7 @@ def _needs(value: Any, source: str) -> Iterator[tuple[str, Any, bool]]:
     """Every name from outside that a definition uses, its value, if only as a hint."""
     outside = _outside(value)
     # As in the script, where a hint is no code.
-    used = set(_names("from __future__ import annotations\n" + source))
+    used = set(_names(FUTURE + source))
     hints = set(_names(source)) - used
     for name in sorted((used | hints) & outside.keys() - _OF_A_MODULE):
         yield name, outside[name], name in hints
@@ -235,39 +339,3 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names_in(constant)
-
-
-def literal(name: str, value: Any) -> str:
-    """A value as Python writes it; LabError for what has no such form."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    if value is None or type(value) in (bool, int, float, complex, str, bytes, range):
-        return repr(value)
-    if isinstance(value, torch.dtype):
-        return repr(value)
-    if type(value) in (list, tuple, set, frozenset):
-        inside = [literal(f"an element of {name}", v) for v in value]
-        return _collected(value, inside)
-    if type(value) is dict:
-        pairs = [
-            f"{literal(f'a key of {name}', k)}: {literal(f'{name}[{k!r}]', v)}"
-            for k, v in value.items()
-        ]
-        return f"{{{', '.join(pairs)}}}"
-    raise LabError(
-        f"{name} is a {type(value).__name__}, which has no form as source; make it "
-        "inside the function"
-    )
-
-
-def _collected(value: Any, inside: list[str]) -> str:
-    text = ", ".join(inside)
-    if isinstance(value, list):
-        return f"[{text}]"
-    if isinstance(value, tuple):
-        return f"({text}{',' * (len(inside) == 1)})"
-    if isinstance(value, set) and inside:
-        return f"{{{text}}}"
-    return (
-        f"{type(value).__name__}([{text}])" if inside else f"{type(value).__name__}()"
-    )

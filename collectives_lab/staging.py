@@ -33,13 +33,9 @@ def is_needed(tensor: torch.Tensor, group: Any) -> bool:
     return tensor.is_cuda and not devices.runs_on_nccl(group)
 
 
-class _Fresh(threading.local):
-    """A thread's last work: nobody else holds it before the verb returns."""
+_fresh: dict[int, Any] = {}
+"""By thread its last work: nobody else holds it before the verb returns."""
 
-    work: Any = None
-
-
-_fresh = _Fresh()
 _landings: dict[weakref.ref, tuple[torch.Tensor, torch.Tensor]] = {}
 """By the work of a recv: the tensor, and the copy in which the message arrives."""
 
@@ -62,7 +58,7 @@ def detour(operator: _c10d.Operator, redispatch: Callable) -> Callable:
             there.copy_(tensor.detach())
             return redispatch(_CPU, [there], *args)
         result = redispatch(_CPU, [there], *args)
-        _fresh.work = work = _c10d.work_of(result)
+        work = _fresh[threading.get_ident()] = _c10d.work_of(result)
         _landings[weakref.ref(work, _forget)] = tensor.detach(), there
         return result
 
@@ -77,7 +73,7 @@ def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
     """torch's `Work.wait`, after which what was received is where it belongs."""
     result = _wait(work, *args, **kwargs)
     if _landings:
-        _fresh.work = None
+        _fresh.pop(threading.get_ident(), None)
         landing = _landings.pop(weakref.ref(work), None)
         if landing is not None:
             tensor, there = landing

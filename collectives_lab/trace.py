@@ -364,6 +364,9 @@ class Trace:
         if clocks := self.meta.get("clocks"):
             error = f" to {format_seconds(clocks['error'])}" * bool(clocks["error"])
             told += f"; {clocks['count']} clock{'s' * (clocks['count'] > 1)}{error}"
+            if clocks["count"] > 1 and clocks["earliest"] > 2 * clocks["error"]:
+                far = format_seconds(clocks["earliest"])
+                told += f", and yet some calls end up to {far} too early"
         for rank, how in self.meta.get("ended", {}).items():
             told += f"; rank {rank} {_end_in_brief(how)}"
         for rank in self.meta.get("missing", ()):

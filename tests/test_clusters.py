@@ -1,16 +1,21 @@
 """Many hosts: recordings of scripts, clocks, exported functions, torchrun and Slurm."""
 
 import ast
+import contextlib
+import functools
 import json
 import os
 import re
+import resource
 import runpy
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,7 +30,7 @@ from hosts import Host, hosts
 from slurm import slurm
 
 import collectives_lab as lab
-from collectives_lab import clocks, parts, recorder, sources
+from collectives_lab import clocks, literals, parts, recorder
 from collectives_lab.clocks import Clock, Reading
 from collectives_lab.event import Event
 from collectives_lab.fabrics import Link, hierarchical
@@ -355,6 +360,30 @@ def test_messages_that_arrive_early_show_the_limit(tmp_path: Path) -> None:
     assert told["early"] == 1 and told["earliest"] == pytest.approx(1)
 
 
+def write_uneven_parts(folder: Path, *ends: float) -> None:
+    """Two ranks on two clocks, each in two barriers; all begin at 1 and at 3."""
+    folder.mkdir()
+    for rank, end in enumerate(ends):
+        readings = [Reading(t, -1e-3 * rank, 1e-3 * rank) for t in (0, 10)]
+        part = parts.Part(rank, 2, "a", f"clock {rank}", readings, 0.0, 9.0)
+        calls = [(1, end), (3, None if rank else 4)]
+        times = [Event(rank, "barrier", issued=a, completed=b) for a, b in calls]
+        sums = [Event(rank, "all_reduce", 0, issued=5 + rank, completed=5 + rank)]
+        parts.write(folder, part, times + sums, {})
+
+
+def test_collectives_that_end_early_show_the_limit(tmp_path: Path) -> None:
+    """A barrier ends on no rank before all came; an empty sum waits for nobody."""
+    write_uneven_parts(tmp_path / "even", 2, 2)
+    even = lab.Trace.load(tmp_path / "even")
+    assert even.meta["clocks"]["early"] == 0 and "too early" not in repr(even)
+    write_uneven_parts(tmp_path / "uneven", 2, 0.75)
+    uneven = lab.Trace.load(tmp_path / "uneven")
+    told = uneven.meta["clocks"]
+    assert told["early"] == 1 and told["earliest"] == pytest.approx(0.25)
+    assert "2 clocks to 1 ms, and yet some calls end up to 250 ms" in repr(uneven)
+
+
 def test_a_joined_trace_can_be_kept(tmp_path: Path) -> None:
     """As one file, with all that is known of its clocks."""
     write_parts(tmp_path / "parts")
@@ -492,11 +521,14 @@ def test_recording_wants_a_folder(folder: object) -> None:
 def in_a_group_of_torch(folder: Path, fn: Callable) -> object:
     """What a function returns, or the error, where nothing records these ranks."""
     recorder.start(None)
-    rank, store = dist.get_rank(), dist.FileStore(str(folder / "store"), 2)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    store = dist.FileStore(str(folder / "store"), size)
     dist.barrier()  # nobody leaves a group while another one still connects
     dist.destroy_process_group()
     late = timedelta(seconds=SECONDS)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=late)
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=size, timeout=late
+    )
     dist.barrier()
     try:
         return fn(folder)
@@ -541,6 +573,120 @@ def test_a_rank_without_a_folder_is_known_to_all(tmp_path: Path) -> None:
     lab.run(in_a_group_of_torch, 2, args=(tmp_path, recording_well))
     written = sorted(path.name for path in (tmp_path / "parts").iterdir())
     assert written == ["rank_0_of_2.npz", "rank_1_of_2.npz"]
+
+
+def nobody_has_a_folder(folder: Path) -> str:
+    (folder / "a file").touch()
+    with lab.record(folder / "a file"):
+        return "recorded"
+
+
+def test_a_world_without_a_folder_says_so_in_few_words(tmp_path: Path) -> None:
+    """Three ranks speak for all of them."""
+    run = lab.run(in_a_group_of_torch, 5, args=(tmp_path, nobody_has_a_folder))
+    for told in run.results:
+        assert told.count("cannot write") == 3 and "rank 2 on" in told
+        assert "; and 2 more ranks" in told
+
+
+@contextlib.contextmanager
+def a_full_disk() -> Iterator[None]:
+    """As it is for a file: of this process, none may grow beyond some bytes."""
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, kept[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+
+
+def rank_1_has_a_full_disk(folder: Path) -> str:
+    full = a_full_disk() if dist.get_rank() else contextlib.nullcontext()
+    with full, lab.record(folder / "parts"):
+        dist.all_reduce(torch.ones(1))
+    return "recorded"
+
+
+def rank_1_fails_with_a_full_disk(folder: Path) -> list[str]:
+    try:
+        with a_full_disk(), lab.record(folder / "parts"):
+            raise ArithmeticError("of the reader's")
+    except ArithmeticError as error:
+        return error.__notes__
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    """By the rank, its folder and the system's words; nothing unfinished is left."""
+    args = tmp_path, rank_1_has_a_full_disk
+    recorded, told = lab.run(in_a_group_of_torch, 2, args=args).results
+    assert recorded == "recorded"
+    assert re.search(r"rank 1 of 2 on \S+ recorded is lost: .*/parts \(OSError", told)
+    left = sorted(path.name for path in (tmp_path / "parts").iterdir())
+    assert left == ["rank_0_of_2.npz"]
+
+
+def test_a_full_disk_hides_no_error(tmp_path: Path) -> None:
+    """The reader's passes, and its note says that there is no part."""
+    args = tmp_path, rank_1_fails_with_a_full_disk
+    (notes,) = lab.run(in_a_group_of_torch, 1, args=args).results
+    assert re.search("rank 0 of 1 .* failed after .* recorded is lost", notes[-1])
+
+
+def nothing_can_be_written(folder: Path) -> str:
+    def fails(*args: object) -> Path:
+        raise ZeroDivisionError
+
+    parts.write = fails
+    with lab.record(folder / "parts"):
+        (guard,) = [t for t in threading.enumerate() if t.name == "lab.record"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        guard.join()
+        os._exit(7)
+
+
+def test_sigterm_ends_a_rank_that_cannot_write(tmp_path: Path) -> None:
+    """Whatever is wrong with its part, it is not left running."""
+    with pytest.raises(lab.LabError, match="143"):
+        lab.run(in_a_group_of_torch, 1, args=(tmp_path, nothing_can_be_written))
+
+
+def ends_a_child(folder: Path) -> int:
+    reading, writing = os.pipe()
+    with lab.record(folder / "parts"):
+        child = os.fork()
+        if child == 0:
+            os.write(writing, b"!")
+            signal.pause()
+            os._exit(7)
+        os.read(reading, 1)
+        os.kill(child, signal.SIGTERM)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_sigterm_ends_a_child_and_not_its_rank(tmp_path: Path) -> None:
+    """As at the end of every multiprocessing.Pool, whose workers are forked."""
+    run = lab.run(in_a_group_of_torch, 1, args=(tmp_path, ends_a_child))
+    assert run.results == [-signal.SIGTERM]
+
+
+def has_a_handler(folder: Path) -> bool:
+    seen = []
+
+    def own(*_: object) -> None:
+        seen.append("told")
+
+    with lab.record(folder / "parts"):
+        signal.signal(signal.SIGTERM, own)
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not seen:
+            time.sleep(0.01)
+    return signal.getsignal(signal.SIGTERM) is own
+
+
+def test_a_handler_of_the_readers_has_sigterm_for_itself(tmp_path: Path) -> None:
+    """A trainer that saves its state at SIGTERM sets one, and it stays."""
+    run = lab.run(in_a_group_of_torch, 1, args=(tmp_path, has_a_handler))
+    assert run.results == [True]
 
 
 def rank_1_is_ended_as_it_writes(folder: Path) -> None:
@@ -711,6 +857,142 @@ async def awaited() -> None:
     """A call makes a coroutine and runs nothing."""
 
 
+def hides(fn: Callable) -> Callable:
+    def inner() -> tuple:
+        return fn(), fn()
+
+    return inner
+
+
+def shows(fn: Callable) -> Callable:
+    return functools.wraps(fn)(hides(fn))
+
+
+@hides
+def hidden() -> int:
+    return 1
+
+
+@shows
+def shown() -> int:
+    return 1
+
+
+REGISTER = []
+
+
+@lambda fn: REGISTER.append(fn) or fn
+def registered() -> int:
+    return 1
+
+
+@lambda fn: fn
+def kept_as_it_is() -> int:
+    return 1
+
+
+def once(fn: Callable) -> Callable:
+    if hasattr(lab, "marked_by_a_test"):
+        raise RuntimeError("there already")
+    return fn
+
+
+@once
+def made_once() -> int:
+    return 1
+
+
+def made_in_a_function() -> Callable:
+    inner = 3
+
+    def has_its_default(x: int = inner) -> int:
+        return x
+
+    return has_its_default
+
+
+@functools.cache
+def counted(n: int) -> int:
+    return n if n < 2 else counted(n - 1) + counted(n - 2)
+
+
+shown_by_a_call = shows(added)
+_, unpacked = 1, lambda: 2
+
+
+@dataclass
+class Set:
+    by: int
+
+
+SET = Set(7)
+
+
+def with_decorators() -> tuple:
+    return shown(), counted(9 if SET else 0), kept_as_it_is()
+
+
+def calls_hidden() -> tuple:
+    return hidden()
+
+
+def calls_unpacked() -> int:
+    return unpacked()
+
+
+def calls_a_wrapped() -> tuple:
+    return shown_by_a_call()
+
+
+def calls_two_of_a_name() -> tuple:
+    return renamed(), again()
+
+
+def again() -> int:
+    return 1
+
+
+renamed = again
+
+
+def again() -> int:
+    return 2
+
+
+def uses_ipython() -> object:
+    return get_ipython()
+
+
+def get_ipython() -> None:
+    """As in a notebook, where a line that begins with % becomes a call of it."""
+
+
+def test_decorators_are_exported(tmp_path: Path) -> None:
+    """Once, as they stand above their functions."""
+    names = exported(with_decorators, tmp_path)
+    assert names["with_decorators"]() == with_decorators() == ((1, 1), 34, 1)
+    assert names["SET"] is not SET and names["SET"].by == 7
+    assert __name__ not in (tmp_path / "exported.py").read_text()
+
+
+def test_what_may_be_defined_once_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator of torch's library is there in the program, and not in the script."""
+    monkeypatch.setattr(lab, "marked_by_a_test", True, raising=False)
+    path = lab.export(made_once, tmp_path / "exported.py")
+    monkeypatch.undo()
+    assert runpy.run_path(str(path), run_name="exported")["made_once"]() == 1
+
+
+def test_a_function_is_an_argument(tmp_path: Path) -> None:
+    """One of the library is imported, one of the reader's brought along."""
+    path = lab.export(added, tmp_path / "x.py", [3, lab.algorithms.ring_all_reduce])
+    text = path.read_text()
+    assert "result = added(3, ring_all_reduce)" in text
+    assert "from collectives_lab.algorithms import ring_all_reduce\n" in text
+
+
 def in_a_function() -> Callable:
     count = 0
 
@@ -764,19 +1046,103 @@ def in_a_cell():
 """
 
 
-def test_a_function_of_a_notebook_is_exported(tmp_path: Path) -> None:
-    """Its source is in the cell only, and so is that of its class."""
+@contextlib.contextmanager
+def notebook() -> Iterator[Callable[[str], dict]]:
+    """A notebook that is the program: what runs a cell and gives all names so far."""
     from IPython.testing.globalipapp import start_ipython
 
     shell = start_ipython() or __import__("IPython").get_ipython()
+
+    def cell(source: str) -> dict:
+        shell.run_cell(source, store_history=True).raise_error()
+        return shell.user_ns
+
     main = sys.modules["__main__"]
     sys.modules["__main__"] = shell.user_module
     try:
-        shell.run_cell(CELL).raise_error()
-        names = exported(shell.user_ns["in_a_cell"], tmp_path)
+        yield cell
     finally:
         sys.modules["__main__"] = main
+
+
+def test_a_function_of_a_notebook_is_exported(tmp_path: Path) -> None:
+    """Its source is in the cell only, and so is that of its class."""
+    with notebook() as cell:
+        names = exported(cell(CELL)["in_a_cell"], tmp_path)
     assert lab.run(names["in_a_cell"], 2).results == [14, 14]
+
+
+NOTEBOOK = [
+    """
+import enum, logging, xml.dom.minidom
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+import numpy as np
+import torch, torch.distributed as dist
+from collectives_lab.algorithms import ring_all_reduce
+""",
+    """
+class Settings:
+    rate = 1
+""",
+    """
+class Kind(enum.Enum):
+    ONE = 1
+
+class Pair(NamedTuple):
+    a: int
+    b: int = 2
+
+class Wrong(Exception):
+    pass
+
+@dataclass
+class Model:
+    kind: Kind = Kind.ONE
+    sizes: list = field(default_factory=list)
+    where: torch.device = torch.device("cpu")
+    made: int = field(default=5, init=False)
+""",
+    """
+class Settings:
+    rate = 2
+""",
+    """
+twice = lambda x: 2 * x
+def once(x): return x
+same = once
+TABLE = {"ring": ring_all_reduce, "library": dist.all_reduce, "once": [once]}
+MODEL, KIND, LOG = Model(sizes=[3]), Kind.ONE, logging.getLogger("mine")
+SHAPE, OP, HOME = torch.Size([2]), dist.ReduceOp.MAX, Path("a")
+STEP, FLAG = np.float32(0.5), np.bool_(True)
+""",
+    """
+def everything():
+    try:
+        raise Wrong(xml.dom.minidom.Node.ELEMENT_NODE)
+    except Wrong as error:
+        told = error.args
+    made = [Settings.rate, Pair(1).b, MODEL.kind is KIND, MODEL.sizes, MODEL.made]
+    named = [LOG.name, SHAPE, OP == dist.ReduceOp.MAX, HOME / "b", STEP, FLAG]
+    names = [f if isinstance(f, list) else f.__name__ for f in TABLE.values()]
+    return made, named, told, twice(same(4)), str(MODEL.where), names[:2]
+""",
+]
+
+
+def test_a_notebook_is_exported_as_it_is(tmp_path: Path) -> None:
+    """Its classes without methods, the last of a name; and what the names hold."""
+    with notebook() as cell:
+        for source in NOTEBOOK:
+            names = cell(source)
+        expected = names["everything"]()
+        found = exported(names["everything"], tmp_path)
+    assert found["everything"]() == expected and expected[0][0] == 2
+    assert found["TABLE"]["once"] == [found["once"]]
+    assert type(found["STEP"]) is np.float32 and found["same"] is found["once"]
+    text = (tmp_path / "exported.py").read_text()
+    assert "import xml.dom.minidom\n" in text and text.count("class Settings") == 1
 
 
 def uses_a_tensor() -> torch.Tensor:
@@ -804,6 +1170,14 @@ exec("def typed(): pass", TYPED)
         (with_a_default, (), "HELD is a Tensor"),
         (has_a_hint, (), "HELD is a Tensor"),
         (in_a_function(), (), "the source of counting does not stand alone .*nonlocal"),
+        (hidden, (), "source of hidden does not show .*@functools.wraps"),
+        (calls_hidden, (), "two things are called 'hidden'.*@functools.wraps"),
+        (calls_a_wrapped, (), "source of added does not show .*with @ above"),
+        (calls_unpacked, (), "unpacked is a lambda; write it by def"),
+        (calls_two_of_a_name, (), "two things are called 'again'; rename"),
+        (uses_ipython, (), "% or ! is for IPython"),
+        (registered, (), "'registered' is not defined. Two things need each other"),
+        (made_in_a_function(), (), "'inner' is not defined.* or a default is from"),
         (generated, (), "generated is a generator or a coroutine"),
         (awaited, (), "awaited is a generator or a coroutine"),
         (added, (), r"added\(\) does not fit .*def added\(x: .*: missing .* 'x'"),
@@ -864,8 +1238,45 @@ VALUES += [{3}, set(), frozenset([4]), range(5), torch.int32]
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_value_is_written_as_it_is(value: object) -> None:
     """What is read again equals what was written, in value and type."""
-    again = eval(sources.literal("x", value), {"torch": torch})
+    again = eval(literals.literal("x", value), {"torch": torch})
     assert again == value and type(again) is type(value)
+
+
+def test_in_a_batch_without_srun_a_script_says_how_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Slurm tells the batch itself a number, too, but it is no task of a step."""
+    path = lab.export(traffic, tmp_path / "alone.py")
+    for name in ("RANK", "SLURM_STEP_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"PROCID": "0", "LOCALID": "0", "JOB_ID": "3"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(path), run_name="__main__")
+    assert "its first lines say how" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [{}, {"ADDR": "ib0.host1", "PORT": "5000"}])
+def test_slurm_is_told_in_torchruns_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict
+) -> None:
+    """Where the ranks meet is the first host, unless the reader has said it."""
+    names = exported(traffic, tmp_path)
+    values = ["5", "1", "6", "host[1-2]", "9999", "2"]
+    for name, value in zip(names["SLURM"], values, strict=True):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "")
+    for name in ("ADDR", "PORT"):
+        monkeypatch.setenv(f"MASTER_{name}", given.get(name, ""))
+        if not given:
+            monkeypatch.delenv(f"MASTER_{name}")
+    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: "host1\nhost2\n")
+    names["read_slurm"]()
+    told = [os.environ[n] for n in ("RANK", "LOCAL_RANK", "WORLD_SIZE")]
+    assert told == ["5", "1", "6"] and os.environ["LOCAL_WORLD_SIZE"] == "3"
+    where = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    assert where == (tuple(given.values()) or ("host1", "20001"))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def test_what_can_be_tried_was_tried(findings: list[Finding]) -> None:
         assert named(findings, "TCP_INFO").state == "ok"
 
 
-@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("width", [40, 60, 80])
 def test_it_fits_a_terminal(findings: list[Finding], width: int) -> None:
     """No line is longer than the terminal, and every finding has its mark."""
     for finding in [*findings, Finding("a", "b", "bad", "word " * 90, "word " * 90)]:
@@ -139,6 +140,35 @@ def test_without_torch_theory_works(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["bench", "check", "algorithms"])
+def test_without_torch_a_module_says_what_to_do(tmp_path: Path, name: str) -> None:
+    """`python -m collectives_lab.bench` ends in one line, and not in a traceback."""
+    told = without("torch", tmp_path, "-m", f"collectives_lab.{name}")
+    assert told.returncode == 1 and not told.stdout
+    (line,) = told.stderr.splitlines()
+    assert f"collectives_lab.{name} needs torch" in line and "libfoo is gone" in line
+    assert "`python -m collectives_lab doctor` says what to do" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", [" doctor", ".bench all_reduce --sizes 8:8 --world-size 2"]
+)
+def test_a_reader_who_leaves_ends_it(command: str) -> None:
+    """Into `head`, or a pager that is left, it ends without a traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    told = subprocess.run(
+        [sys.executable, "-m", *f"collectives_lab{command}".split()],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=100,
+    )
+    os.close(writer)
+    assert told.returncode == 141 and "Error" not in told.stderr
+
+
 @pytest.mark.parametrize(
     "version, state",
     [("2.5.1", "bad"), ("2.6.0", "ok"), ("2.13.0+cpu", "ok"), ("2.99.0a1", "note")],
@@ -170,6 +200,47 @@ def test_a_wrong_run_is_no_run(results: list, ops: dict) -> None:
     assert ranks.told(SimpleNamespace(results=results, trace=trace)).state == "bad"
 
 
+@pytest.mark.parametrize(
+    "error, found",
+    [
+        (OSError(99, "no address"), "OSError: [Errno 99] no address"),
+        (
+            lab.RankError("all 2 ranks failed\n\nin a.py\nRuntimeError: no lo\n"),
+            "RankError: all 2 ranks failed: RuntimeError: no lo",
+        ),
+    ],
+)
+def test_a_run_that_cannot_be_is_no_run(error, found, monkeypatch) -> None:
+    """Whatever error ends the last run, it ends the doctor's trust, and is named."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("collectives_lab.launch.run", refused)
+    (last,) = ranks.real_run()
+    assert (last.state, last.found) == ("bad", found)
+    (unproved,) = ranks.deadlock()
+    assert unproved.state == "less" and found in unproved.found
+
+
+def test_where_ranks_cannot_meet_none_is_tried(monkeypatch, tmp_path) -> None:
+    """Without a loopback or /proc the doctor names that, and no run, as the reason."""
+    assert not [*core.loopback(), *core.proc()]
+    unreachable = OSError(101, "Network is unreachable")
+
+    def refused(*_: object, **__: object) -> None:
+        raise unreachable
+
+    monkeypatch.setattr(socket, "create_connection", refused)
+    monkeypatch.setattr(core, "PROC", tmp_path / "gone")
+    monkeypatch.setattr(sys, "platform", "linux")
+    told = list(doctor.examine())
+    assert [f.name for f in told if f.state == "bad"] == ["loopback", "/proc"]
+    assert named(told, "loopback").found.endswith("127.0.0.1: Network is unreachable")
+    assert (told[-1].state, told[-1].found[:9]) == ("note", "not tried")
+    assert not any(f.part == "ranks" for f in told)
+
+
 def test_a_look_that_fails_does_not_end_it() -> None:
     """Whatever a strange machine does, the other findings come."""
 
@@ -190,6 +261,7 @@ def test_a_look_that_fails_does_not_end_it() -> None:
 def test_a_container_with_less(limit, state, text, tmp_path, monkeypatch) -> None:
     """A container's limit counts, not the machine's cores; no limit is none."""
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "gone")
     (tmp_path / "cpu.max").write_text(limit)
     (finding,) = machine.cores()
     assert text in finding.found
@@ -197,6 +269,36 @@ def test_a_container_with_less(limit, state, text, tmp_path, monkeypatch) -> Non
     (tmp_path / "memory.max").write_text("500000000")
     (finding,) = machine.memory()
     assert finding.state == "less" and "may use" in finding.found
+
+
+@pytest.mark.parametrize(
+    "own, folder, limits",
+    [
+        ("0::/jobs/1/step", "jobs/1", {"cpu.max": "50000 100000", "memory.max": "5e8"}),
+        (
+            "3:cpu,cpuacct:/jobs/1\n2:memory:/jobs/1\n0::/",
+            "{}/jobs",
+            {
+                "cpu.cfs_quota_us": "50000",
+                "cpu.cfs_period_us": "100000",
+                "memory.limit_in_bytes": "500000000",
+            },
+        ),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_a_job_with_less(own, folder, limits, tmp_path, monkeypatch) -> None:
+    """A limit counts where it is set: on a group around this process's own."""
+    (tmp_path / "own").write_text(own)
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "own")
+    for name, limit in limits.items():
+        file = tmp_path / folder.format(name.partition(".")[0]) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(limit)
+    (cores,), (memory,) = machine.cores(), machine.memory()
+    assert "may use 0.5" in cores.found and "may use" in memory.found
+    assert (cores.state, memory.state) == ("less", "less")
 
 
 NVIDIA_SMI = """#!/bin/sh

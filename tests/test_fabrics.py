@@ -39,7 +39,7 @@ def test_a_link_takes_alpha_and_beta() -> None:
         (lambda: fabrics.dgx_h100(0), "nodes is 0"),
         (lambda: fabrics.ethernet(0, 4), "gigabits is 0"),
         (lambda: fabrics.ethernet("x", 4), "gigabits is 'x'; need a number"),
-        (lambda: fabrics.ethernet(1, "x"), "world_size is x; need a whole number"),
+        (lambda: fabrics.ethernet(1, "4"), "world_size is '4'; need a whole number"),
         (lambda: Link(None, 0), "alpha is None; need a number"),
         (lambda: Link.of(0, "fast"), "bandwidth is 'fast'; need a number"),
         (

@@ -40,6 +40,7 @@ from collectives_lab.algorithms import exchange, rings
 from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
 from collectives_lab.check import words
+from collectives_lab.doctor import ranks as doctor_ranks
 from collectives_lab.event import Event
 from collectives_lab.launch import LaunchError, backends
 from collectives_lab.parallel import mesh, pipeline, problem, schedules
@@ -239,6 +240,12 @@ def test_a_rank_computes_where_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         devices.own()
 
 
+def test_the_doctors_run_adds_where_ranks_compute() -> None:
+    """What it says of NCCL it has seen NCCL do, and not Gloo beside it."""
+    with pytest.raises(lab.RankError, match="'tpu'; it is cpu or cuda"):
+        lab.run(doctor_ranks._adding, 1, env={devices.SETTING: "tpu"})
+
+
 def test_our_group_is_known_to_be_nccls(tmp_path: Path) -> None:
     """A group with Gloo for the CPU beside NCCL for GPUs is NCCL's."""
 
@@ -250,7 +257,7 @@ def test_our_group_is_known_to_be_nccls(tmp_path: Path) -> None:
         dist.get_backend_config = config
         return before, after
 
-    assert lab.run(body, 1).results == [(False, True)]
+    assert lab.run(body, 1, backend="gloo").results == [(False, True)]
 
 
 # -- messages by way of the CPU --------------------------------------------------------
@@ -353,6 +360,19 @@ def test_a_grid_of_gloos_is_the_same() -> None:
     for levels in ({"data": 6}, {"data": 2, "tensor": 3}, {"a": 1, "b": 6, "c": 1}):
         found = lab.run(lambda levels: same_grids(**levels), 6, (levels,)).results
         assert found == [[True] * len(levels)] * 6
+
+
+def alone_on_nccl() -> float:
+    """The loss of a pipeline of one rank, in a group that seems to be NCCL's."""
+    devices.runs_on_nccl = lambda group=None: True
+    devices.own = lambda: torch.device("cpu")
+    return bodies._pipeline()[0]
+
+
+def test_a_rank_alone_needs_no_tags() -> None:
+    """On a machine with one GPU one rank has NCCL, and sends no messages."""
+    (loss,) = lab.run(alone_on_nccl, 1).results
+    assert loss > 0
 
 
 def refused() -> str:
@@ -488,7 +508,7 @@ def told(issued: float) -> Any:
     events = [
         Event(0, "all_reduce", 4, issued=a, waited=a, completed=b) for a, b in rows
     ]
-    result = {"begun": 1.0, "launched": 0.001, "all": 0.21}
+    result = {"kernel": 0.2, "launched": 0.001, "all": 0.21}
     trace = Trace.from_events(events, 1)
     return SimpleNamespace(results=[result], trace=trace, world_size=1)
 

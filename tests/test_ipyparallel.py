@@ -113,6 +113,53 @@ def test_a_stranger_is_not_called() -> None:
         thread.join()
 
 
+class Interrupted:
+    """A socket whose reader or writer is interrupted when a part has passed."""
+
+    def __init__(self, sock: socket.socket):
+        self.sock = sock
+
+    def __getattr__(self, name: str):
+        return getattr(self.sock, name)
+
+    def sendall(self, data: bytes) -> None:
+        self.sock.sendall(data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+    def recv_into(self, view: memoryview) -> None:
+        self.sock.recv_into(view[: len(view) // 2])
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("verb", ["send", "recv"])
+def test_an_interrupt_within_a_message_ends_the_conversation(verb: str) -> None:
+    """What follows would be read as its rest: neither end hears anything any more."""
+    with visitor(b"secret", b"secret") as (host, caller):
+        caller.send("hello")
+        host.sock = Interrupted(host.sock)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(host, verb)(*["hello"] * (verb == "send"))
+        host.sock = host.sock.sock
+        for end in (host, caller):
+            with pytest.raises(ChannelClosed):
+                end.recv()
+
+
+@slow
+def test_a_message_waits_until_it_is_read(monkeypatch) -> None:
+    """A launcher that reads another rank's result for long does not lose this one."""
+    monkeypatch.setattr(network, "LOST", 3.0)
+    with visitor(b"secret", b"secret") as (host, caller):
+        large = np.arange(5 * 10**6)
+        sending = threading.Thread(target=caller.send, args=("large", [large]))
+        sending.start()
+        time.sleep(3 * network.LOST)
+        message, (got,), _ = host.recv()
+        sending.join()
+        assert message == "large"
+        assert np.array_equal(np.frombuffer(got, dtype=large.dtype), large)
+
+
 def test_addresses_are_found_on_their_interfaces() -> None:
     """Each address of ours has an interface, and the loopback is offered to nobody."""
     assert network.interface_of("127.0.0.1") == "lo"
@@ -529,6 +576,11 @@ sys.modules.update(kept)
             "platform.python_version = p",
             "engine 2 on .* has Python 3.99.1, and here is",
         ),
+        (
+            "import collectives_lab as l; w = l.__version__; l.__version__ = '9.9'",
+            "l.__version__ = w",
+            "engine 2 on .* has collectives_lab 9.9, and here is",
+        ),
     ],
 )
 def test_an_engine_that_does_not_fit_is_named(client, hide, restore, words) -> None:
@@ -675,6 +727,17 @@ def test_cells_run_on_a_cluster(client, profile) -> None:
             there = kernel.run("%%ranks\n'x' in globals()").texts
         assert there == ["ranks 0-3  False"]
         assert kernel.run("%ranks stop").stdout == "4 ranks stopped\n"
+        kernel.run("some = c[:2]")
+        died = kernel.run("%%ranks --cluster some\nimport os\nos._exit(1)")
+        assert "RankDied" in died.traceback
+        kernel.run("some = c[:1]")  # an engine fewer than there were
+        assert "1 engine on" in kernel.run("%%ranks --cluster some\n1").stdout
+        kernel.run("%%ranks\nimport os\nos._exit(1)\n")
+        kernel.run("some = None")  # and not the view that it was before
+        for again in ("%%ranks\n1", "%ranks restart 1"):
+            nobody = kernel.run(again).traceback
+            assert "cluster='some': nobody answers there" in nobody
+        kernel.run("%ranks stop")
         assert until(lambda: not children_of(client), 10)
         here = kernel.run("%%ranks 2\nrank")
         assert "engines" not in here.stdout and not children_of(client)

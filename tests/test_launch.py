@@ -25,7 +25,7 @@ from conftest import alive, until
 
 import collectives_lab as lab
 from collectives_lab import recorder
-from collectives_lab.launch import channel, group, output
+from collectives_lab.launch import channel, group, output, store
 from collectives_lab.launch.server import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -259,6 +259,20 @@ def test_a_view_travels_without_its_base() -> None:
     assert channel.nbytes(channel.pack(base[:, 3])) < 10_000
     assert channel.nbytes(channel.pack(base)) > 4_000_000
     assert torch.equal(lab.run(lambda: base[3, :5] + 1, 1).results[0], torch.ones(5))
+
+
+def test_torch_may_clone_the_store(tmp_path: Path) -> None:
+    """As it does to split a group of NCCL's, which is how it makes a mesh."""
+    ours = store.open_store(str(tmp_path / "store"), 1)
+    if not hasattr(ours, "clone"):
+        pytest.skip("this torch clones no stores")
+    dist.PrefixStore("part", ours).clone().set("key", "value")
+    assert ours.get("part/key") == b"value"
+
+
+def test_what_is_packed_lends_no_memory() -> None:
+    """A BytesIO that lends its own, when collected in a cycle, ends Python 3.12."""
+    assert isinstance(channel.pack({"x": torch.ones(2)})[0], bytes)
 
 
 def test_one_tensor_twice_is_still_one() -> None:
@@ -890,6 +904,15 @@ def test_calls_that_do_not_match_are_shown_side_by_side(fn, words) -> None:
         assert part in str(error)
 
 
+def test_a_call_that_was_queued_and_left_is_shown_too() -> None:
+    """A rank may be through with its job: NCCL only queues what it is given."""
+    with lab.Ranks(2) as ranks:
+        ranks.execute("work = dist.all_reduce(torch.ones(4), async_op=True)", ranks=[0])
+        with pytest.raises(lab.Mismatch) as found:
+            ranks.execute("dist.all_reduce(torch.ones(5))", ranks=[1])
+    assert "4 float32" in str(found.value) and "5 float32" in str(found.value)
+
+
 def test_a_mismatch_that_is_caught_is_still_a_mismatch() -> None:
     """Code that swallows every Exception does not hide which calls did not match."""
 
@@ -1325,6 +1348,21 @@ def test_the_same_body_runs_under_torchrun(script, tmp_path, monkeypatch) -> Non
     assert [list(map(list, result)) for result in mine] == theirs
     assert theirs[0] == [[3.0] * 4, [0.0, 0.0, 1.0, 1.0]]
     del sys.modules["script"]
+
+
+def test_a_group_made_again_has_the_backend_of_the_run() -> None:
+    """torch's own choice where none is named would be NCCL on a machine with a GPU."""
+
+    def configs():
+        found = []
+        for _ in range(2):
+            dist.init_process_group()
+            found.append(dist.get_backend_config())
+            dist.destroy_process_group()
+        return found
+
+    for first, second in lab.run(configs, 2, backend="gloo").results:
+        assert first == second
 
 
 @pytest.mark.parametrize("backend", [None, "gloo"])

@@ -427,6 +427,16 @@ def test_the_table(kernel):
     assert server.is_running()
 
 
+def test_the_table_tells_of_ranks_that_have_died(kernel):
+    """A rank that died between two cells is not shown as one that stands."""
+    shown = kernel.run("%%ranks 2\nimport os\nos.getpid()").texts[-1]
+    psutil.Process(int(shown.splitlines()[1].split()[-1])).kill()
+    rows = kernel.run("%ranks").texts[0].splitlines()
+    (row,) = [row for row in rows if row.startswith("2 ")]
+    assert row.rstrip().endswith("ended; the next cell starts others")
+    kernel.run("%ranks stop 2")
+
+
 def test_a_network_is_felt(kernel):
     """--fabric names a variable; the ranks keep it until others are started."""
     kernel.run("%ranks stop\nfrom collectives_lab import fabrics")

@@ -570,6 +570,18 @@ def test_bytes_of_power_sgd_are_foretold(
     assert expected.whole + expected.factors < COUNT / (2 if len(worth) > 8 else 1)
 
 
+def beside_a_gpu() -> list[float]:
+    """Train on the CPU of a machine that has a GPU, too."""
+    torch.cuda.is_available = lambda: True
+    return power_sgd.train(start=2, steps=4)
+
+
+def test_power_sgd_trains_on_the_cpu_beside_a_gpu() -> None:
+    """torch's hook waits for the GPU that the machine has, and must find none."""
+    right = lab.run(partial(power_sgd.train, start=2, steps=4), 2).results
+    assert lab.run(beside_a_gpu, 2).results == right
+
+
 def test_how_many_numbers_power_sgd_sends() -> None:
     """Of a matrix its two factors, of a vector all, of a small matrix all as well."""
     layers = nn.ModuleList([nn.Linear(100, 50), nn.Linear(6, 3, bias=False)])

@@ -323,7 +323,7 @@ def dies():
 def will_not_listen():
     while dist.get_rank() == 1:
         with contextlib.suppress(KeyboardInterrupt):
-            time.sleep(0.01)
+            time.sleep(100)  # a short one would often be between two sleeps
 
 
 def returns_a_lock():
@@ -416,6 +416,23 @@ def test_ranks_are_gone_after_their_context(ranks_started: list[int]) -> None:
         assert all(map(alive, ranks_started))
         raise ZeroDivisionError
     assert len(ranks_started) == 2 and not any(map(alive, ranks_started))
+
+
+def test_an_interrupt_before_all_are_there_ends_them_at_once(monkeypatch) -> None:
+    """Nobody is waited for who has no variables yet: that took a minute at worst."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def asked(*_: object) -> None:
+        raise AssertionError("ranks that have not met cannot be freed")
+
+    monkeypatch.setattr(group.Group, "_attend", interrupted)
+    monkeypatch.setattr(group.Group, "_free", asked)
+    with lab.Ranks(2) as ranks:
+        with pytest.raises(KeyboardInterrupt):
+            ranks.execute("1")
+        assert not ranks.alive
 
 
 def test_restarted_ranks_are_new(ranks) -> None:

@@ -1,5 +1,6 @@
 """The recorder: every call of torch.distributed on real ranks, once and as it was."""
 
+import _thread
 import contextlib
 import gc
 import mmap
@@ -18,6 +19,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import until
 
 import collectives_lab as lab
 from collectives_lab import _c10d, counts, recorder
@@ -958,3 +960,54 @@ def test_standing_ranks_go_on_after_a_refusal(monkeypatch):
                 "dist.all_gather([torch.ones(1), torch.ones(2)], torch.ones(1))"
             )
         assert ranks.run(refused_first, [(2, 2)]).results == [[10.0, 12.0]] * 2
+
+
+# -- threads of C++ --------------------------------------------------------------------
+
+
+def called_by_no_python():
+    """A broadcast by a thread that runs no Python code, as autograd's for GPUs do."""
+    x = torch.full((2,), 7.0 - dist.get_rank())
+    call = torch.ops.c10d.broadcast_.default._op
+    _thread.start_new_thread(call, ([x], dist.group.WORLD.boxed(), 0, 0, True, -1))
+    mine = recorder.current()
+    assert until(lambda: mine.records and x.tolist() == [7.0, 7.0], 25.0)
+    return [(record.op, record.where) for record in mine.records]
+
+
+def test_a_call_of_a_thread_without_python_is_recorded():
+    """It goes on as ever, and has no line."""
+    assert lab.run(called_by_no_python, 2).results == [[("broadcast", None)]] * 2
+
+
+def called_back():
+    """Whether a call was made by another thread, and its work ended with that thread.
+
+    Rank 1 comes late, so that rank 0's is made by a thread of Gloo's.
+    """
+    mine, others, ends = recorder.current(), [], []
+    forget = mine._dropped
+
+    def dropped(work):
+        ends.append(sys._getframe().f_back is None)  # under no other Python code
+        forget(work)
+
+    def then(_):
+        others.append(threading.get_ident() != first)
+        return dist.all_reduce(torch.ones(8), async_op=True).get_future().wait()[0]
+
+    mine._dropped, first = dropped, threading.get_ident()
+    if dist.get_rank():
+        dist.recv(torch.ones(1), 0)
+    future = dist.all_reduce(torch.ones(4), async_op=True).get_future().then(then)
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(1), 1)
+    future.wait()
+    dist.barrier()
+    gc.collect()
+    return others, any(ends)
+
+
+def test_no_python_code_runs_as_a_thread_of_c_ends():
+    """Python 3.12 does not survive it: a call in a callback took its rank down."""
+    assert lab.run(called_back, 2).results[0] == ([True], False)

@@ -1,6 +1,7 @@
 """The replay: its model by small cases, both engines alike, and what it refuses."""
 
 import itertools
+import math
 import random
 from dataclasses import replace as changed
 
@@ -119,8 +120,9 @@ def test_recorded_computing_counts_as_often_as_asked() -> None:
     fabric = fabrics.uniform(2, ALPHA, BETA)
     for compute in (0, 1, 2):
         assert replay(trace, fabric, compute).elapsed == 2 * one(2) + 3 * compute
-    with pytest.raises(ValueError, match="compute is -1"):
-        replay(trace, fabric, -1)
+    for wrong in (-1, math.nan, None, "twice"):
+        with pytest.raises(ValueError, match=f"compute is {wrong!r}; need"):
+            replay(trace, fabric, wrong)
 
 
 def test_a_slow_rank_computes_and_sends_slowly() -> None:
@@ -550,6 +552,24 @@ def test_wrong_arguments_are_refused() -> None:
             )
     with pytest.raises(ValueError, match="'allreduce' is no verb; need one of broad"):
         replay(ring(3, 9), fabrics.uniform(3, 0, 0), algorithms={"allreduce": "tree"})
+
+
+@pytest.mark.parametrize(
+    "algorithm, complaint",
+    [
+        (3, "all_reduce by 3: no such algorithm"),
+        (lambda p, n, i: None, "the plan <lambda> gives None; need a Trace of 4 ranks"),
+        (lambda p, n, i: ring(8, 64), "gives Trace.world_size=8.*of 4 ranks"),
+    ],
+)
+def test_an_algorithm_that_is_no_plan_of_it_is_refused(algorithm, complaint) -> None:
+    """One of the reader's, without a return, or for as many ranks as it likes."""
+    with pytest.raises(ValueError, match=complaint):
+        replay(
+            collective("all_reduce"),
+            fabrics.uniform(4, 0, 0),
+            algorithms={"all_reduce": algorithm},
+        )
 
 
 def test_what_is_no_fabric_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -21,7 +22,7 @@ PRACTICE = [
     *["deadlock", "board", "tcp_info", "devices", "stream_clock"],
     *["_c10d", "callers", "records", "staging", "emulation"],
     *["counts", "recorder", "clock_readings", "parts", "launch"],
-    *["recording", "sources", "exporting"],
+    *["recording", "literals", "sources", "exporting"],
     *["algorithms", "parallel", "bench", "wire", "check"],
     *["data", "scripts", "libraries"],
 ]
@@ -241,6 +242,37 @@ def test_the_setup_holds_no_index_address(name: str) -> None:
 def test_an_index_address_is_found(line: str) -> None:
     """The test above fails where it should."""
     assert ADDRESS.search(line)
+
+
+PYTHON = """#!/bin/sh
+# A Python that makes environments and installs packages in no time.
+case "$*" in
+    "-m venv "*) echo made >> made; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+    *) : ;;
+esac
+"""
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="there is no make here")
+def test_a_clone_that_has_moved_is_set_up_anew(tmp_path: Path) -> None:
+    """The scripts in .venv/bin know their old path; elsewhere a set-up is kept."""
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, here)
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o755)
+
+    def times_made(folder: Path) -> int:
+        command = ["make", "env", f"PYTHON={tmp_path / 'python'}"]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        return (folder / "made").read_text().count("made")
+
+    assert times_made(here) == times_made(here) == 1
+    (here / "pyproject.toml").touch()
+    assert times_made(here) == 1
+    there = here.rename(tmp_path / "there")
+    assert times_made(there) == times_made(there) == 2
 
 
 @pytest.mark.parametrize("name", ["exercises", "solutions", "autograder"])

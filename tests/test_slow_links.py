@@ -6,7 +6,9 @@ import signal
 import threading
 import time
 from collections import defaultdict
+from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,8 +16,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import collectives_lab as lab
-from collectives_lab import Event, Trace, algorithms, fabrics, plans
+from collectives_lab import Event, Trace, _c10d, algorithms, fabrics, plans
+from collectives_lab.emulation import Links, SharedNetwork, create
+from collectives_lab.emulation.held import _until_next, _Work
 from collectives_lab.emulation.inside import Asked
+from collectives_lab.emulation.links import MOST
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.launch import group
@@ -277,6 +282,95 @@ def test_a_message_takes_its_time() -> None:
     assert min(run.results) >= SLOW.inside.time(400)
     for event in run.trace.events:
         assert event.completed - event.issued >= SLOW.inside.time(400)
+
+
+def _ends_unseen() -> list[tuple[float, list[float]]]:
+    """Functional collectives, whose end torch awaits by itself, not by `Work.wait`."""
+    operators, world = torch.ops._c10d_functional, dist.group.WORLD.group_name
+    x, found = torch.arange(2.0) + dist.get_rank(), []
+    for begin in (
+        partial(operators.all_reduce, x, "sum", world),
+        partial(operators.reduce_scatter_tensor, x, "sum", 2, world),
+        partial(operators.all_gather_into_tensor, x, 2, world),
+    ):
+        start = time.perf_counter()
+        with torch.inference_mode():  # what is written is then an inference tensor
+            y = operators.wait_tensor(begin())
+        found.append((time.perf_counter() - start, y.tolist()))
+    return found
+
+
+def test_an_end_that_torch_awaits_by_itself_is_late_too() -> None:
+    """Also that of a work without a future, as Gloo's reduce_scatter gives one."""
+    run = lab.run(_ends_unseen, 2, fabric=fabrics.uniform(2, 0.1, 0.0))
+    for rank, found in enumerate(run.results):
+        took, values = zip(*found, strict=True)
+        assert values == ([1, 3], [[1], [3]][rank], [0, 1, 1, 2])
+        for seconds, steps in zip(took, (2, 1, 1), strict=True):
+            assert seconds > 0.1 * steps - MOST
+
+
+def _goes_on_when_it_ends() -> list[float]:
+    """As DDP's PowerSGD hook does: it waits for the next one where one has ended."""
+
+    def then(ended: torch.futures.Future) -> torch.Tensor:
+        twice = 2 * ended.value()[0]
+        return dist.all_reduce(twice, async_op=True).get_future().wait()[0]
+
+    work = dist.all_reduce(torch.ones(2), async_op=True)
+    return work.get_future().then(then).wait().tolist()
+
+
+def test_who_hears_of_an_end_may_wait_for_the_next() -> None:
+    """No end waits for those who hear of another one."""
+    run = lab.run(_goes_on_when_it_ends, 2, fabric=fabrics.uniform(2, 1e-3, 0.0))
+    assert run.results == [[8.0, 8.0]] * 2
+
+
+def _waits_for_a_while() -> list[str]:
+    x, rank = torch.ones(2), dist.get_rank()
+    works = [dist.isend(x, 1) if rank == 0 else dist.irecv(x, 0)]
+    works += [dist.all_reduce(x.clone(), async_op=True)]
+    works += [dist.reduce_scatter(x[:1].clone(), [x[:1], x[1:]], async_op=True)]
+    dist.monitored_barrier()  # in real time: both ends of the message are over by then
+    raised = []
+    for work in works:
+        with pytest.raises(RuntimeError) as error:
+            work.wait(timedelta(seconds=0.1))
+        raised.append(str(error.value))
+    return raised
+
+
+def test_a_wait_with_a_timeout_ends_with_it() -> None:
+    """On a network that is slower than that, messages and collectives alike."""
+    run = lab.run(_waits_for_a_while, 2, fabric=fabrics.uniform(2, 1e4, 0.0))
+    told = "the work has not ended within the timeout of its wait"
+    assert run.results == [[told] * 3] * 2
+
+
+@pytest.mark.parametrize("timeout", [None, timedelta(seconds=60)])
+def test_a_call_that_fails_in_the_background_fails_for_who_waits(timeout) -> None:
+    """The wait raises what Gloo says, and does not pass for a sum."""
+    real: torch.futures.Future = torch.futures.Future()
+    real.set_exception(ConnectionError("the pair is closed"))
+    links = Links(0, SharedNetwork(create(), fabrics.uniform(1, 0.0, 0.0)))
+    call, own = SimpleNamespace(waits=False, on_cpu=True), SimpleNamespace(name="0")
+    record = SimpleNamespace(is_message=False, call=call, group=own, number=1)
+    begun = SimpleNamespace(get_future=lambda: real)
+    work = _c10d.Work.unbox(links._held.hold(Share("0", 1, 0), begun))
+    with pytest.raises(RuntimeError, match="the pair is closed"):
+        links.meeting(record, work, work.wait, timeout)()
+    links.cancel()
+
+
+def test_a_beta_that_is_a_bandwidth_is_only_slow() -> None:
+    """Nor do centuries overflow a clock: the deadline comes, and names the network."""
+    late = pytest.raises(lab.DeadlineExceeded, match="may take that long")
+    with lab.Ranks(2, fabric=fabrics.uniform(2, 50e-6, 1e9)) as ranks, late:
+        ranks.execute("dist.all_reduce(torch.ones(100))", timeout=0.3)
+    share = Share("0", 1, 0)
+    pause = _until_next([_Work(share, torch.futures.Future(), None)], {share: 1e300})
+    assert pause is not None and pause < threading.TIMEOUT_MAX
 
 
 # -- real ranks ---------------------------------------------------------------------

@@ -11,8 +11,10 @@ import argparse
 import importlib
 import json
 import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from collectives_lab.doctor import beside, core, machine, ranks
 from collectives_lab.doctor.finding import Finding, Look, asked
@@ -22,6 +24,9 @@ LOOKS: list[tuple[str, list[Look]]] = [
     ("extras", [beside.extras, beside.chromium]),
 ]
 """What needs no torch, by part."""
+
+NEEDED: list[Look] = [core.packages, core.loopback, core.proc]
+"""What no run does without; each names itself where it is missing."""
 
 WITH_TORCH: list[tuple[str, list[Look]]] = [
     ("core", [core.backends]),
@@ -34,7 +39,7 @@ def examine() -> Iterator[Finding]:
     """Every finding, as it is made; the last one is the real run."""
     first, last = LOOKS
     yield from _all([first])
-    found = list(asked("core", core.packages))
+    found = [f for look in NEEDED for f in asked("core", look)]
     yield from found
     works = bool(found) and all(finding.state != "bad" for finding in found)
     if works:
@@ -74,13 +79,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     version = _version()
     if asked_for.json:
         findings = list(examine())
-        told = {"collectives_lab": version, "works": works(findings)}
-        print(json.dumps(told | {"findings": [asdict(f) for f in findings]}, indent=1))
+        told: dict[str, Any] = {"collectives_lab": version, "works": works(findings)}
+        told["findings"] = [asdict(finding) for finding in findings]
+        print(json.dumps(told, indent=1), flush=True)
     else:
         print(f"Collectives Lab {version} on this machine")
-        width = min(max(shutil.get_terminal_size().columns, 60), 100)
+        width = min(max(shutil.get_terminal_size().columns, 40), 100)
         findings = report(examine(), width)
-        print(f"\n{verdict(findings)}")
+        print("\n" + textwrap.fill(verdict(findings), width), flush=True)
     return 0 if works(findings) else 1
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import socket
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from collectives_lab.doctor.finding import Finding
 from collectives_lab.doctor.machine import _nvidia
 
 PART = "core"
+PROC = Path("/proc/self/fd")
 OLDEST, NEWEST = (2, 6), (2, 15)
 """The range of torch that was tried; tests/VERSIONS.md says when and how."""
 
@@ -66,6 +70,24 @@ def torch() -> Finding:
         do = f"newer than what was tried ({oldest} to {newest}); tell us how it goes"
         return Finding(PART, "torch", "note", version, do)
     return Finding(PART, "torch", "ok", version)
+
+
+def loopback() -> Iterator[Finding]:
+    """127.0.0.1, where ranks of one machine meet; named only where it is missing."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5).close()
+    except OSError as error:
+        found = f"ranks cannot meet at 127.0.0.1: {error.strerror or error}"
+        do = "as root: ip link set lo up; ip address add 127.0.0.1/8 dev lo"
+        yield Finding(PART, "loopback", "bad", found, do)
+
+
+def proc() -> Iterator[Finding]:
+    """/proc, where Linux tells a rank its own files; named only where it is missing."""
+    if sys.platform == "linux" and not PROC.is_dir():
+        do = "as root: mount -t proc proc /proc"
+        yield Finding(PART, "/proc", "bad", "is not mounted", do)
 
 
 def backends() -> Iterator[Finding]:

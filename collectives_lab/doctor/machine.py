@@ -17,6 +17,7 @@ from collectives_lab.units import format_bytes
 
 PART = "machine"
 CGROUP = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
 SECONDS = 30.0
 """Which nvidia-smi may take; a driver that hangs must not hang us."""
 
@@ -34,10 +35,27 @@ def system() -> Iterator[Finding]:
     yield Finding(PART, "system", state, found, do)
 
 
-def _numbers(*paths: str) -> list[float]:
-    """What these files of the cgroup say; empty where there is none, or no limit."""
+def _groups(controller: str) -> Iterator[Path]:
+    """Folders of this process's control groups, of version 2 and 1, and all above.
+
+    A job of Slurm or a server of JupyterHub sees the whole machine's tree, a container
+    only its own, whatever path the kernel tells.
+    """
+    paths = {"": "/", controller: "/"}
+    if OWN_GROUPS.exists():
+        for line in OWN_GROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            paths |= dict.fromkeys(controllers.split(","), path)
+    for name in ("", controller):
+        root = CGROUP / name
+        here = root / paths[name].lstrip("/")
+        yield from (p for p in [here, *here.parents] if p.is_relative_to(root))
+
+
+def _numbers(folder: Path, *names: str) -> list[float]:
+    """What these files of a group say; empty where there is none, or no limit."""
     try:
-        words = [w for path in paths for w in (CGROUP / path).read_text().split()]
+        words = [w for name in names for w in (folder / name).read_text().split()]
         return [float(word) for word in words]
     except (OSError, ValueError):
         return []
@@ -47,13 +65,11 @@ def cores_allowed() -> float:
     """Cores that this process may use: of its affinity, and of its container."""
     count = getattr(os, "sched_getaffinity", None)
     cores = float(len(count(0)) if count else os.cpu_count() or 1)
-    for paths in (
-        ("cpu.max",),
-        ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
-    ):
-        limit = _numbers(*paths)
-        if len(limit) == 2 and limit[0] > 0:
-            cores = min(cores, limit[0] / limit[1])
+    for group in _groups("cpu"):
+        for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+            limit = _numbers(group, *names)
+            if len(limit) == 2 and limit[0] > 0:
+                cores = min(cores, limit[0] / limit[1])
     return cores
 
 
@@ -74,13 +90,17 @@ def memory() -> Iterator[Finding]:
     """Memory of the machine, and what of it a container leaves."""
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     found = format_bytes(size)
-    for path in ("memory.max", "memory/memory.limit_in_bytes"):
-        limit = _numbers(path)
-        if limit and limit[0] < size:
-            found += f", of which this container may use {format_bytes(limit[0])}"
-            size = int(limit[0])
+    limits = [
+        limit
+        for group in _groups("memory")
+        for name in ("memory.max", "memory.limit_in_bytes")
+        for limit in _numbers(group, name)
+    ]
+    if limits and min(limits) < size:
+        size = int(min(limits))
+        found += f", of which this process may use {format_bytes(size)}"
     small = size < 2 * 10**9
-    do = "torch alone wants 1 GB; close other programs" if small else ""
+    do = "torch alone wants 1 GB: close other programs, or get more" if small else ""
     yield Finding(PART, "memory", "less" if small else "ok", found, do)
 
 

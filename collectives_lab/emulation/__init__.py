@@ -25,7 +25,11 @@ held in tests/test_slow_links.py: collectives and messages alone equal replay to
 Real runs add what the machine needs. Of steps that should take 36 to 208 ms, on four
 ranks and two idle cores, the library's calls and a ping-pong took 2 to 4 % more, a ring
 by messages 6 % and a hierarchical one 8 to 12 %: between two messages their ranks
-compute, all at once, after a sleep, which the replay of a fast run does not know.
+compute, all at once, after a sleep, which the replay of a fast run does not know. Where
+a rank has all its messages under way at once, as in `direct_all_to_all`, the time
+depends on who comes first to a port, in replay too: it took up to twice as long as
+replayed with all ranks beginning together, and within 10 % of the replay of its own
+trace with `compute=1`, which has the ranks begin as they did.
 """
 
 from collectives_lab.emulation.links import Links

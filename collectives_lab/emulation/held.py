@@ -1,8 +1,8 @@
 """Works that end when the network says so, for callers that do not wait at once.
 
 A collective with `async_op=True`, and those of DDP and of functional collectives, gives
-its caller a work at once. Here a thread (`Held`) ends that work when both are over, the
-real collective and the emulated one, so what runs meanwhile overlaps with it.
+its caller a work at once. Here a thread (`Held`) has that work end when both are over,
+the real collective and the emulated one, so what runs meanwhile overlaps with it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,12 @@ from collectives_lab.records import now
 LOOK = 0.002
 """Seconds between two looks at what depends on calls that others have yet to make."""
 
+LONG = 1e6
+"""Seconds that can be slept at once, whatever the machine; what is longer is cut."""
+
+_wait = _c10d.Work.wait
+"""torch's own."""
+
 
 class _Work(NamedTuple):
     """What has really ended: its share of a collective, its future, what that gives."""
@@ -42,10 +48,7 @@ class Held:
         threading.Thread(target=self._serve, name="links", daemon=True).start()
 
     def hold(self, share: Share, work: Any) -> Any:
-        """Return a work, in torch's box, for the one of a collective that has begun.
-
-        None if that one cannot tell when it has ended.
-        """
+        """Return a work, in torch's box, for the one of a collective that has begun."""
         future: torch.futures.Future = torch.futures.Future()
 
         def really_ended(real: torch.futures.Future) -> None:
@@ -58,8 +61,8 @@ class Held:
 
         try:
             real = work.get_future()
-        except RuntimeError:  # Gloo's reduce_scatter of torch 2.6 has none
-            return None
+        except RuntimeError:  # Gloo's reduce_scatter has none
+            real = _future_of(work)
         held = _c10d.boxed_work(future.then(self._value))
         real.add_done_callback(really_ended)
         return held
@@ -89,10 +92,36 @@ class Held:
             over = [w for w in waiting if ends.get(w.share, 0.0) <= now()]
             waiting = [w for w in waiting if w not in over]
             for work in over:
-                work.future.set_result(work.value)
+                _end(work)
             pause = _until_next(waiting, ends)
         for work in waiting:
-            work.future.set_result(work.value)
+            _end(work)
+
+
+def _end(work: _Work) -> None:
+    """End a work in a thread of its own: who hears of it may wait for another one.
+
+    DDP's PowerSGD hook does.
+    """
+    end = work.future.set_result
+    threading.Thread(target=end, args=(work.value,), name="links", daemon=True).start()
+
+
+def _future_of(work: Any) -> torch.futures.Future:
+    """A future for a work that has none: a thread waits for it."""
+    future: torch.futures.Future = torch.futures.Future()
+
+    def wait() -> None:
+        try:
+            with torch.inference_mode():  # what it writes may be an inference tensor
+                _wait(work)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result([])
+
+    threading.Thread(target=wait, name="links", daemon=True).start()
+    return future
 
 
 def _until_next(
@@ -102,4 +131,4 @@ def _until_next(
     if not waiting:
         return None
     end = min(ends.get(work.share, 0.0) for work in waiting)
-    return LOOK if end == math.inf else max(end - now(), 0.0)
+    return LOOK if end == math.inf else min(max(end - now(), 0.0), LONG)

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from collectives_lab import _c10d
-from collectives_lab.emulation.held import LOOK, Held
+from collectives_lab.emulation.held import LONG, LOOK, Held
 from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.emulation.shared import SharedNetwork
@@ -27,6 +27,8 @@ MOST = 0.02
 
 By so much a wait can seem shorter than it should, to a clock that began late too.
 """
+
+TOO_LATE = "the work has not ended within the timeout of its wait"
 
 
 class _Clock(threading.local):
@@ -92,9 +94,9 @@ class Links:
             return result  # its work ends when it is queued
         self.come(record)
         work = None if record.call.waits else _c10d.work_of(result)
-        held = None if work is None else self._held.hold(self._share(record), work)
-        if held is None:
+        if work is None:
             return result
+        held = self._held.hold(self._share(record), work)
         return (*result[:-1], held) if isinstance(result, tuple) else held
 
     # -- its end -------------------------------------------------------------------
@@ -111,28 +113,43 @@ class Links:
         From a collective a rank may come back before others have called it. On the
         network it then still waits for those that it needs, and so it does here.
         """
+        if timeout is not None and not record.call.waits:
+            until = now() + timeout.total_seconds()
+            if record.is_message:
+                return lambda: self._received(record, go, until)
+            return lambda: self._within(work, until)
         if record.is_message:
             return go
-        if timeout is not None and not record.call.waits:
-            return lambda: self._within(work, timeout)
         share = self._share(record)
 
         def wait() -> Any:
             result = go()
+            if record.call.on_cpu and not record.call.waits:
+                _raise_failure(work)
             while self.network.forecast().get(share) == math.inf:
                 self._rest(LOOK)
             return result
 
         return wait
 
-    def _within(self, work: Any, timeout: timedelta) -> bool:
+    def _within(self, work: Any, until: float) -> bool:
         """Wait for a work that was held, which cannot do so for a time by itself."""
-        until = now() + timeout.total_seconds()
         while not work.is_completed():
             if now() > until:
-                raise RuntimeError(f"the work has not ended within {timeout}")
+                raise RuntimeError(TOO_LATE)
             self._rest(LOOK)
+        _raise_failure(work)
         return True
+
+    def _received(self, record: Record, go: Callable[[], Any], until: float) -> Any:
+        """Wait for a message, unless it is known to take longer on the network."""
+        result = go()
+        ends = self.network.forecast()
+        end = 0.0 if record.peer is None else ends.get(self._message(record), 0.0)
+        if until < end < math.inf:
+            self._rest(max(until - now(), 0.0))
+            raise RuntimeError(TOO_LATE)
+        return result
 
     def sleep(self, record: Record) -> None:
         """Wait until a call that has really ended is over on the network too."""
@@ -168,7 +185,7 @@ class Links:
         self._held.close()
 
     def _rest(self, seconds: float) -> None:
-        if self._cancelled.wait(seconds):
+        if self._cancelled.wait(min(seconds, LONG)):
             raise KeyboardInterrupt
 
     def _change(self, act: Callable[[Network, float], None]) -> None:
@@ -183,3 +200,8 @@ class Links:
 
     def _share(self, record: Record) -> Share:
         return Share(record.group.name, record.number, self.rank)
+
+
+def _raise_failure(work: Any) -> None:
+    """Raise what a held work has failed by, of which its own wait says nothing."""
+    work.get_future().wait()

@@ -84,7 +84,7 @@ def pack(obj: Any) -> Parts:
     buffers: Parts = []
     file = io.BytesIO()
     _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(obj)
-    return [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    return [file.getvalue(), *(buffer.raw() for buffer in buffers)]
 
 
 def unpack(parts: Sequence[Any]) -> Any:

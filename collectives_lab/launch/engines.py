@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -153,8 +154,9 @@ def find(client: Any, ids: Sequence[int]) -> Found:
         for what, here in (
             ("Python", platform.python_version()),
             ("torch", torch.__version__),
+            ("collectives_lab", sys.modules["collectives_lab"].__version__),
         ):
-            there = one[what.lower()]
+            there = one.get(what.lower(), "(older)")
             if _release(what, there) != _release(what, here):
                 raise LaunchError(
                     f"{name} has {what} {there}, and here is {here}: ranks and "

@@ -137,7 +137,7 @@ class Group:
         calls = outcome.mismatched
         if calls:
             key = calls[min(calls)]["key"]
-            found = self.ask("describe", outcome.pending, key)
+            found = self.ask("describe", range(self.world_size), key)
             found |= {r: rep["call"] for r, rep in calls.items() if rep["key"] == key}
             outcome.described = {r: call for r, call in found.items() if call}
 
@@ -160,10 +160,12 @@ class Group:
     def recover(self) -> bool:
         """Free ranks that did not end their job, and join them anew; False if it fails.
 
-        True: every rank has its variables. False: the group has been closed.
+        True: every rank has its variables. False: the group has been closed, as it is
+        at once where it has not formed yet: there are no variables to be kept.
         """
+        has_formed = len(self._incoming.joined) == self.world_size
         try:
-            if self._free() and self._rejoin():
+            if has_formed and self._free() and self._rejoin():
                 return True
         except BaseException:
             self.close()

@@ -44,6 +44,7 @@ def describe() -> dict[str, Any]:
         "network": network.network(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "collectives_lab": sys.modules["collectives_lab"].__version__,
         "gpus": devices.count(),
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
     }

@@ -47,6 +47,12 @@ class Membership:
         self._outside: set = set()
         self._counted: dict = {}
 
+    @property
+    def backend(self) -> str | None:
+        """As torch takes it; None before the rank has joined."""
+        backend = self.settings.get("backend")
+        return "cpu:gloo,cuda:nccl" if backend == "nccl" else backend
+
     def join(self, settings: dict[str, Any], board: int, *store: int) -> None:
         """Become rank `rank` of a group: environment, recorder, process group."""
         self.settings = settings
@@ -126,10 +132,9 @@ class Membership:
         self._outside = set(tcp_info.connections())
         self._joined += 1
         self._counted = {}
-        backend = self.settings["backend"]
         self.open_store = store = open_store(self.store, self.world_size)
         stand_ins.real_init(
-            "cpu:gloo,cuda:nccl" if backend == "nccl" else backend,
+            self.backend,
             store=dist.PrefixStore(f"group {self._joined}", store),
             rank=self.rank,
             world_size=self.world_size,

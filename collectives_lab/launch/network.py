@@ -2,13 +2,15 @@
 
 A rank on another host cannot be sent descriptors, so its messages travel whole. Here
 one end listens and lets in who knows the secret (`welcome`), the other one calls
-(`dial`); a connection whose other host does not answer any more breaks after `LOST`
-seconds. The secret itself never passes over it. Nothing is encrypted: as with torch's
-own connections, the network must be trusted. IPv4.
+(`dial`). If the other host does not answer any more, the end that listens knows it
+after `LOST` seconds, and so does the caller while it has nothing to say: what it says
+may have to wait its turn for longer. The secret itself never passes over it. Nothing is
+encrypted: as with torch's own connections, the network must be trusted. IPv4.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -62,14 +64,28 @@ class NetworkChannel(Channel):
                         self.sock.sendall(piece)
         except OSError as error:
             raise ChannelClosed(str(error)) from None
+        except BaseException:  # an interrupt
+            self._break()
+            raise
 
     def recv(self) -> tuple[Any, Parts, list[int]]:
         """Wait for a message; return it with its parts."""
+        if self.ended_by is not None:
+            raise ChannelClosed(self.ended_by)
         try:
             return super().recv()
         except ChannelClosed as error:
             self.ended_by = str(error)
             raise
+        except BaseException:  # an interrupt
+            self._break()
+            raise
+
+    def _break(self) -> None:
+        """End it in mid-message: nobody could tell where the next one begins."""
+        self.ended_by = "given up in the middle of a message"
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
 
     def _read_head(self) -> tuple[bytes, list[int]]:
         return self._read(HEADER.size), []
@@ -80,16 +96,17 @@ def _watch_over(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     third = int(LOST / 3)
-    for name, value in (
-        ("TCP_KEEPIDLE", third),
-        ("TCP_KEEPALIVE", third),  # what macOS calls it
-        ("TCP_KEEPINTVL", third),
-        ("TCP_KEEPCNT", 2),
-        ("TCP_USER_TIMEOUT", int(LOST * 1000)),
-    ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    _set(sock, "TCP_KEEPIDLE", third)
+    _set(sock, "TCP_KEEPALIVE", third)  # what macOS calls it
+    _set(sock, "TCP_KEEPINTVL", third)
+    _set(sock, "TCP_KEEPCNT", 2)
+
+
+def _set(sock: socket.socket, name: str, value: int) -> None:
+    """Set an option of TCP where the system has it."""
+    option = getattr(socket, name, None)
+    if option is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 # -- who may come in -------------------------------------------------------------------
@@ -132,6 +149,8 @@ def welcome(sock: socket.socket, secret: bytes) -> NetworkChannel | None:
             raise ConnectionError("a stranger")
         sock.sendall(_proof(secret, "host", theirs, ours))
         sock.settimeout(None)
+        # Not for the caller: it would also end whose message is not read for so long.
+        _set(sock, "TCP_USER_TIMEOUT", int(LOST * 1000))
         return NetworkChannel(sock)
     except OSError:
         sock.close()

@@ -45,11 +45,13 @@ def init_process_group(
     instead.
     """
     ours = None if _rank is None else _rank.membership
+    if ours is not None and backend is None and kwargs.get("device_id") is None:
+        backend = ours.backend  # torch's choice is NCCL wherever there is a GPU
     if ours is None or not ours.prepared:
         real_init(backend, init_method, *args, **kwargs)
         return
     ours.prepared = False
-    backends = (None, ours.settings["backend"], "cpu:gloo,cuda:nccl")
+    backends = (None, ours.settings["backend"], ours.backend, "cpu:gloo,cuda:nccl")
     same = backend in backends and init_method in (None, "env://") and not args
     if not dist.is_initialized() or not same or kwargs.get("store") is not None:
         if dist.is_initialized():

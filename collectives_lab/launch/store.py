@@ -65,6 +65,10 @@ class QuickStore(dist.Store):
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         self._patience = timeout
 
+    def clone(self) -> QuickStore:
+        """This store, which threads may share; groups that torch splits ask for it."""
+        return self
+
     def has_extended_api(self) -> bool:
         return False
 

@@ -142,16 +142,17 @@ class RanksMagics(Magics):
         """How many ranks are meant: so many, or as many as the cluster has engines."""
         if text is not None:
             return whole(text, "%%ranks")
-        if cluster is None or self._place(self.size).cluster == cluster:
+        if cluster is None:
             return self.size
-        for size, place in self.places.items():
-            if place.cluster == cluster:
+        for size in (self.size, *self.places):
+            if self._place(size).cluster == cluster and self.standing[size].alive:
                 return size
         return count_engines(self._cluster(cluster))
 
     def _cluster(self, name: str) -> Any:
         """The variable of this name, or the name itself, of a profile."""
-        return self.shell.user_ns.get(name, name)
+        value = self.shell.user_ns.get(name)
+        return name if value is None else value
 
     def _place(self, size: int) -> Place:
         """Where the ranks of this number are."""
@@ -168,9 +169,9 @@ class RanksMagics(Magics):
                 print(f"Other ranks than those of {those}: variables are their own")
             return ranks
         changed = self._changed(size, wanted)
+        if not ranks.alive and (changed or self._place(size).cluster):
+            return self._start(size, wanted)  # on what the variable says now
         if changed:
-            if not ranks.alive:
-                return self._start(size, wanted)
             self._check(size, wanted)  # nobody is advised to do what cannot be
             raise UsageError(
                 f"{count(size)} stand {self._told(size, changed)}; `%ranks restart "
@@ -235,7 +236,7 @@ class RanksMagics(Magics):
 
     def _restart(self, size: int, wanted: Place) -> None:
         ranks = self.standing.get(size)
-        if ranks is None or wanted:
+        if ranks is None or wanted or self._place(size).cluster:
             self._start(size, wanted)
         else:
             ranks.restart()
@@ -301,10 +302,11 @@ class RanksMagics(Magics):
     def _tell(self) -> None:
         rows = [["ranks", "backend", "state", "variables"]]
         for size, ranks in self.standing.items():
+            names = variables(ranks)  # first: a rank that has died is found by it
             state = "standing" if ranks.alive else "ended; the next cell starts others"
             felt = f", --fabric {name}" if (name := self._place(size).fabric) else ""
             backend = f"{ranks.backend} ({ranks.backend_reason}){felt}"
-            rows.append([str(size), backend, state, variables(ranks)])
+            rows.append([str(size), backend, state, names if ranks.alive else ""])
         if len(rows) == 1:
             print(f"no ranks stand; `%%ranks {self.size}` above a cell starts some")
         else:

@@ -28,7 +28,8 @@ Source: Vogels, Karimireddy and Jaggi 2019, PowerSGD, section 3 and algorithms 1
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -98,7 +99,18 @@ def power_sgd(
         use_error_feedback=feedback,
     )
     wrapped.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    setattr(powerSGD_hook, "torch", _TorchOnCpu() if on_cpu else torch)  # noqa: B010
     return wrapped
+
+
+class _TorchOnCpu:
+    """torch for a hook that, where there is a GPU, fails to wait for the CPU as one."""
+
+    cuda = SimpleNamespace(is_available=lambda: False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
 
 
 def _check_rank(approximation_rank: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 
 import numpy as np
 
@@ -63,8 +64,8 @@ def replay(
             f"the trace has {trace.world_size} ranks and {fabric!r} has room for "
             f"{fabric.world_size}; need a fabric at least as large"
         )
-    if not (math.isfinite(compute) and compute >= 0):
-        raise ValueError(f"compute is {compute}; need a finite number, 0 or more")
+    if not (isinstance(compute, Real) and math.isfinite(compute) and compute >= 0):
+        raise ValueError(f"compute is {compute!r}; need a finite number, 0 or more")
     calls = open_collectives(trace, calls_of(trace), algorithms or {})
     program = compile_program(calls, fabric, compute)
     many = len(calls.send) >= MANY and waves.can_run(program)

@@ -160,7 +160,7 @@ _ITEMSIZE = {
 
 def _named(op: str, name: str | None) -> Plan:
     known = algorithms_of(op, plans.__all__)
-    short = (name or "").removesuffix(f"_{op}")
+    short = str(name).removesuffix(f"_{op}")
     if short in known:
         return getattr(plans, f"{short}_{op}")
     have = f"there are {', '.join(known)}" if known else "there are none for this verb"
@@ -171,9 +171,14 @@ def _named(op: str, name: str | None) -> Plan:
 def _planned(
     plan: Plan, world_size: int, nbytes: int, itemsize: int, root: int | None
 ) -> Trace:
-    if root is None:
-        return plan(world_size, nbytes, itemsize)
-    return plan(world_size, nbytes, itemsize, root=root)
+    rooted = {} if root is None else {"root": root}
+    made = plan(world_size, nbytes, itemsize, **rooted)
+    if not isinstance(made, Trace) or made.world_size != world_size:
+        raise ValueError(
+            f"the plan {getattr(plan, '__name__', plan)} gives {made!r:.80}; need a "
+            f"Trace of {world_size} ranks"
+        )
+    return made
 
 
 @lru_cache(maxsize=8)

@@ -341,26 +341,53 @@ def trained(name: str) -> tuple[list[float], str]:
 
 
 def after_a_long_kernel(seconds: float) -> dict[str, float]:
-    """Queue a kernel of some length, then an all_reduce; when which was, on the host.
+    """Queue a kernel of about this length, then an all_reduce; when which was.
 
-    CUDA only. launched: how long the call itself took. kernel: how long the kernel did.
+    CUDA only, on the host's clock. launched: how long the call itself took. kernel: how
+    long the kernel did, which is not what was asked for where the GPU's clock changes.
     """
     x = torch.ones(1024, device=devices.own())
     dist.all_reduce(x)  # so that what is made at the first call is there
     rate = _cycles_a_second()
     torch.cuda.synchronize()
     begun = time.perf_counter()
-    torch.cuda._sleep(int(seconds * rate))
+    begin, end = long_kernel(seconds * rate)
     dist.all_reduce(x)
     launched = time.perf_counter() - begun
     torch.cuda.synchronize()
-    return {"begun": begun, "launched": launched, "all": time.perf_counter() - begun}
+    took = {"launched": launched, "all": time.perf_counter() - begun}
+    return took | {"kernel": begin.elapsed_time(end) / 1e3}
+
+
+def beside_a_long_kernel(seconds: float) -> float:
+    """Queue an all_reduce, a long kernel beside it, and the wait; the kernel's length.
+
+    CUDA only.
+    """
+    x = torch.ones(1024, device=devices.own())
+    dist.all_reduce(x)
+    rate = _cycles_a_second()
+    work = dist.all_reduce(x, async_op=True)
+    begin, end = long_kernel(seconds * rate)
+    work.wait()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1e3
+
+
+def long_kernel(cycles: float) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    """Queue a kernel that only spins, between two events."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    torch.cuda._sleep(int(cycles))
+    end.record()
+    return begin, end
 
 
 def _cycles_a_second() -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    torch.cuda._sleep(10_000_000)
-    end.record()
-    end.synchronize()
-    return 10_000_000 / begin.elapsed_time(end) * 1e3
+    """The rate of this GPU's clock once it is up: an idle one has a fraction of it."""
+    rates = [0.0]
+    while len(rates) < 10 and (len(rates) < 4 or rates[-1] > 1.05 * rates[-2]):
+        begin, end = long_kernel(5e7)
+        end.synchronize()
+        rates.append(5e7 / begin.elapsed_time(end) * 1e3)
+    return rates[-1]
