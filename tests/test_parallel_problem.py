@@ -1,7 +1,7 @@
 """The problem that all systems train on: it is learnt, and falls apart into shares."""
 
+import hashlib
 import math
-import sys
 
 import pytest
 import torch
@@ -99,10 +99,8 @@ def test_losses_of_shares_become_a_curve() -> None:
     assert problem.added_up([[1, 2, 3], [10, 20, 30]]) == [11, 22, 33]
 
 
-def test_a_python_without_the_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says which package is missing, and how to get it."""
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    problem.corpus.cache_clear()
-    with pytest.raises(RuntimeError, match=r"pydoc_data.*libpython3-stdlib"):
-        problem.corpus()
-    problem.corpus.cache_clear()
+def test_every_python_trains_on_the_same_text() -> None:
+    """Each version has help texts of its own, and losses that differ by a tenth."""
+    letters = problem.corpus().numpy().tobytes()
+    digest = hashlib.sha256(letters).hexdigest()
+    assert len(letters) == 464_473 and digest.startswith("b61d082f373f6083")

@@ -440,6 +440,20 @@ def test_ranks_of_a_subgroup_are_ranks_of_the_world():
     assert run.trace.bytes_sent() == [8, 8 + 8 + 8, 8 + 8, 8 + 8 + 8]
 
 
+def sparse_sums():
+    rank = dist.get_rank()
+    x = torch.sparse_coo_tensor([[rank, 3]], [1.0, float(rank)], (4,))
+    dist.all_reduce(x)
+    return x.to_dense().tolist()
+
+
+def test_a_sparse_tensor_counts_as_what_it_holds():
+    """Ranks add sparse tensors, as of an embedding's gradient: 8 + 4 bytes an item."""
+    run = lab.run(sparse_sums, world_size=3)
+    assert run.results == 3 * [[1, 1, 1, 3]]
+    assert [event.nbytes for event in run.trace.events] == 3 * [2 * (8 + 4)]
+
+
 def in_threads():
     r = dist.get_rank()
     groups = [dist.new_group(range(2)) for _ in range(2)]

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
 
 GROUND = ["units", "own_cluster", "tables", "event", "trace", "clocks", "perfetto"]
-GROUND += ["trees", "nodes"]
+GROUND += ["trees", "nodes", "data"]
 THEORY = ["fabrics", "costs", "plans", "replay", "strategies"]
 PRACTICE = [
     *["deadlock", "board", "tcp_info", "devices", "stream_clock"],
@@ -24,7 +24,7 @@ PRACTICE = [
     *["counts", "recorder", "clock_readings", "parts", "launch"],
     *["recording", "literals", "sources", "exporting"],
     *["algorithms", "parallel", "bench", "wire", "check"],
-    *["data", "scripts", "libraries"],
+    *["scripts", "libraries"],
 ]
 VIEWS = ["plots", "widgets", "report", "card", "looks", "magic"]
 VIEWS += ["doctor", "__main__"]
