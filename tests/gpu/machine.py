@@ -33,8 +33,16 @@ def about() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
-        **devices.described(),
+        **_gpus(),
     }
+
+
+def _gpus() -> dict[str, Any]:
+    """What there is of GPUs, or why CUDA does not say it: the checks go on."""
+    try:
+        return devices.described()
+    except RuntimeError as error:
+        return {"cuda": f"{type(error).__name__}: {error}"}
 
 
 def headline() -> str:
