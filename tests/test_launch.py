@@ -1385,13 +1385,10 @@ def test_a_function_may_make_its_group_again(backend) -> None:
 def test_the_backend_is_said_with_its_reason() -> None:
     """A run knows which backend it used and why."""
     run = lab.run(dist.get_backend, world_size=1, backend="gloo")
-    assert (run.results, run.backend, run.backend_reason) == (
-        ["gloo"],
-        "gloo",
-        "asked for",
-    )
+    assert (run.results, run.backend) == (["gloo"], "gloo")
+    assert run.backend_reason.startswith("asked for")
     auto = lab.run(dist.get_rank, world_size=2)
-    assert auto.backend in ("gloo", "nccl") and auto.backend_reason != "asked for"
+    assert auto.backend in ("gloo", "nccl") and "asked" not in auto.backend_reason
 
 
 def test_the_server_is_replaced_when_it_has_been_killed() -> None:
