@@ -360,12 +360,12 @@ def test_messages_that_arrive_early_show_the_limit(tmp_path: Path) -> None:
     assert told["early"] == 1 and told["earliest"] == pytest.approx(1)
 
 
-def write_uneven_parts(folder: Path, *ends: float) -> None:
-    """Two ranks on two clocks, each in two barriers; all begin at 1 and at 3."""
+def write_uneven_parts(folder: Path, *ends: float, count: int = 2) -> None:
+    """Two ranks on so many clocks, each in two barriers; all begin at 1 and at 3."""
     folder.mkdir()
     for rank, end in enumerate(ends):
         readings = [Reading(t, -1e-3 * rank, 1e-3 * rank) for t in (0, 10)]
-        part = parts.Part(rank, 2, "a", f"clock {rank}", readings, 0.0, 9.0)
+        part = parts.Part(rank, 2, "a", f"clock {rank % count}", readings, 0.0, 9.0)
         calls = [(1, end), (3, None if rank else 4)]
         times = [Event(rank, "barrier", issued=a, completed=b) for a, b in calls]
         sums = [Event(rank, "all_reduce", 0, issued=5 + rank, completed=5 + rank)]
@@ -382,6 +382,9 @@ def test_collectives_that_end_early_show_the_limit(tmp_path: Path) -> None:
     told = uneven.meta["clocks"]
     assert told["early"] == 1 and told["earliest"] == pytest.approx(0.25)
     assert "2 clocks to 1 ms, and yet some calls end up to 250 ms" in repr(uneven)
+    write_uneven_parts(tmp_path / "one", 2, 0.75, count=1)
+    alone = repr(lab.Trace.load(tmp_path / "one"))
+    assert "1 clock" in alone and "too early" not in alone  # what a GPU's clock is off
 
 
 def test_a_joined_trace_can_be_kept(tmp_path: Path) -> None:

@@ -419,7 +419,7 @@ def test_ranks_are_gone_after_their_context(ranks_started: list[int]) -> None:
 
 
 def test_an_interrupt_before_all_are_there_ends_them_at_once(monkeypatch) -> None:
-    """Nobody is waited for who has no variables yet: that took a minute at worst."""
+    """Nobody is waited for who has no variables yet."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -1023,5 +1023,5 @@ def called_back():
 
 
 def test_no_python_code_runs_as_a_thread_of_c_ends():
-    """Python 3.12 does not survive it: a call in a callback took its rank down."""
+    """Python 3.12 does not survive it."""
     assert lab.run(called_back, 2).results[0] == ([True], False)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
 
 GROUND = ["units", "own_cluster", "tables", "event", "trace", "clocks", "perfetto"]
-GROUND += ["trees", "nodes", "data"]
+GROUND += ["trees", "nodes", "data", "pipes"]
 THEORY = ["fabrics", "costs", "plans", "replay", "strategies"]
 PRACTICE = [
     *["deadlock", "board", "tcp_info", "devices", "stream_clock"],
