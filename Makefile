@@ -104,10 +104,16 @@ test: $(READY)
 	@echo "test: all tests but the slow ones (make test-slow)"
 	@$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
 
-# pytest exits with 5 where no test was selected.
+# Submissions by the hundred, which wait for deadlines more than they compute: two at a
+# time. pytest exits with 5 where no test was selected.
+CLASSES := tests/test_hostile.py tests/test_zoo.py
 test-slow: $(READY)
 	@echo "test-slow: the tests marked slow"
-	@$(PY) -m pytest -m slow $(PYTEST_ARGS) || { code=$$?; [ $$code = 5 ] || exit $$code; }
+	@failed=; \
+	$(PY) -m pytest -m slow $(addprefix --ignore=,$(CLASSES)) $(PYTEST_ARGS) \
+		|| [ $$? = 5 ] || failed=1; \
+	$(PY) -m pytest -m slow -n 2 $(CLASSES) $(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
+	[ -z "$$failed" ]
 
 test-gpu: $(READY)
 	@echo "test-gpu: what wants a GPU; without pytest: python tests/gpu/run.py --out DIR"
