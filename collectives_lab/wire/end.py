@@ -177,7 +177,7 @@ class Wire:
             operation.finish(frame)
 
     def _compare_taken(self, operation: Operation) -> None:
-        """Raise TensorInUse if, in a strict call, this has been written to meanwhile."""
+        """Raise TensorInUse if, in a strict call, its room has been written to."""
         wanted = operation.room if self.strict else None
         if wanted is not None and wanted != _sum(operation.taken):
             self._overwritten = (

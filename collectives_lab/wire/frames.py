@@ -30,10 +30,10 @@ class Kind(enum.IntEnum):
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),
     where the body of a SEND or COLLECTIVE begins with the digest of what is given;
     WAIT (for an operation; a: how many threads the rank has), POLL (it asks whether an
-    operation has ended; a: whether again and again, and does nothing else), DATA (what was asked for), GROUP (a: its number,
-    b: the how manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that
-    it declares to compute for), LOADED, RETURNED (body: values) and RAISED (body: the
-    error).
+    operation has ended; a: whether again and again, and does nothing else), DATA (what
+    was asked for), GROUP (a: its number, b: the how manieth of these ranks, body: its
+    ranks), COMPUTE (a: nanoseconds that it declares to compute for), LOADED, RETURNED
+    (body: values) and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (a: whether strict, body: name and
     arguments), READ (give the data of an operation), DONE (a: source, body: what came)
     and REFUSED (body: why).

@@ -33,9 +33,10 @@ MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
 
 TICK = 0.02
-PATIENCE = 0.5
+PATIENCE = 3.0
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
-TICK where it may because it has threads, not all of which wait on the wire."""
+TICK where it may because it has threads, not all of which wait on the wire. It is
+longer than ranks may sleep (`box.IDLE`), so nobody puts messages in order by that."""
 
 
 @dataclass(frozen=True)
@@ -180,9 +181,9 @@ class Switch:
             if left <= 0:
                 raise Broken(Failure("wall", "the ranks have not ended in time"))
             self._hear(min(left, TICK))
-            if self.schedule.seed is not None and self._is_silent():
-                if meetings := self.traffic.candidates():
-                    self._begin(self._drawn(meetings))
+            is_late = self.schedule.seed is not None and self._is_silent()
+            if is_late and (meetings := self.traffic.candidates()):
+                self._begin(self._drawn(meetings))
 
     def _is_silent(self) -> bool:
         """Whether to go on although some rank may still be about to say something."""
@@ -389,11 +390,12 @@ class Switch:
     def _overwritten(self, op: Posted) -> None:
         """What is given is not what was posted: it counts as issued only now."""
         op.issued = time.monotonic()
+        op.waited = None if op.waited is None else op.issued
         if self.schedule.is_strict:
             text = (
                 f"rank {op.rank}: a tensor was written to while it was being sent "
-                f"({op.called}). It belongs to the library from the call until its wait "
-                "returns: read at once, what it held is sent; read late, what was "
+                f"({op.called}). It belongs to the library from the call until its "
+                "wait returns: read at once, what it held is sent; read late, what was "
                 "written then"
             )
             failure = Failure("overwritten", text, op.rank, op.called)
