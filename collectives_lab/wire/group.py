@@ -196,7 +196,7 @@ class SealedGroup(_Group):
         opts: Any = None,
     ) -> Operation:
         parts = [
-            list(t.split(list(splits) or t.shape[0] // self._size))
+            list(t.split(list(splits) or [t.shape[0] // self._size] * self._size))
             for t, splits in ((output, output_splits), (input, input_splits))
         ]
         operation = self._collective("all_to_all", parts[1], parts[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -44,6 +45,9 @@ class Line:
     after: tuple | None = None
     groups: dict[int, str] = field(default_factory=lambda: {0: World})
     posted: dict[int, Posted] = field(default_factory=dict)
+    held: dict[str, dict[int, Frame]] = field(default_factory=lambda: defaultdict(dict))
+    """By lane, what has come of its operations and has not been asked for."""
+    holds: int = 0
     last_id: int = 0
 
     @property
@@ -61,9 +65,13 @@ def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
     """The send, recv or collective that a rank has posted."""
     name = line.groups[frame.d >> 16]
     op = Posted(line.rank, frame.id, "", name, time.monotonic(), frame.where)
+    op.called = frame.where
+    op.promised = frame.body[: frames.DIGEST]
+    if frame.kind != Kind.RECV and len(op.promised) < frames.DIGEST:
+        raise Malformed("a call without the digest of what it gives")
     if frame.kind == Kind.COLLECTIVE:
         op.verb = VERBS[_within(frame.a, len(VERBS))]
-        op.sides = read_sides(frame.body)
+        op.sides = read_sides(frame.body[frames.DIGEST :])
         if op.verb in ROOTED:
             op.root = _member(groups[name], frame.b)
         if op.verb in REDUCING:

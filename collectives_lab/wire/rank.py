@@ -98,7 +98,7 @@ def _call(
     wire.strict = strict
     try:
         result = found(*given)
-        wire.compare_unread()
+        wire.refuse_overwritten()
     finally:
         wire.strict = False
     if inspect.isawaitable(result) or inspect.isgenerator(result):

@@ -141,12 +141,12 @@ def _mistakes(case: Case, rank: int, i: int) -> Iterator[tuple[float, str]]:
 
 
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
-    """The others' parts of the gradient go out, and their new weights come in.
-
-    Parts are uneven, and a collective is counted as if they were not: the average.
-    """
-    p, nbytes = case.world_size, case.data["weights"].nbytes
-    every = [nbytes * (p - 1) / p] * p
+    """The others' parts of the gradient go out, and their new weights come in."""
+    weights = case.data["weights"]
+    part = -(-len(weights) // case.world_size)
+    own = [len(piece) for piece in weights.split(max(part, 1))]
+    own += [0] * (case.world_size - len(own))
+    every = [(len(weights) - mine) * weights.itemsize for mine in own]
     return every, every
 
 
