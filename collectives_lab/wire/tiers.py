@@ -1,10 +1,10 @@
 """The tiers of the sandbox: how well this machine can lock student code away.
 
 A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, D: a process
-with limits, which promises little. In A to C each rank puts on the seal; Landlock may be
-missing in A and B, as a rank there has no file that it would hide. `best` says which is
-possible here, `probe` why one is not, by really starting it; `start` starts a server in
-one.
+with limits, which promises little. In A to C each rank puts on the seal. In A and B
+Landlock may be missing, as a rank there has no file that it would hide. `best` says
+which is possible here, `probe` why one is not, by really starting it; `start` starts a
+server in one.
 """
 
 from __future__ import annotations
