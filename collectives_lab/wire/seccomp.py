@@ -4,9 +4,10 @@
 is newer than it ENOSYS. Some calls are allowed for some arguments only: threads, but
 no processes; signals, but to itself. It cannot be undone, and new threads inherit it.
 What stays possible between two such processes is what no filter ends: load and free
-memory can be felt, so a few bits by timing; and where `/proc` is there, stat of
-another's `fd` folder tells how many files it has open, a channel of thousands of bits a
-second. So points are given for bytes that moved over the wire (`check.least`).
+memory can be felt, so a few bits by timing; and where `/proc` is there, as in tier C,
+stat of another's `fd` folder tells how many files it has open, a channel of thousands
+of bits a second. So points are given for bytes that moved over the wire
+(`check.least`).
 """
 
 from __future__ import annotations
@@ -104,6 +105,8 @@ def _checks(pid: int) -> dict[str, list[Instruction]]:
         "tgkill": _if_one_of(0, [pid]),
         "prlimit64": _if_one_of(0, [0, pid]),
         "futex": list(_if_private()),
+        "open": list(_if_not_emptied(1)),
+        "openat": list(_if_not_emptied(2)),
         "fcntl": _if_one_of(1, _FCNTLS),
         "ioctl": _if_one_of(1, _IOCTLS),
         "prctl": _if_one_of(0, _PRCTLS),
@@ -132,6 +135,18 @@ def _if_masked(index: int, mask: int, value: int) -> list[Instruction]:
         _ALLOW,
         _DENY,
     ]
+
+
+def _if_not_emptied(flags: int) -> Iterator[Instruction]:
+    """O_TRUNC only with O_WRONLY or O_RDWR, which Landlock refuses where it should.
+
+    With O_RDONLY, or none of them, it empties a file that is open for reading; Landlock
+    does not know that right before its ABI 3.
+    """
+    yield from [_argument(flags), (_AND, 0, 0, os.O_TRUNC | os.O_ACCMODE)]
+    for emptied in (os.O_TRUNC, os.O_TRUNC | os.O_ACCMODE):
+        yield from [(_IF_EQUAL, 0, 1, emptied), _DENY]
+    yield _ALLOW
 
 
 def _if_private() -> Iterator[Instruction]:
