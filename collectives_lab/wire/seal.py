@@ -16,6 +16,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from collectives_lab.wire import landlock, limits, linux, seccomp
@@ -37,6 +38,8 @@ SYSTEM = (
 """What programs of any user read: libraries, time zones, random numbers."""
 
 _DEATH_SIGNAL, _DUMPABLE, _SUBREAPER = 1, 4, 36
+_USERS, _MANY_USERS = 61184, 4000
+"""User ids that no account has: they are kept for services that come and go."""
 
 
 class SealError(RuntimeError):
@@ -80,14 +83,15 @@ def enter(
     missing = [name for name in layers if name in why_missing()]
     steps = {
         "descriptors": lambda: _close_all_but(keep),
+        "limits": lambda: limits.apply(memory, cpu_seconds),  # reads /proc, so first
         "process": _of_this_process,
-        "limits": lambda: limits.apply(memory, cpu_seconds),
         "Landlock": lambda: landlock.restrict(
             read_paths() if read is None else read, (Path(os.devnull),), python_paths()
         ),
-        "seccomp": seccomp.restrict,
+        "seccomp": lambda: seccomp.restrict(create="Landlock" not in missing),
     }
-    for name in ["descriptors", "process", *(n for n in layers if n not in missing)]:
+    left_out = {*LAYERS}.difference(layers).union(missing)
+    for name in [step for step in steps if step not in left_out]:
         try:
             steps[name]()
         except (OSError, ValueError) as error:
@@ -118,8 +122,23 @@ def _of_this_process() -> None:
     with open("/proc/self/maps") as maps:
         if shared := [line for line in maps if line.split(None, 2)[1][1::2] == "ws"]:
             raise OSError(f"it shares memory with its server: {shared[0].strip()}")
+    with suppress(OSError):  # out of memory the kernel ends ranks first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    if os.geteuid() == 0 and not landlock.abi():
+        _become_nobody()
     linux.drop_capabilities()
     _end_with(_server or os.getppid())
+
+
+def _become_nobody() -> None:
+    """Be a user of this rank's own, to whom no file belongs, in place of root.
+
+    What other users may not read or write is closed then, as Landlock would close it.
+    """
+    user = _USERS + os.getpid() % _MANY_USERS
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 def _end_with(parent: int) -> None:

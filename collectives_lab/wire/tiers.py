@@ -1,7 +1,8 @@
 """The tiers of the sandbox: how well this machine can lock student code away.
 
-A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, D: a plain
-process, which promises nothing. In A to C each rank puts on the seal's layers as far as
+A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, U: in place of
+Landlock each rank of root's is a user of its own, D: a plain process, which promises
+nothing. In A to C each rank puts on the seal's layers as far as
 the machine has them; C needs Landlock and seccomp both. `best` says which is possible
 here, `probe` why one is not, by really starting it; `start` starts a server in one.
 """
@@ -13,6 +14,7 @@ import json
 import os
 import select
 import site
+import stat
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ TIERS = {
     "A": "bubblewrap, cgroup",
     "B": "bubblewrap",
     "C": "no bubblewrap",
+    "U": "no bubblewrap, users of their own",
     "D": "no sandbox",
 }
 
@@ -174,6 +177,8 @@ def probe(tier: str) -> str | None:
         raise TierError(f"tier {tier!r} is none of {', '.join(TIERS)}")
     if tier == "D":
         return None
+    if tier == "U" and (reason := _no_users()):
+        return reason
     if tier == "C" and (missing := seal.why_missing()):
         return "; ".join(f"no {layer}: {reason}" for layer, reason in missing.items())
     try:
@@ -200,9 +205,26 @@ def _try(tier: str) -> str | None:
             started.kill()
 
 
-def best() -> str:
-    """The letter of the best tier that this machine has."""
-    return next(tier for tier in TIERS if probe(tier) is None)
+def _no_users() -> str | None:
+    """Say why ranks are not given users of their own; None where they are."""
+    if os.geteuid() != 0:
+        return "only root can give ranks users of their own"
+    missing = seal.why_missing()
+    if "Landlock" not in missing:
+        return "Landlock is there, which holds more: use C"
+    folders = {p for path in seal.python_paths() for p in [path, *path.parents]}
+    if closed := [str(p) for p in folders if not p.stat().st_mode & stat.S_IXOTH]:
+        return f"ranks would read no Python, as {min(closed)} is closed to other users"
+    return missing.get("seccomp")
+
+
+def best(alone: bool = False) -> str:
+    """The letter of the best tier that this machine has.
+
+    alone: the machine is there for one submission. Only then U counts, as what other
+    users of the machine may read is open in it.
+    """
+    return next(t for t in TIERS if (alone or t != "U") and probe(t) is None)
 
 
 def describe(tier: str) -> str:
