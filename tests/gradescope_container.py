@@ -37,7 +37,10 @@ CAPABILITIES = (
 """Those that Docker leaves root in a container."""
 
 DENIED = ("Landlock", "user namespaces")
-WITHOUT = f"import runpy\nrunpy.run_path({str(ROOT / 'tests/without.py')!r}, run_name='__main__')"
+WITHOUT = (
+    "import runpy\n"
+    f"runpy.run_path({str(ROOT / 'tests/without.py')!r}, run_name='__main__')"
+)
 START = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
 COPIED = ("pyproject.toml", "constraints.txt")
 
@@ -115,7 +118,7 @@ class Image:
         kept = ",".join(f"+{name}" for name in CAPABILITIES)
         run = [sys.executable, "-c", START, str(here / "run_autograder")]
         for layer in denied:
-            run = tiers._bare_python(WITHOUT, layer, *run[1:])
+            run = tiers.bare_python(WITHOUT, layer, *run[1:])
         setpriv = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all"]
         script.append("exec " + shlex.join([*setpriv, *run]))
         unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
@@ -148,12 +151,15 @@ def build(folder: Path, assignment: str) -> Image:
 
 def asked(setup: Path) -> list[str]:
     """The names of the packages that `setup.sh` installs."""
-    lines = re.findall(r'^"\$\{pip\[@\]\}" (?:--constraint \S+ )?(.*)$', setup.read_text(), re.M)
-    return [re.split("[<>=]", word)[0] for line in lines for word in shlex.split(line)]
+    lines = [line for line in setup.read_text().splitlines() if line[:9] == '"${pip[@]']
+    words = [
+        word for line in lines for word in shlex.split(line)[1:] if "/" not in word
+    ]
+    return [re.split("[<>=]", word)[0] for word in words if word != "--constraint"]
 
 
 def _packages(names: list[str]) -> Iterator[tuple[Path, Path]]:
-    """What they and all that they require have in `site-packages`, by its name there."""
+    """What they and all that they require have in `site-packages`, and its name there."""
     found, wanted = {}, [*names]
     while wanted:
         name = wanted.pop().lower()

@@ -3,8 +3,12 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sysconfig
+import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,7 +44,7 @@ def start() -> Iterator[Callable[..., tuple[Started, socket.socket]]]:
         ours, theirs = socket.socketpair()
         ours.settimeout(SECONDS)
         with theirs:
-            argv = tiers._bare_python(WIRE + code, theirs.fileno())
+            argv = tiers.bare_python(WIRE + code, theirs.fileno())
             started = tiers.start(letter, argv, [theirs.fileno()], **options)
         begun.append((started, ours))
         return begun[-1]
@@ -72,7 +76,7 @@ def test_a_tier_says_what_holds_a_rank() -> None:
     """The description that every verdict carries names the layers of this machine."""
     tier("C")
     assert tiers.describe("C") == "C: no bubblewrap, limits, Landlock, seccomp"
-    assert tiers.describe("D") == "D: no sandbox"
+    assert tiers.describe("D") == "D: no sandbox, limits"
     with pytest.raises(TierError, match=r"tier 'E' is none of A, B, C, D"):
         tiers.probe("E")
 
@@ -120,6 +124,109 @@ wire.send(json.dumps([seen, written, os.getuid(), processes]).encode())
     assert set(written) <= {1, 2, 13, 30}
     assert uid == 1000
     assert len(processes) == 2  # bubblewrap's first and this one
+
+
+def imported() -> set[str]:
+    """The files of the package that a server has imported once it can fork ranks."""
+    code = """
+from collectives_lab.wire import server
+server.rank_module.warm_up()
+for module in list(sys.modules.values()):
+    print(getattr(module, "__file__", ""))
+"""
+    told = subprocess.run(tiers.bare_python(code), stdout=subprocess.PIPE, text=True)
+    files = [Path(line) for line in told.stdout.splitlines()]
+    ours = [path for path in files if path.is_relative_to(seal.PACKAGE)]
+    return {str(path.relative_to(seal.PACKAGE)) for path in ours}
+
+
+def test_a_box_holds_what_the_server_imports() -> None:
+    """Of the package a box holds the files that its server needs, and no others."""
+    assert imported() == {*bubblewrap.FILES}
+
+
+SEARCH = """
+import json
+from collectives_lab.wire import seal
+
+def readable(path):
+    try:
+        return bool(open(path, "rb").read())
+    except OSError:
+        return False
+
+def ours():
+    steps = (step for top in [seal.PACKAGE, *TOPS] for step in os.walk(top))
+    paths = {f"{folder}/{name}" for folder, _, names in steps for name in names}
+    return sorted(p for p in paths if "/collectives_lab" in p and readable(p))
+
+seal.harden_server()
+if not os.fork():
+    if SEALED:
+        seal.enter([wire.fileno()], layers=LAYERS, root=ROOT)
+    wire.sendall(json.dumps([ours(), os.path.exists("/proc")]).encode())
+    os._exit(0)
+os.wait()
+wire.sendall(chr(10).encode() + json.dumps(ours()).encode())
+"""
+
+
+@pytest.mark.parametrize("letter", "AB")
+def test_a_rank_sees_nothing_of_the_package(letter: str, start) -> None:
+    """Without Landlock too, ranks of a box find neither our files nor /proc."""
+    known = f"SEALED, ROOT, TOPS = True, {tiers.root(tier(letter))!r}, []\n"
+    _, wire = start(letter, f"{known}LAYERS = ['limits', 'seccomp']\n{SEARCH}")
+    rank, server = b"".join(iter(lambda: wire.recv(1 << 16), b"")).splitlines()
+    assert json.loads(rank) == [[], False]
+    files = [Path(path).relative_to(seal.PACKAGE) for path in json.loads(server)]
+    assert {*map(str, files)} == {*bubblewrap.FILES}
+
+
+INSTALLED = """
+import json, socket, sys
+from collectives_lab.wire import seal, tiers
+code, tops, told = sys.argv[1], sys.argv[2:], {}
+for letter in "ABCD":
+    ours, theirs = socket.socketpair()
+    argv = tiers.bare_python(code, theirs.fileno(), letter, tiers.root(letter), *tops)
+    box = tiers.start(letter, argv, [theirs.fileno()])
+    theirs.close()
+    text = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+    told[letter] = json.loads(text.splitlines()[0])[0]
+    box.kill()
+print(json.dumps([str(seal.PACKAGE), told]))
+"""
+ASKED = """
+SEALED, ROOT, TOPS = sys.argv[2] != "D", sys.argv[3], sys.argv[4:]
+LAYERS = ["limits", "Landlock", "seccomp"]
+"""
+
+
+@pytest.mark.parametrize(
+    "runs", ["the wheel", pytest.param("a clone beside it", marks=pytest.mark.slow)]
+)
+def test_an_installed_package_is_hidden(runs: str, tmp_path: Path) -> None:
+    """No rank can read a wheel in site-packages, or what else has its name there."""
+    for letter in "ABC":
+        tier(letter)
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    for place in (packages, packages / "old.egg"):
+        shutil.copytree(seal.PACKAGE, place / seal.PACKAGE.name)
+    (packages / "collectives_lab-0.1.0-py3-none-any.whl").write_text("x")
+    paths = [str(seal.PACKAGE.parent)] * (runs != "the wheel")
+    paths += [sysconfig.get_path("purelib")]  # has torch, which no box needs here
+    python, code = tmp_path / "venv/bin/python", WIRE + ASKED + SEARCH
+    told = subprocess.run(
+        [python, "-P", "-c", INSTALLED, code, packages],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    package, found = json.loads(told.stdout)
+    assert (package == str(seal.PACKAGE)) == (runs != "the wheel")
+    assert len(found.pop("D")) > 500  # so the search does find it
+    assert found == {letter: [] for letter in "ABC"}
 
 
 CHANNELS = {
@@ -220,7 +327,7 @@ def rank(code, **names):
         signal.alarm(20)
         try:
             if SEALED:
-                seal.enter([theirs.fileno()], read=seal.read_paths())
+                seal.enter([theirs.fileno()], read=seal.read_paths(), root=ROOT)
             names = {**globals(), **names}
             exec(code, names)
             said = "done"
@@ -251,7 +358,7 @@ def pair(letter: str, start, folder: Path) -> dict[str, tuple[str, str]]:
     """Try each channel between two ranks of one server; what each of them said."""
     shared = folder / "shared"
     shared.write_text("x")
-    known = {"SEALED": letter != "D", "CHANNELS": CHANNELS}
+    known = {"SEALED": letter != "D", "ROOT": tiers.root(letter), "CHANNELS": CHANNELS}
     known |= {"FOLDER": str(folder), "SHARED": str(shared)}
     names = "".join(f"{name} = {value!r}\n" for name, value in known.items())
     _, wire = start(letter, names + PAIR)
@@ -356,7 +463,7 @@ def test_a_box_ends_with_who_started_it(
 import socket, time
 from collectives_lab.wire import tiers
 ours, theirs = socket.socketpair()
-argv = tiers._bare_python({code!r}, theirs.fileno())
+argv = tiers.bare_python({code!r}, theirs.fileno())
 box = tiers.start({tier(letter)!r}, argv, [theirs.fileno()])
 ours.recv(9)
 print("ready", box.group.folders[0] if box.group else "", flush=True)

@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from collectives_lab.launch.errors import LabError
@@ -27,7 +26,6 @@ from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.program import Program
 from collectives_lab.wire.switch import Schedule, Switch
 
-PACKAGE = Path(__file__).resolve().parents[1]
 DATAGRAMS = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
 if sys.platform == "darwin":  # which knows the name, and has no such sockets
     DATAGRAMS = socket.SOCK_DGRAM
@@ -92,10 +90,12 @@ class Box:
             if self._started.process.poll() is None:
                 return
             self.close()
+        if reason := tiers.probe(self.tier):
+            raise BoxError(f"tier {self.tier} is not to be had here: {reason}")
         ours, theirs = socket.socketpair(socket.AF_UNIX, DATAGRAMS)
         mode = "open" if self.tier == "D" else "sealed"
-        fd = theirs.fileno()
-        argv = [sys.executable, "-c", server.COMMAND, str(PACKAGE), str(fd), mode]
+        fd, root = theirs.fileno(), tiers.root(self.tier)
+        argv = tiers.bare_python(server.START, fd, mode, root)
         try:
             self._started = tiers.start(self.tier, argv, [fd])
         except OSError as error:

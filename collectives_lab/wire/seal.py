@@ -10,6 +10,7 @@ of this package.
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import signal
 import site
@@ -29,6 +30,7 @@ MEMORY = 1 << 30
 """Bytes that a rank may take beyond what it has when it is sealed."""
 
 PACKAGE = Path(__file__).resolve().parents[1]
+_NAMES = f"{PACKAGE.name.replace('_', '?')}*"
 
 SYSTEM = (
     *("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/nix/store"),
@@ -71,6 +73,7 @@ def enter(
     cpu_seconds: int = 60,
     read: Sequence[Path] | None = None,
     layers: Sequence[str] = LAYERS,
+    root: str = "/",
 ) -> list[str]:
     """Seal this process for good; return the layers that this machine has not.
 
@@ -78,13 +81,14 @@ def enter(
     only (each should be this rank's alone) and gets /dev/null for what it lacks of 0,
     1, 2; it may take `memory` bytes more than it has and `cpu_seconds`, and can read
     what is beneath `read`: read_paths() where it is left out, better asked for once in
-    the server. Raises SealError with the layer that failed. Costs about 3 ms.
+    the server. root: the folder that becomes its /, in a box that has one for ranks.
+    Raises SealError with the layer that failed. Costs about 3 ms.
     """
     missing = [name for name in layers if name in why_missing()]
     steps = {
         "descriptors": lambda: _close_all_but(keep),
         "limits": lambda: limits.apply(memory, cpu_seconds),  # reads /proc, so first
-        "process": _of_this_process,
+        "process": lambda: _of_this_process(root),
         "Landlock": lambda: landlock.restrict(
             read_paths() if read is None else read, (Path(os.devnull),), python_paths()
         ),
@@ -102,6 +106,8 @@ def enter(
 def why_missing() -> dict[str, str]:
     """The layers that this machine has not, each with the reason."""
     reasons = {}
+    if not linux.IS_LINUX:
+        reasons["limits"] = "this system is not Linux"
     if not landlock.abi():
         reasons["Landlock"] = "the kernel offers no Landlock, or a container hides it"
     if reason := seccomp.why_not():
@@ -109,11 +115,11 @@ def why_missing() -> dict[str, str]:
     return reasons
 
 
-def _of_this_process() -> None:
+def _of_this_process(root: str) -> None:
     """One thread, nothing shared with the server but code; no privilege; ends with it.
 
-    A filter holds the thread that installs it and those that it starts, so there must
-    not be another one.
+    Of the files it keeps those below `root`. A filter holds the thread that installs
+    it and those that it starts, so there must not be another one.
     """
     if not linux.IS_LINUX:
         return
@@ -124,6 +130,9 @@ def _of_this_process() -> None:
             raise OSError(f"it shares memory with its server: {shared[0].strip()}")
     with suppress(OSError):  # out of memory the kernel ends ranks first
         Path("/proc/self/oom_score_adj").write_text("1000")
+    if root != "/":
+        os.chroot(root)
+        os.chdir("/")
     if os.geteuid() == 0 and not landlock.abi():
         _become_nobody()
     linux.drop_capabilities()
@@ -163,13 +172,36 @@ def _close_all_but(keep: Sequence[int]) -> None:
 
 @functools.cache
 def read_paths() -> list[Path]:
-    """What Python, numpy and torch may still want to read, without our own modules.
+    """What Python, numpy and torch may still want to read, without our own modules."""
+    left_out = hidden()
+    places = [*map(Path, SYSTEM), *python_paths()]
+    found = (one for place in places for one in _around(place.resolve(), left_out))
+    return list(dict.fromkeys(path for path in found if path.exists()))
 
-    They solve the exercises, so they are left out wherever they are installed.
+
+@functools.cache
+def hidden() -> list[Path]:
+    """Where this package is installed: it solves the exercises, so no rank may read it.
+
+    There may be a wheel beside the clone that runs, or one for another Python: what
+    begins with its name is looked for in all folders of modules. Costs about 50 ms.
     """
     places = [*map(Path, SYSTEM), *python_paths()]
-    found = (path for place in places for path in _around(place) if path.exists())
-    return list(dict.fromkeys(found))
+    folders = ("", "*/", "*/*-packages/", "*/lib/*/*-packages/")
+    names = [f"{glob.escape(str(p))}/{f}{_NAMES}" for p in places for f in folders]
+    copies = [Path(path) for name in names for path in glob.glob(name)]
+    found = {path.resolve() for path in [PACKAGE, *copies]}
+    return sorted(path for path in found if found.isdisjoint(path.parents))
+
+
+def why_exposed() -> str | None:
+    """Say where a clone, with its solutions, lies in what every rank may read."""
+    clone = PACKAGE.parent
+    if (clone / "pyproject.toml").exists():
+        for place in [*map(Path, SYSTEM), *python_paths()]:
+            if clone.is_relative_to(place.resolve()):
+                return f"{clone} is in {place}, which ranks can read: move it elsewhere"
+    return None
 
 
 def python_paths() -> list[Path]:
@@ -181,13 +213,13 @@ def python_paths() -> list[Path]:
     return [path for path in paths if path.is_dir()]
 
 
-def _around(place: Path) -> Iterator[Path]:
-    """`place`, or what is in it without this package where it is in there."""
-    place = place.resolve()
-    if place == PACKAGE:
+def _around(place: Path, left_out: Sequence[Path]) -> Iterator[Path]:
+    """`place`, or what is in it without what is left out, where that is in there."""
+    target = place.resolve()  # a link counts as what it leads to
+    if any(target.is_relative_to(one) for one in left_out):
         return
-    if not PACKAGE.is_relative_to(place):
-        yield place
-        return
-    for inner in place.iterdir():
-        yield from _around(inner)
+    if not any(one.is_relative_to(target) for one in left_out):
+        yield target
+    elif target == place:
+        for inner in place.iterdir():
+            yield from _around(inner, left_out)

@@ -111,6 +111,8 @@ def _checks(pid: int) -> dict[str, list[Instruction]]:
         "tgkill": _if_one_of(0, [pid]),
         "prlimit64": _if_one_of(0, [0, pid]),
         "futex": list(_if_private()),
+        "open": list(_if_not_emptied(1)),
+        "openat": list(_if_not_emptied(2)),
         "fcntl": _if_one_of(1, _FCNTLS),
         "ioctl": _if_one_of(1, _IOCTLS),
         "prctl": _if_one_of(0, _PRCTLS),
@@ -149,6 +151,18 @@ def _if_masked(index: int, mask: int, value: int) -> list[Instruction]:
         _ALLOW,
         _DENY,
     ]
+
+
+def _if_not_emptied(flags: int) -> Iterator[Instruction]:
+    """O_TRUNC only with O_WRONLY or O_RDWR, which Landlock refuses where it should.
+
+    With O_RDONLY, or none of them, it empties a file that is open for reading; Landlock
+    does not know that right before its ABI 3.
+    """
+    yield from [_argument(flags), (_AND, 0, 0, os.O_TRUNC | os.O_ACCMODE)]
+    for emptied in (os.O_TRUNC, os.O_TRUNC | os.O_ACCMODE):
+        yield from [(_IF_EQUAL, 0, 1, emptied), _DENY]
+    yield _ALLOW
 
 
 def _if_private() -> Iterator[Instruction]:
