@@ -8,7 +8,6 @@ Landlock. The packages are those that `setup.sh` asks for, taken from this envir
 
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -19,11 +18,12 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import distribution
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
 
 from conftest import ROOT
+from packaging.requirements import Requirement
 
 from collectives_lab.wire import cgroup, tiers
 
@@ -36,11 +36,12 @@ CAPABILITIES = (
 )
 """Those that Docker leaves root in a container."""
 
-DENIED = ("Landlock", "user namespaces")
+NAMESPACES = ("clone", "clone3", "unshare")
 WITHOUT = (
     "import runpy\n"
     f"runpy.run_path({str(ROOT / 'tests/without.py')!r}, run_name='__main__')"
 )
+NO = {"extra": ""}
 START = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
 COPIED = ("pyproject.toml", "constraints.txt")
 
@@ -79,7 +80,7 @@ class Image:
     def grade(
         self,
         files: dict[str, str],
-        denied: tuple[str, ...] = DENIED,
+        denied: tuple[str, ...] = ("Landlock",),
         users: tuple[str, ...] = ("ann@uni.edu",),
         before: str = "",
     ) -> Graded:
@@ -117,7 +118,7 @@ class Image:
             script.append(f"mount --bind /dev/null {bwrap}")
         kept = ",".join(f"+{name}" for name in CAPABILITIES)
         run = [sys.executable, "-c", START, str(here / "run_autograder")]
-        for layer in denied:
+        for layer in (*denied, *NAMESPACES):
             run = tiers.bare_python(WITHOUT, layer, *run[1:])
         setpriv = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all"]
         script.append("exec " + shlex.join([*setpriv, *run]))
@@ -152,22 +153,19 @@ def build(folder: Path, assignment: str) -> Image:
 def asked(setup: Path) -> list[str]:
     """The names of the packages that `setup.sh` installs."""
     lines = [line for line in setup.read_text().splitlines() if line[:9] == '"${pip[@]']
-    words = [
-        word for line in lines for word in shlex.split(line)[1:] if "/" not in word
-    ]
-    return [re.split("[<>=]", word)[0] for word in words if word != "--constraint"]
+    words = [word for line in lines for word in shlex.split(line)[1:]]
+    return [Requirement(word).name for word in words if word[0] not in "-$"]
 
 
 def _packages(names: list[str]) -> Iterator[tuple[Path, Path]]:
-    """What they and all that they require have in `site-packages`, and its name there."""
-    found, wanted = {}, [*names]
+    """What they and all that they need have in `site-packages`, and its name there."""
+    found: dict[str, Distribution] = {}
+    wanted = [*names]
     while wanted:
-        name = wanted.pop().lower()
-        if name in found:
-            continue
-        found[name] = dist = distribution(name)
-        needs = [one for one in dist.requires or [] if "extra ==" not in one]
-        wanted += [re.split(r"[^\w.-]", one)[0] for one in needs]
+        if (name := wanted.pop().lower()) not in found:
+            found[name] = dist = distribution(name)
+            needs = [Requirement(text) for text in dist.requires or []]
+            wanted += [n.name for n in needs if not n.marker or n.marker.evaluate(NO)]
     tops = {
         Path(str(dist.locate_file(file.parts[0]))): Path(file.parts[0])
         for dist in found.values()
