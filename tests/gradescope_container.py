@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, distribution
@@ -82,7 +82,6 @@ class Image:
         files: dict[str, str],
         denied: tuple[str, ...] = ("Landlock",),
         users: tuple[str, ...] = ("ann@uni.edu",),
-        before: str = "",
     ) -> Graded:
         """Run `run_autograder` on these files in a container."""
         here = Path(tempfile.mkdtemp(prefix="container", dir=self.folder.parent))
@@ -96,10 +95,12 @@ class Image:
         about = {"users": [{"email": user} for user in users]}
         (here / "submission_metadata.json").write_text(json.dumps(about))
         here.chmod(0o755)
+        mounts = [f"mount --bind {p} {_site(here) / name}" for p, name in self.packages]
+        run = [sys.executable, "-c", START, str(here / "run_autograder")]
         began = time.monotonic()
         with _limited() as (group, joining):
             done = subprocess.run(
-                joining(self._command(here, denied, before)),
+                joining(command(here, run, denied, mounts)),
                 env={"AUTOGRADER": str(here), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 capture_output=True,
                 text=True,
@@ -110,20 +111,21 @@ class Image:
         results = json.loads(path.read_text()) if path.exists() else {}
         return Graded(results, done.stdout + done.stderr, seconds, peak, here)
 
-    def _command(self, here: Path, denied: tuple[str, ...], before: str) -> list[str]:
-        script = [*_open_python(here), before]
-        for there, name in self.packages:
-            script.append(f"mount --bind {there} {_site(here) / name}")
-        if bwrap := shutil.which("bwrap"):
-            script.append(f"mount --bind /dev/null {bwrap}")
-        kept = ",".join(f"+{name}" for name in CAPABILITIES)
-        run = [sys.executable, "-c", START, str(here / "run_autograder")]
-        for layer in (*denied, *NAMESPACES):
-            run = tiers.bare_python(WITHOUT, layer, *run[1:])
-        setpriv = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all"]
-        script.append("exec " + shlex.join([*setpriv, *run]))
-        unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
-        return [*unshare, "--kill-child", "sh", "-ec", "\n".join(script)]
+
+def command(
+    here: Path, run: list[str], denied: tuple[str, ...], mounts: Sequence[str] = ()
+) -> list[str]:
+    """What runs a Python in a container, with the folder `here` for mounts."""
+    script = [*_open_python(here), *mounts]
+    if bwrap := shutil.which("bwrap"):
+        script.append(f"mount --bind /dev/null {bwrap}")
+    for layer in (*denied, *NAMESPACES):
+        run = tiers.bare_python(WITHOUT, layer, *run[1:])
+    kept = ",".join(f"+{name}" for name in CAPABILITIES)
+    setpriv = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all"]
+    script.append("exec " + shlex.join([*setpriv, *run]))
+    unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
+    return [*unshare, "--kill-child", "sh", "-ec", "\n".join(script)]
 
 
 def build(folder: Path, assignment: str) -> Image:

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from autograder_course import RING
 from conftest import ROOT
-from gradescope_container import MEMORY, Image, build, missing
+from gradescope_container import MEMORY, Image, build, command, missing
 from nbformat import NotebookNode
 
 from autograder import course, examples, gradescope_run, receipts, workers
@@ -303,3 +303,15 @@ def test_without_a_sandbox_there_is_no_score(image: Image) -> None:
     assert "tests" not in found.results and "score" not in found.results
     assert "no sandbox works here" in found.results["output"]
     assert "no sandbox works here" in found.said
+
+
+@pytest.mark.slow
+@contained
+def test_ranks_that_are_users_of_their_own_have_no_channel(image: Image) -> None:
+    """Two ranks of tier U cannot tell each other anything beside the wire."""
+    name = "test_two_sealed_ranks_have_no_channel[U]"
+    pytest_ = ["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
+    run = [sys.executable, *pytest_, f"{ROOT / 'tests/test_tiers.py'}::{name}"]
+    contained = command(image.folder, run, ("Landlock",))
+    done = subprocess.run(contained, cwd=ROOT, capture_output=True, text=True)
+    assert "1 passed" in done.stdout, done.stdout

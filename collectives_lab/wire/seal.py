@@ -85,14 +85,15 @@ def enter(
     Raises SealError with the layer that failed. Costs about 3 ms.
     """
     missing = [name for name in layers if name in why_missing()]
+    alone = os.geteuid() == 0 and not landlock.abi()  # only users keep files apart
     steps = {
         "descriptors": lambda: _close_all_but(keep),
         "limits": lambda: limits.apply(memory, cpu_seconds),  # reads /proc, so first
-        "process": lambda: _of_this_process(root),
+        "process": lambda: _of_this_process(root, alone),
         "Landlock": lambda: landlock.restrict(
             read_paths() if read is None else read, (Path(os.devnull),), python_paths()
         ),
-        "seccomp": lambda: seccomp.restrict(create="Landlock" not in missing),
+        "seccomp": lambda: seccomp.restrict(traces=not alone),
     }
     left_out = {*LAYERS}.difference(layers).union(missing)
     for name in [step for step in steps if step not in left_out]:
@@ -115,11 +116,12 @@ def why_missing() -> dict[str, str]:
     return reasons
 
 
-def _of_this_process(root: str) -> None:
+def _of_this_process(root: str, alone: bool) -> None:
     """One thread, nothing shared with the server but code; no privilege; ends with it.
 
-    Of the files it keeps those below `root`. A filter holds the thread that installs
-    it and those that it starts, so there must not be another one.
+    Of the files it keeps those below `root`. alone: it becomes a user of its own. A
+    filter holds the thread that installs it and those that it starts, so there must
+    not be another one.
     """
     if not linux.IS_LINUX:
         return
@@ -133,7 +135,7 @@ def _of_this_process(root: str) -> None:
     if root != "/":
         os.chroot(root)
         os.chdir("/")
-    if os.geteuid() == 0 and not landlock.abi():
+    if alone:
         _become_nobody()
     linux.drop_capabilities()
     _end_with(_server or os.getppid())

@@ -77,24 +77,23 @@ def why_not() -> str | None:
     return "the kernel takes no filter for one"
 
 
-def restrict(create: bool = True) -> None:
+def restrict(traces: bool = True) -> None:
     """Leave this thread, and those it starts, the allowed calls; raises OSError.
 
-    create: where nothing else keeps it from making files, False does, and with that
-    from opening even `/dev/null` by `open(..., "w")`; it has no name of its own either.
+    traces: False where nothing else keeps it from leaving any, so from writing files.
     """
     if reason := why_not():
         raise OSError(errno.ENOSYS, f"no seccomp filter: {reason}")
-    instructions = program(os.uname().machine, os.getpid(), create)
+    instructions = program(os.uname().machine, os.getpid(), traces)
     filters = (_Filter * len(instructions))(*(_Filter(*i) for i in instructions))
     no_new_privileges()
     prctl(_SET_FILTER, 2, ctypes.byref(_Program(len(filters), filters)))
 
 
-def program(machine: str, pid: int, create: bool = True) -> list[Instruction]:
+def program(machine: str, pid: int, traces: bool = True) -> list[Instruction]:
     """The filter of the process `pid`: for each call a test and what then holds."""
     numbers = ALLOWED[machine]
-    checks = _checks(pid) | ({} if create else _no_traces())
+    checks = _checks(pid) | ({} if traces else _no_traces())
     lines: list[Instruction] = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _AUDIT[machine])]
     lines += [_DENY, (_LOAD, 0, 0, 0)]
     for name, number in numbers.items():
@@ -124,11 +123,14 @@ def _checks(pid: int) -> dict[str, list[Instruction]]:
 
 
 def _no_traces() -> dict[str, list[Instruction]]:
-    """What another rank could see where `/proc` and folders for all are there."""
-    made = os.O_CREAT | os.O_TRUNC | _UNNAMED
+    """What another rank could see where `/proc` and folders for all are there.
+
+    A file is opened for reading only, even `/dev/null`; the process keeps its name.
+    """
+    writes = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | _UNNAMED
     return {
-        "open": [_argument(1), (_IF_ANY_BIT, 0, 1, made), _DENY, _ALLOW],
-        "openat": [_argument(2), (_IF_ANY_BIT, 0, 1, made), _DENY, _ALLOW],
+        "open": [_argument(1), (_IF_ANY_BIT, 0, 1, writes), _DENY, _ALLOW],
+        "openat": [_argument(2), (_IF_ANY_BIT, 0, 1, writes), _DENY, _ALLOW],
         "prctl": _if_one_of(0, [one for one in _PRCTLS if one != _NAME]),
     }
 
