@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import venv
@@ -577,11 +578,27 @@ def test_where_namespaces_are_refused(fresh, monkeypatch, tmp_path) -> None:
     assert "setting up uid map: Permission denied" in tiers.probe("B")
 
 
-def test_without_landlock(fresh, monkeypatch) -> None:
-    """A kernel without Landlock has no tier C, and says so in the others."""
-    monkeypatch.setattr(seal.landlock, "abi", lambda: 0)
-    assert "no Landlock" in tiers.probe("C")
-    assert "Landlock" not in tiers.describe("B")
+@pytest.mark.parametrize("layer, lost", [("Landlock", "C"), ("seccomp", "ABC")])
+def test_a_kernel_without_a_layer(layer: str, lost: str) -> None:
+    """Tiers that cannot keep what they promise without it are not to be had there."""
+    code = """
+import json
+from collectives_lab.wire import Box, BoxError, tiers
+told = [{tier: tiers.probe(tier) for tier in "ABCD"}, tiers.describe(tiers.best())]
+try:
+    Box("C").open()
+except BoxError as error:
+    print(json.dumps([*told, str(error)]))
+"""
+    without = Path(__file__).with_name("without.py")
+    argv = [sys.executable, without, layer, "-c", code]
+    there = subprocess.run(argv, stdout=subprocess.PIPE, timeout=60)
+    reasons, best, refused = json.loads(there.stdout)
+    for name, reason in reasons.items():
+        assert (f"no {layer}: " in (reason or "")) == (name in lost)
+        assert name in lost or reason == tiers.probe(name)
+    assert best[0] not in lost and layer not in best
+    assert f"tier C is not to be had here: no {layer}: " in refused
 
 
 def test_a_cgroup_is_made_where_it_is_handed_on(monkeypatch, tmp_path) -> None:

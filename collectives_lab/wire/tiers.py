@@ -2,7 +2,7 @@
 
 A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, U: the seal
 with users of their own in place of Landlock, D: a process with limits, which promises
-little. In A to U each rank puts on the seal; Landlock may be missing in A and B, as a
+little. In A to U each rank puts on the seal. In A and B Landlock may be missing, as a
 rank there has no file that it would hide. `best` says which is possible here, `probe`
 why one is not, by really starting it; `start` starts a server in one.
 """
