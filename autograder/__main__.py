@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     gradescope = commands.add_parser("gradescope", help="make the zip for Gradescope")
     gradescope.add_argument("assignment")
     gradescope.add_argument("--torch", help="what follows `pip install` for torch")
-    gradescope.add_argument("--to", type=Path, default=Path("gradescope.zip"))
+    gradescope.add_argument("--to", type=Path, help="the file")
     gradescope.set_defaults(run=_gradescope)
 
     example = commands.add_parser("example", help="make a class of example submissions")
@@ -131,7 +131,8 @@ def _submit(asked: argparse.Namespace) -> None:
 def _gradescope(asked: argparse.Namespace) -> None:
     from autograder import gradescope
 
-    print(gradescope.make(asked.assignment, asked.torch, asked.to))
+    path = asked.to or course.HERE / f"{asked.assignment}_gradescope.zip"
+    print(gradescope.make(asked.assignment, asked.torch, path))
 
 
 def _example(asked: argparse.Namespace) -> None:
