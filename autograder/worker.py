@@ -1,7 +1,8 @@
 """A worker: a process that turns jobs into verdicts, with an open box of its own.
 
 `python -m autograder.worker FD [TIER]` is what `workers.Worker` starts: jobs come and
-answers go as JSON on that descriptor. What a student wrote is parsed here and run in
+answers go as JSON on that descriptor. TIER may be `alone`: the best one on a machine
+that is there for one submission. What a student wrote is parsed here and run in
 the box; whatever it does to either, the class run goes on with another worker.
 """
 
@@ -12,6 +13,7 @@ import time
 import traceback
 from contextlib import suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -19,11 +21,12 @@ from autograder.program import extract
 from autograder.statements import Code
 from collectives_lab import check
 from collectives_lab.launch import LabError
-from collectives_lab.wire import Box, Program
+from collectives_lab.wire import Box, Program, tiers
 
 Job = dict[str, Any]
 
 PACKAGES = ("torch", "numpy", "nbgrader")
+ALONE = "alone"
 
 
 def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
@@ -74,7 +77,8 @@ def not_gradable(reason: str) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {p: version(p) for p in PACKAGES}
+    there = [name for name in PACKAGES if find_spec(name)]  # not all in a container
+    return {"python": platform.python_version()} | {p: version(p) for p in there}
 
 
 def main(fd: int, tier: str | None) -> None:
@@ -84,8 +88,8 @@ def main(fd: int, tier: str | None) -> None:
     def say(answer: dict[str, Any]) -> None:
         pipe.send_bytes(json.dumps(answer).encode())
 
-    with Box(tier) as box:
-        if box.tier == "D" and tier is None:
+    with Box(tiers.best(alone=True) if tier == ALONE else tier) as box:
+        if box.tier == "D" and tier in (None, ALONE):
             say({"refused": "no sandbox works here (choose --tier D to go without)"})
             return
         say({"ready": box.description})

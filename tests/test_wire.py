@@ -1199,5 +1199,5 @@ def test_a_server_that_was_killed_is_replaced() -> None:
 
 def test_an_unknown_tier_says_which_there_are() -> None:
     """Before anything is started."""
-    with pytest.raises(ValueError, match="A, B, C, D"):
+    with pytest.raises(ValueError, match="A, B, C, U, D"):
         Box("E")

@@ -14,12 +14,18 @@ import sys
 
 from collectives_lab.wire import landlock, linux, seccomp
 
-PRCTL = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
+MACHINE = ("x86_64", "aarch64").index(os.uname().machine)
+PRCTL, CLONE, UNSHARE = (both[MACHINE] for both in ((157, 167), (56, 220), (272, 97)))
+CLONE3, NEW_USER = 435, 0x10000000
 REFUSED = {
     "Landlock": (landlock._CREATE, (seccomp._IF_AT_LEAST, 0), errno.ENOSYS),
     "seccomp": (PRCTL, (seccomp._IF_EQUAL, seccomp._SET_FILTER), errno.EINVAL),
+    "clone": (CLONE, (seccomp._IF_ANY_BIT, NEW_USER), errno.EPERM),
+    "clone3": (CLONE3, (seccomp._IF_AT_LEAST, 0), errno.ENOSYS),  # flags in memory
+    "unshare": (UNSHARE, (seccomp._IF_ANY_BIT, NEW_USER), errno.EPERM),
 }
-"""By layer: a call, for which first argument it is refused, and the answer."""
+"""By layer: a call, for which first argument it is refused, and the answer. The last
+three make user namespaces."""
 
 
 def main() -> None:

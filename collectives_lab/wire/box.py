@@ -240,7 +240,7 @@ class Box:
         """What a cgroup does in tier A: bound all processes of the box together."""
         now = time.monotonic()
         if (
-            self.tier not in "BC"
+            self.tier not in "BCU"
             or self._started is None
             or now < self._looked + LOOKING
         ):

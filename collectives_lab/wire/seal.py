@@ -17,6 +17,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from collectives_lab.wire import landlock, limits, linux, seccomp
@@ -39,6 +40,8 @@ SYSTEM = (
 """What programs of any user read: libraries, time zones, random numbers."""
 
 _DEATH_SIGNAL, _DUMPABLE, _SUBREAPER = 1, 4, 36
+_USERS, _MANY_USERS = 61184, 4000
+"""User ids that no account has: they are kept for services that come and go."""
 
 
 class SealError(RuntimeError):
@@ -82,14 +85,15 @@ def enter(
     Raises SealError with the layer that failed. Costs about 3 ms.
     """
     missing = [name for name in layers if name in why_missing()]
+    alone = os.geteuid() == 0 and not landlock.abi()  # only users keep files apart
     steps = {
         "descriptors": lambda: _close_all_but(keep),
         "limits": lambda: limits.apply(memory, cpu_seconds),  # reads /proc, so first
-        "process": lambda: _of_this_process(root),
+        "process": lambda: _of_this_process(root, alone),
         "Landlock": lambda: landlock.restrict(
             read_paths() if read is None else read, (Path(os.devnull),), python_paths()
         ),
-        "seccomp": seccomp.restrict,
+        "seccomp": lambda: seccomp.restrict(traces=not alone),
     }
     left_out = {*LAYERS}.difference(layers).union(missing)
     for name in [step for step in steps if step not in left_out]:
@@ -112,11 +116,12 @@ def why_missing() -> dict[str, str]:
     return reasons
 
 
-def _of_this_process(root: str) -> None:
+def _of_this_process(root: str, alone: bool) -> None:
     """One thread, nothing shared with the server but code; no privilege; ends with it.
 
-    Of the files it keeps those below `root`. A filter holds the thread that installs
-    it and those that it starts, so there must not be another one.
+    Of the files it keeps those below `root`. alone: it becomes a user of its own. A
+    filter holds the thread that installs it and those that it starts, so there must
+    not be another one.
     """
     if not linux.IS_LINUX:
         return
@@ -125,11 +130,26 @@ def _of_this_process(root: str) -> None:
     with open("/proc/self/maps") as maps:
         if shared := [line for line in maps if line.split(None, 2)[1][1::2] == "ws"]:
             raise OSError(f"it shares memory with its server: {shared[0].strip()}")
+    with suppress(OSError):  # out of memory the kernel ends ranks first
+        Path("/proc/self/oom_score_adj").write_text("1000")
     if root != "/":
         os.chroot(root)
         os.chdir("/")
+    if alone:
+        _become_nobody()
     linux.drop_capabilities()
     _end_with(_server or os.getppid())
+
+
+def _become_nobody() -> None:
+    """Be a user of this rank's own, to whom no file belongs, in place of root.
+
+    What other users may not read or write is closed then, as Landlock would close it.
+    """
+    user = _USERS + os.getpid() % _MANY_USERS
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 def _end_with(parent: int) -> None:

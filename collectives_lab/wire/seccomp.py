@@ -47,6 +47,9 @@ _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Is it a terminal, of what size, what can be read; blocking, close on exec."""
 _PRCTLS = (2, 3, 15, 16, 23, 0x53564D41)
 """Ask for the death signal, dumpable, capabilities; names of threads and memory."""
+_NAME = 15
+_UNNAMED = 0x400000
+"""The bit of O_TMPFILE that is its own: a new file without a name."""
 _LAST_CLOCK = 11
 """Higher numbers are the clocks of other processes."""
 
@@ -75,20 +78,23 @@ def why_not() -> str | None:
     return "the kernel takes no filter for one"
 
 
-def restrict() -> None:
-    """Leave this thread, and those it starts, the allowed calls; raises OSError."""
+def restrict(traces: bool = True) -> None:
+    """Leave this thread, and those it starts, the allowed calls; raises OSError.
+
+    traces: False where nothing else keeps it from leaving any, so from writing files.
+    """
     if reason := why_not():
         raise OSError(errno.ENOSYS, f"no seccomp filter: {reason}")
-    instructions = program(os.uname().machine, os.getpid())
+    instructions = program(os.uname().machine, os.getpid(), traces)
     filters = (_Filter * len(instructions))(*(_Filter(*i) for i in instructions))
     no_new_privileges()
     prctl(_SET_FILTER, 2, ctypes.byref(_Program(len(filters), filters)))
 
 
-def program(machine: str, pid: int) -> list[Instruction]:
+def program(machine: str, pid: int, traces: bool = True) -> list[Instruction]:
     """The filter of the process `pid`: for each call a test and what then holds."""
     numbers = ALLOWED[machine]
-    checks = _checks(pid)
+    checks = _checks(pid) | ({} if traces else _no_traces())
     lines: list[Instruction] = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _AUDIT[machine])]
     lines += [_DENY, (_LOAD, 0, 0, 0)]
     for name, number in numbers.items():
@@ -114,6 +120,19 @@ def _checks(pid: int) -> dict[str, list[Instruction]]:
         "clock_getres": _if_one_of(0, range(_LAST_CLOCK + 1)),
         "clock_nanosleep": _if_one_of(0, range(_LAST_CLOCK + 1)),
         "timer_create": _if_one_of(0, range(_LAST_CLOCK + 1)),
+    }
+
+
+def _no_traces() -> dict[str, list[Instruction]]:
+    """What another rank could see where `/proc` and folders for all are there.
+
+    A file is opened for reading only, even `/dev/null`; the process keeps its name.
+    """
+    writes = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | _UNNAMED
+    return {
+        "open": [_argument(1), (_IF_ANY_BIT, 0, 1, writes), _DENY, _ALLOW],
+        "openat": [_argument(2), (_IF_ANY_BIT, 0, 1, writes), _DENY, _ALLOW],
+        "prctl": _if_one_of(0, [one for one in _PRCTLS if one != _NAME]),
     }
 
 

@@ -1,10 +1,10 @@
 """The tiers of the sandbox: how well this machine can lock student code away.
 
-A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, D: a process
-with limits, which promises little. In A to C each rank puts on the seal. In A and B
-Landlock may be missing, as a rank there has no file that it would hide. `best` says
-which is possible here, `probe` why one is not, by really starting it; `start` starts a
-server in one.
+A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, U: the seal
+with users of their own in place of Landlock, D: a process with limits, which promises
+little. In A to U each rank puts on the seal. In A and B Landlock may be missing, as a
+rank there has no file that it would hide. `best` says which is possible here, `probe`
+why one is not, by really starting it; `start` starts a server in one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import select
 import site
+import stat
 import subprocess
 import sys
 import tempfile
@@ -27,9 +28,10 @@ TIERS = {
     "A": "bubblewrap, cgroup",
     "B": "bubblewrap",
     "C": "no bubblewrap",
+    "U": "no bubblewrap, users of their own",
     "D": "no sandbox",
 }
-_NEEDED = {"A": ("seccomp",), "B": ("seccomp",), "C": ("Landlock", "seccomp"), "D": ()}
+_NEEDED = dict.fromkeys("ABU", ("seccomp",)) | {"C": ("Landlock", "seccomp"), "D": ()}
 """The layers of the seal without which a tier would not keep what it promises."""
 
 
@@ -180,7 +182,7 @@ def probe(tier: str) -> str | None:
         raise TierError(f"tier {tier!r} is none of {', '.join(TIERS)}")
     if tier == "D":
         return None
-    if reason := seal.why_exposed():
+    if reason := seal.why_exposed() or (_no_users() if tier == "U" else None):
         return reason
     missing = seal.why_missing()
     if lacks := [name for name in _NEEDED[tier] if name in missing]:
@@ -209,9 +211,25 @@ def _try(tier: str) -> str | None:
             started.kill()
 
 
-def best() -> str:
-    """The letter of the best tier that this machine has."""
-    return next(tier for tier in TIERS if probe(tier) is None)
+def _no_users() -> str | None:
+    """Say why ranks are not given users of their own; None where they are."""
+    if os.geteuid() != 0:
+        return "only root can give ranks users of their own"
+    if "Landlock" not in seal.why_missing():
+        return "Landlock is there, which holds more: use C"
+    folders = {p for path in seal.python_paths() for p in [path, *path.parents]}
+    if closed := [str(p) for p in folders if not p.stat().st_mode & stat.S_IXOTH]:
+        return f"ranks would read no Python, as {min(closed)} is closed to other users"
+    return None
+
+
+def best(alone: bool = False) -> str:
+    """The letter of the best tier that this machine has.
+
+    alone: the machine is there for one submission. Only then U counts, as what other
+    users of the machine may read is open in it.
+    """
+    return next(t for t in TIERS if (alone or t != "U") and probe(t) is None)
 
 
 def describe(tier: str) -> str:
