@@ -18,6 +18,12 @@ from collectives_lab.wire.values import Malformed
 
 MiB = 1 << 20
 LONGEST_WHERE = 512
+MOST_TOLD = 300
+"""Statements of a notebook of which a rank tells."""
+
+Ran = tuple[str, int, float, float, str]
+"""A statement that a rank has run: its cell, the how manieth of it, seconds of its
+processor and of the clock, and its error in words."""
 
 
 class Kind(enum.IntEnum):
@@ -28,8 +34,9 @@ class Kind(enum.IntEnum):
     WAIT (for an operation; a: how many threads the rank has), POLL (it asks again and
     again whether something has ended), DATA (what was asked for), GROUP (a: its number,
     b: the how manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that
-    it declares to compute for), LOADED, RETURNED (body: values) and RAISED (body: the
-    error).
+    it declares to compute for), STEP (where: the cell that it runs, a: the how manieth
+    statement of it), LOADED (body: what it tells of a notebook's statements), RETURNED
+    (body: values) and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (a: whether strict, body: name and
     arguments), READ (give the data of an operation), DONE (a: source, body: what came)
     and REFUSED (body: why).
@@ -43,6 +50,7 @@ class Kind(enum.IntEnum):
     GROUP = 6
     POLL = 10
     COMPUTE = 11
+    STEP = 12
     LOADED = 7
     RETURNED = 8
     RAISED = 9
@@ -70,8 +78,9 @@ _HEADER = struct.Struct("<BxHIqqqqQ")
 
 LONGEST = {
     **dict.fromkeys((Kind.SEND, Kind.RECV, Kind.WAIT, Kind.POLL), 0),
-    **dict.fromkeys((Kind.COMPUTE, Kind.LOADED), 0),
+    **dict.fromkeys((Kind.COMPUTE, Kind.STEP), 0),
     **dict.fromkeys((Kind.COLLECTIVE, Kind.GROUP, Kind.RAISED), 256 * 1024),
+    Kind.LOADED: 256 * 1024,
     **dict.fromkeys((Kind.DATA, Kind.RETURNED), 16 * MiB),
 }
 """The kinds that a rank may send, and how many bytes the body of each may have."""

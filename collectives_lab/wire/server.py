@@ -3,8 +3,8 @@
 Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
 The checker asks by JSON over a socket, one message a datagram: `import` names what a
 program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
-for what it prints, `look` is answered once all that have ended are told, `end` kills
-them all. The server is the ranks' parent: it ends them by handle, counts the CPU time
+for what it prints, `limit` allows the ranks more CPU time, `look` is answered once all
+that have ended are told, `end` kills them all. The server is the ranks' parent: it ends them by handle, counts the CPU time
 of all together, and tells how each one ended. Start it with `COMMAND`, so that the rest
 of the package, which holds the solutions, is not even imported.
 """
@@ -136,6 +136,8 @@ class Server:
             preload.load(command["words"])
             _share_what_is_there()
             self.tell(imported=True)
+        elif command["do"] == "limit" and self.job:
+            self.job.cpu_seconds = self.job.cpu() + command["cpu"]
         elif command["do"] == "look":
             self.tell(looked=True)
         else:
@@ -170,7 +172,7 @@ class Server:
             sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
             sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
             if self.sealed:
-                seconds = math.ceil(command["cpu"]) + 1
+                seconds = math.ceil(command["most"]) + 1
                 seal.enter((1, 2, fd), command["memory"], seconds, self.readable)
             rank_module.main(socket.socket(fileno=fd), rank, command["world_size"])
         finally:
