@@ -297,14 +297,15 @@ def compute(seconds: float) -> None:
     _Backend.wire.tell(Kind.COMPUTE, 0, round(seconds * 1e9), where=student_line())
 
 
-def connect(sock: socket.socket, rank: int, world_size: int) -> Wire:
-    """Make the sealed group torch's default; all calls go over this socket."""
-    _Backend.wire, _Backend.groups = Wire(sock, rank, world_size), {}
+def connect(wire: Wire) -> None:
+    """Make the sealed group torch's default; all calls go over this wire."""
+    if dist.is_initialized():  # by a cell of a notebook
+        dist.destroy_process_group()
+    _Backend.wire, _Backend.groups = wire, {}
     dist.init_process_group(
         "sealed",
-        store=_NoStore(world_size),
-        rank=rank,
-        world_size=world_size,
+        store=_NoStore(wire.world_size),
+        rank=wire.rank,
+        world_size=wire.world_size,
         timeout=datetime.timedelta(days=1),
     )
-    return _Backend.wire

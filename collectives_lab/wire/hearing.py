@@ -10,12 +10,12 @@ import socket
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from collectives_lab.wire import frames
-from collectives_lab.wire.frames import Frame, Kind
+from collectives_lab.wire.frames import MOST_TOLD, Frame, Kind, Ran
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.traffic import Posted, World, read_sides
@@ -49,6 +49,9 @@ class Line:
     """By lane, what has come of its operations and has not been asked for."""
     holds: int = 0
     last_id: int = 0
+    at: tuple[str, int] | None = None
+    """The statement of a notebook that it says it runs: cell, the how manieth."""
+    ran: Sequence[Ran] = ()
 
     @property
     def rests(self) -> bool:
@@ -137,6 +140,19 @@ def late(rank: int, frame: Frame) -> NoReturn:
         "Wait for your threads before you return"
     )
     raise Broken(Failure("late", text, rank, frame.where))
+
+
+def loaded(frame: Frame) -> Sequence[Ran]:
+    """What a rank tells of a notebook's statements."""
+    match decode(frame.body):
+        case list(told) if all(_has_run(one) for one in told[: MOST_TOLD + 1]):
+            return told[:MOST_TOLD]
+    raise Malformed("a report on statements that is none of ours")
+
+
+def _has_run(told: Any) -> bool:
+    kinds = tuple(map(type, told)) if type(told) is tuple else ()
+    return kinds == (str, int, float, float, str)
 
 
 def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:

@@ -278,10 +278,14 @@ class Switch:
             self._compute(line, frame)
         elif frame.kind == Kind.POLL:
             self._poll(line, frame)
+        elif frame.kind == Kind.STEP:
+            line.at = frame.where, frame.a
         elif frame.kind == Kind.RAISED:
             self._fail(line, hearing.raised(line.rank, frame))
         else:
             line.answered = True
+            if frame.kind == Kind.LOADED:
+                line.ran = hearing.loaded(frame)
             if frame.kind == Kind.RETURNED:
                 line.answer, line.after = hearing.returned(line, frame)
                 for op in line.posted.values():
