@@ -61,7 +61,9 @@ class Scores(GetGrades):
 def _said(text: str) -> NotebookNode:
     """A cell that shows a text as it is."""
     data = {"text/html": words.as_html(text), "text/plain": words.printable(text)}
-    return new_code_cell(outputs=[new_output("display_data", data=data)])
+    without_input = {"transient": {"remove_source": True}}
+    shown = new_output("display_data", data=data)
+    return new_code_cell(outputs=[shown], metadata=without_input)
 
 
 class Page(HTMLExporter):

@@ -30,9 +30,10 @@ def ask(assignment: str, student: str, request: str, tier: str | None = None) ->
     """Keep a student's request and check the receipt once more; says what that gave."""
     _receipt(assignment, student)
     try:
-        repeated = repeating.repeat(receipts.place(assignment, student), tier)
+        now = repeating.repeat(receipts.place(assignment, student), tier)
+        repeated = f"The check was repeated. {now}"
     except course.CourseError as error:
-        repeated = f"not repeated: {error}"
+        repeated = f"The check was not repeated: {error}"
     made = {"asked": _now(), "request": _words(request), "repeated": repeated}
     _save(assignment, student, [*requests(assignment, student), made])
     return repeated
@@ -63,7 +64,7 @@ def text(assignment: str, student: str) -> str:
     lines = []
     for kept in requests(assignment, student):
         lines += [f"Regrade request of {kept['asked'][:10]}: {kept['request']}"]
-        lines += [f"The check was repeated. {kept['repeated']}"]
+        lines += [kept["repeated"]]
         if "answer" in kept:
             lines += [f"Answer of {kept['answered'][:10]}: {kept['answer']}"]
     return "\n".join(lines)
