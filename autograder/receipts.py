@@ -87,8 +87,10 @@ def engine() -> str:
 def find(job: Job, final: bool = True) -> Receipt | None:
     """The receipt of this job; a final one holds nothing that is to be tried again."""
     found = load(job["assignment"], job["student"])
-    done = found and found["key"] == job["key"] and not (final and found["retry"])
-    return found if done else None
+    if not found or found["key"] != job["key"]:
+        return None
+    again = found["retry"] and "dismissed" not in found
+    return None if final and again else found
 
 
 def verdict_id(receipt: Receipt) -> str:

@@ -23,7 +23,10 @@ def place(assignment: str, student: str) -> Path:
 def requests(assignment: str, student: str) -> list[Request]:
     """The requests of a student, the first one first."""
     file = place(assignment, student)
-    return json.loads(file.read_text()) if file.exists() else []
+    try:
+        return json.loads(file.read_text()) if file.exists() else []
+    except (OSError, ValueError) as error:
+        raise course.CourseError(f"{file} cannot be read: {error}") from None
 
 
 def ask(assignment: str, student: str, request: str, tier: str | None = None) -> str:
@@ -78,7 +81,7 @@ def dismiss(assignment: str, student: str, reason: str) -> str:
         raise course.CourseError(
             f"there is nothing to dismiss: {student}'s {assignment} has its verdict"
         )
-    receipts.save(found | {"retry": False, "dismissed": _words(reason)})
+    receipts.save(found | {"dismissed": _words(reason)})
     return f"{assignment} of {student} is left as it is, until it is handed in again"
 
 

@@ -78,7 +78,8 @@ def remove_examples(assignment: str) -> str:
             _remove_from(book, assignment, student)
     for student in found:
         for place in places:
-            shutil.rmtree(place / student / assignment, ignore_errors=True)
+            if (folder := place / student / assignment).is_dir():
+                shutil.rmtree(folder)
             _remove_empty(place / student)
         for place_of in (receipts.place, regrading.place):
             place_of(assignment, student).unlink(missing_ok=True)

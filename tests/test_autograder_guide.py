@@ -68,6 +68,7 @@ class Day:
             said.append(self.run(command))
             if command.endswith("--remove"):
                 self.left = {path.name for path in self.folder.rglob("*example-*")}
+                self.strays_remain()
 
     @property
     def folder(self) -> Path:
@@ -107,6 +108,12 @@ class Day:
         (archive / DELIVERED.format("ann", "10")).write_text(solved)
         (archive / DELIVERED.format("ben", "20")).write_text(solved)
         (archive / DELIVERED.format("cem", "10")).write_text("{")
+
+    def strays_remain(self) -> None:
+        """A folder of a student whom somebody has removed from the gradebook."""
+        stray = self.folder / "autograded" / "gone" / RING / f"{RING}.ipynb"
+        stray.parent.mkdir(parents=True)
+        stray.write_text("{}")
 
     def points_are_halved(self) -> None:
         path = self.course.folder / "solutions" / RING / f"{RING}.ipynb"
@@ -174,6 +181,13 @@ def test_a_request_and_its_answer_reach_the_student(day: Day) -> None:
         path = day.folder / "feedback" / "ann" / RING / f"{RING}.{kind}"
         assert "Why has lengths no points?" in path.read_text()
         assert "The mark stays." in path.read_text()
+
+
+def test_feedback_is_of_those_in_the_gradebook(day: Day) -> None:
+    """What lies about of a removed student costs nobody an error, and makes no page."""
+    said = day.printed[f"python -m autograder feedback {RING}"][0]
+    assert said == f"3 feedbacks in {day.folder / 'feedback'}\n"
+    assert not (day.folder / "feedback" / "gone").exists()
 
 
 def test_what_nobody_has_graded_is_not_a_0(day: Day) -> None:
