@@ -16,9 +16,10 @@ from nbgrader.preprocessors import GetGrades
 from autograder import regrading, words
 from autograder.rebuild import OURS, marks
 
-NO_SCORE, WAITS = "not gradable", "not yet graded"
+NO_SCORE = "not gradable"
 CSS = ".rendered_html :is(td, th) { padding: 0.3em 0.8em; vertical-align: top; }"
 """nbgrader's page takes the space out of tables."""
+WAITS = "not yet graded"
 
 
 class Scores(GetGrades):
@@ -67,7 +68,7 @@ def _said(text: str) -> NotebookNode:
 
 
 class Page(HTMLExporter):
-    """nbgrader's page, with words in place of a score that is none."""
+    """nbgrader's page, with words for a score that is none."""
 
     def default_filters(self) -> Iterable[tuple[str, Any]]:
         """What the template's `score | float | round(2)` does."""

@@ -19,14 +19,8 @@ from autograder.rebuild import exercise, marks
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 GUIDE = (ROOT / "autograder" / "GUIDE.md").read_text()
-ELSEWHERE = {
-    "make system env": "the machine has it",
-    ". .venv/bin/activate": "the commands below have its PATH",
-    "mkdir -p ../for_students": "test_release makes what students get",
-    "git archive HEAD": "the course of a test is no repository",
-    "cd autograder && jupyter lab": "test_autograder_browser opens it",
-    "nbgrader release_feedback": "test_autograder_exchange has the exchange",
-}
+OURS = ("python -m autograder ", "nbgrader ")
+ELSEWHERE = {"nbgrader release_feedback": "test_autograder_exchange has the exchange"}
 STUDENTS = """id,first_name,last_name,email,lms_user_id
 ann,Ann,Lee,ann@uni.edu,4711
 ben,Ben,Ode,ben@uni.edu,
@@ -44,10 +38,10 @@ def blocks(language: str) -> Iterator[str]:
 
 
 def commands() -> list[str]:
-    """The guide's commands, a line each, without what is done elsewhere."""
+    """The guide's commands of autograder and nbgrader, a line each."""
     text = "".join(blocks("sh")).replace("\\\n", "")
-    lines = [re.sub(r"(^|\s)# .*", "", line).strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith(tuple(ELSEWHERE))]
+    lines = [re.sub(r"\s# .*", "", line).strip() for line in text.splitlines()]
+    return [line for line in lines if line.startswith(OURS)]
 
 
 @dataclass
@@ -60,6 +54,8 @@ class Day:
     def follow(self) -> None:
         """Run all commands; between them happens what the guide says of others."""
         for command in commands():
+            if command.startswith(tuple(ELSEWHERE)):
+                continue
             said = self.printed.setdefault(command, [])
             if command.startswith("nbgrader zip_collect"):
                 self.is_delivered()
@@ -136,10 +132,10 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
     return day
 
 
-def test_what_is_not_followed_stands_in_the_guide() -> None:
-    """Each command that is left out is one of the guide's, and has a test elsewhere."""
-    for command in ELSEWHERE:
-        assert any(f"\n{command}" in f"\n{block}" for block in blocks("sh")), command
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_what_is_not_followed_stands_in_the_guide(command: str) -> None:
+    """What is left out here is left out by its name, and has a test elsewhere."""
+    assert any(line.startswith(command) for line in commands())
 
 
 def test_examples_leave_no_trace(day: Day) -> None:
@@ -200,3 +196,10 @@ def test_what_nobody_has_graded_is_not_a_0(day: Day) -> None:
     assert {row["waiting"] for row in day.csv("")} >= {f"why_{RING}"}
     header, points = day.csv(".canvas")[0:1], day.csv(".canvas")[1:]
     assert header[0][RING] == "24.0" and points == []
+
+
+@pytest.mark.xfail(strict=True, reason="recorded marks do not follow the points yet")
+def test_scores_follow_points_that_change(day: Day) -> None:
+    """The second release gives the check 10 points in place of 20; ann had them all."""
+    row = {row["student_id"]: row for row in day.csv("")}["ann"]
+    assert (row["score"], row["max_score"]) == ("10.0", "14.0")
