@@ -482,7 +482,7 @@ RETURNED = {
         "naive": (
             "2 ranks, shards of 2, 2 float32",
             naive,
-            "take the largest logit of all ranks off first",
+            "unless the largest of all is taken off",
         ),
         "not divided": (
             "3 ranks",
@@ -543,6 +543,10 @@ def stepped(change: Callable[[Case, torch.Tensor, torch.Tensor], torch.Tensor]):
         (lambda case, g, m: g.mean(0), "it took the mean gradient, and no momentum"),
         (lambda case, g, m: m + g.mean(0), "the momentum was not multiplied by 0.9"),
         (lambda case, g, m: -0.9 * m - g.mean(0), "uphill"),
+        (
+            lambda case, g, m: 0.9 * m + torch.cat([g[0, :3], g[1, 3:]]),
+            ": its owner took its own gradient alone$",
+        ),
     ],
 )
 def test_a_wrong_step_is_told_by_all_its_weights(change, said: str) -> None:

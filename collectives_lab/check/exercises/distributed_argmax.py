@@ -115,11 +115,17 @@ def _why_value(results: Sequence[Any], given: Sequence[torch.Tensor], rank: int)
     """What the values of all ranks are that are not the maximum."""
     if any(shard.isnan().any() for shard in given):
         return "a NaN is larger than everything, though no comparison with it says so"
-    values = [x[0] for x in results if not _no_pair(x)]
-    if len(values) == len(given):
-        fits = [why for every, why in _mistakes(given) if every == values]
-        if why := causes.either(fits):
-            return why
+    value, _ = truth(given)
+    wrong = {
+        r: x[0] for r, x in enumerate(results) if not _no_pair(x) and x[0] != value
+    }
+    fits = [
+        why
+        for every, why in _mistakes(given)
+        if all(every[r] == found for r, found in wrong.items())
+    ]
+    if why := causes.either(fits):
+        return why
     if any((shard == results[rank][0]).any() for shard in given):
         return "another element is larger"
     return (

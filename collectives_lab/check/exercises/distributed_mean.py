@@ -108,8 +108,14 @@ def _mistakes(given: list[list[float]], rank: int) -> Iterator[tuple[float, str]
     if all(number.is_integer() for numbers in given for number in numbers):
         wrapped = (int(total) + 2**31) % 2**32 - 2**31
         yield wrapped / count, "the sum has wrapped around in int32; add up in float64"
+    yield (
+        math.fsum(means),
+        "that is the sum of the ranks' means; weight each by its count",
+    )
     if own:
         yield total / len(own), "that is the sum over the count of this rank's shard"
+        wide = total / len(own) / world_size
+        yield wide, "that is the sum over the world size times this rank's own count"
         yield (
             math.fsum(own) / count,
             "that is the sum of this rank alone over the count",

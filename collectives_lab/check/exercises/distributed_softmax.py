@@ -20,6 +20,7 @@ from collectives_lab.check.spec import (
 from collectives_lab.wire import Outcome
 
 INF, NAN = math.inf, math.nan
+BEYOND = "exp of logits like these is inf or 0, unless the largest of all is taken off"
 DIGITS = {torch.float32: 9, torch.float64: 17}
 """By dtype, as many as tell any two numbers of it apart."""
 
@@ -99,7 +100,10 @@ def _why(
     if why := causes.either(fits):
         return why
     if found.isnan().any():
-        return "inf/inf, 0/0 and inf - inf are NaN; which of them is it?"
+        said = "inf/inf, 0/0 and inf - inf are NaN; which of them is it?"
+        largest = max(x.abs().max().item() for x in given if x.numel())
+        is_large = math.log(torch.finfo(given[0].dtype).max) < largest < INF
+        return said + is_large * f" {BEYOND}"
     total = sum(part.double().sum().item() for part in slices)
     if not math.isclose(total, 1, rel_tol=1e-3):
         return f"the slices of all ranks add up to {total:.3g}, not to 1"
@@ -111,7 +115,7 @@ def _why(
 def _are(slices: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     """Whether the slices of all ranks are these, as far as a mistake can be told."""
     return all(
-        torch.allclose(a.double(), b.double(), 1e-5, 0, equal_nan=True)
+        torch.allclose(a.double(), b.double(), 1e-5, 0)
         for a, b in zip(slices, others, strict=True)
     )
 
@@ -121,12 +125,6 @@ def _mistakes(
 ) -> Iterator[tuple[list[torch.Tensor], str]]:
     """The slices of all ranks after a known mistake, and which it is."""
     p, logits = len(given), [x.double() for x in given]
-    exps = [x.exp().double() for x in given]  # inf where their dtype ends
-    yield (
-        [x / torch.cat(exps).sum() for x in exps],
-        "exp of the logits leaves the range of their dtype; take the largest logit of "
-        "all ranks off first",
-    )
     alone = [x.softmax(0) for x in logits]
     yield alone, "that is the softmax of this rank's logits alone"
     yield [x / p for x in alone], "that is this rank's own softmax over the world size"
@@ -134,7 +132,8 @@ def _mistakes(
     largest = torch.cat(filled).max()
     off = [(x - largest).exp() for x in logits]
     yield off, "that is not divided by the sum over all ranks"
-    yield list(exps), "that is exp of the logits, not divided by the sum over all ranks"
+    exps = [x.exp() for x in logits]
+    yield exps, "that is exp of the logits, not divided by the sum over all ranks"
     yield [x / p for x in whole], "that is the softmax over the world size once more"
     yield [x.log() for x in whole], "that is the logarithm of the softmax"
     if len(filled) == p:

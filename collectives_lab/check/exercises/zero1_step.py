@@ -137,6 +137,11 @@ def _mistakes(case: Case, rank: int, i: int) -> Iterator[tuple[float, str]]:
         weight - lr * (DECAY * kept + total),
         "it took the sum of the gradients, not their mean",
     )
+    owner = i * len(gradients) // len(case.data["momentum"])
+    yield (
+        weight - lr * (DECAY * kept + gradients[owner]),
+        "its owner took its own gradient alone",
+    )
     yield (
         weight - lr * (DECAY * kept + gradients[rank]),
         "it took this rank's own gradient alone",
