@@ -14,6 +14,9 @@ PIP := $(PY) -m pip --disable-pip-version-check
 EXTRA ?=
 SYSTEM := bubblewrap chromium fonts-dejavu-core fonts-liberation iproute2 $(EXTRA)
 
+# What JupyterHub sends its users through; it is no Python package.
+PROXY := configurable-http-proxy@5.1.0
+
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 # Not empty where .venv has lost its Python or the clone has moved: then set up again.
@@ -24,7 +27,7 @@ STALE := FORCE
 endif
 AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: help env lab book test test-slow test-gpu lint format exercises badges bench \
+.PHONY: help env proxy lab book test test-slow test-gpu lint format exercises badges bench \
 	versions system clean FORCE
 
 help:
@@ -42,6 +45,7 @@ help:
 	@echo "make versions   the tests that lean on torch, on the oldest to the newest torch" \
 		" (VERSIONS='2.6.0', 8 GB)"
 	@echo "make system     optional system packages that some tests want (apt-get)"
+	@echo "make proxy      JupyterHub's proxy in .venv/bin, for a course on a hub (npm)"
 	@echo "make clean      remove .venv, build/ and the caches"
 
 env: $(READY)
@@ -90,6 +94,14 @@ $(READY): pyproject.toml constraints.txt $(STALE)
 			"installed, and a very new Python may have no torch yet (try another with" \
 			"PYTHON=python3.12 after make clean)" >&2; exit 1; }
 	@pwd -P > $(READY); rm -f .venv/.installing
+
+proxy: $(READY)
+	@command -v npm >/dev/null || { \
+		echo "proxy: there is no npm here; on Debian and Ubuntu: apt install npm" >&2; \
+		exit 1; }
+	@echo "proxy: installing $(PROXY) into .venv"
+	@npm install --loglevel=error --no-audit --no-fund --no-update-notifier \
+		--global --prefix "$(CURDIR)/.venv" $(PROXY)
 
 lab: $(READY)
 	@echo "lab: starting JupyterLab on chapters/ (Ctrl-C twice stops it)"

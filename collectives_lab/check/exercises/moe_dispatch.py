@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import least, tensors
+from collectives_lab.check import causes, least, tensors
 from collectives_lab.check.spec import (
     GOOD,
     SCHEDULES,
@@ -185,6 +185,9 @@ def _why(case: Case, rank: int, i: int, row: torch.Tensor) -> str:
     """What a wrong row of a result is instead; empty if it is nothing known."""
     tokens, wants = case.data["tokens"][rank], case.data["wants"][rank]
     token = f"token {i}, for expert {wants[i]}"
+    right = _expected(case, rank)[i]
+    if causes.rounded(row, right, right[None]):
+        return causes.rounded(row, right, right[None])
     if torch.equal(row, tokens[i]):
         return f"{token}, came back as it was"
     for expert in range(len(case.data["factors"])):
