@@ -5,6 +5,7 @@ is found from outside and left out; then the rest is tried again. What a rank te
 only cost its own student.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from collectives_lab.wire import Box, Failure, Program
 LOADING = 1.0
 """CPU seconds for all statements together; half of what a rank then has."""
 WALL = 8.0
+ALL = 20.0
+"""Seconds for one trial, and for all of them."""
 MOST = 5
 """Trials; after them only what the solution needs is run."""
 ASIDE = 0.05
@@ -38,11 +41,13 @@ class Tried:
 
 def tried(reading: Reading, box: Box, made: Made = lambda program: program) -> Tried:
     """Try a notebook; made: what a check makes of its program."""
-    found = Tried(list(reading.runs))
+    found, until = Tried(list(reading.runs)), time.monotonic() + ALL
     for _ in range(MOST):
         by_cell = _by_cell(found.runs)
         program = made(Program.notebook(texts(found.runs)))
-        with box.ranks(1, program, wall_seconds=WALL, loading=LOADING) as ranks:
+        with box.ranks(
+            1, program, wall_seconds=WALL, loading=LOADING, until=until
+        ) as ranks:
             failure, at, ran = ranks.failure, ranks.at, ranks.ran
         if failure is None:
             _judge(found, reading, by_cell, ran)

@@ -35,7 +35,7 @@ from collectives_lab.trace import Trace
 from collectives_lab.wire import Box, BoxError, Failure, Outcome, Program
 from collectives_lab.wire.values import clean
 
-SECONDS = 60.0
+SECONDS = 40.0
 """For all cases of one check together, and no more than the box gives to a session."""
 
 NO_TRACE = Trace.from_events([], 1)
