@@ -45,7 +45,7 @@ TICK = 0.02
 PATIENCE = 3.0
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
 TICK where it may because it has threads, not all of which wait on the wire. It is
-longer than ranks may sleep (`box.IDLE`), so nobody puts messages in order by that."""
+longer than ranks may sleep (`box.IDLE`), so messages are not ordered by sleeping."""
 
 
 @dataclass(frozen=True)
