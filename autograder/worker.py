@@ -50,9 +50,7 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
     return known | found
 
 
-def _cells(
-    job: Job, name: str, box: Box
-) -> tuple[list[tuple[str, str]], list[str]]:
+def _cells(job: Job, name: str, box: Box) -> tuple[list[tuple[str, str]], list[str]]:
     """What is run: the program of a receipt that is repeated, or the notebook's."""
     if "programs" in job:
         return job["programs"][name], []

@@ -4,9 +4,10 @@ Trusted code: it runs nothing of a student's and reads nothing that a rank has w
 The checker asks by JSON over a socket, one message a datagram: `import` names what a
 program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
 for what it prints, `limit` allows the ranks more CPU time, `look` is answered once all
-that have ended are told, `end` kills them all. The server is the ranks' parent: it ends them by handle, counts the CPU time
-of all together, and tells how each one ended. Start it with `COMMAND`, so that the rest
-of the package, which holds the solutions, is not even imported.
+that have ended are told, `end` kills them all. The server is the ranks' parent: it ends
+them by handle, counts the CPU time of all together, and tells how each one ended. Start
+it with `COMMAND`, so that the rest of the package, which holds the solutions, is not
+even imported.
 """
 
 from __future__ import annotations
@@ -169,6 +170,7 @@ class Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            sys.stdin = os.fdopen(0, closefd=False)
             sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
             sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
             if self.sealed:
