@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from autograder.program import Reading, texts
 from autograder.statements import Statement
 from collectives_lab.wire import Box, Failure, Program
+from collectives_lab.wire.values import clean
 
 LOADING = 1.0
 """CPU seconds for all statements together; half of what a rank then has."""
@@ -22,6 +23,8 @@ MOST = 5
 """Trials; after them only what the solution needs is run."""
 ASIDE = 0.05
 """CPU seconds a rank for all that the solution does not need, as far as one can see."""
+LONGEST = 300
+"""Characters of an error."""
 WAITS = 0.2
 """Seconds for which such a statement may wait for something."""
 
@@ -52,8 +55,8 @@ def tried(reading: Reading, box: Box, made: Made = lambda program: program) -> T
         if failure is None:
             _judge(found, reading, by_cell, ran)
             return found
-        if at not in by_cell:  # no cell's, so the check itself will say why
-            return found
+        if failure.kind == "raised" or at not in by_cell:  # not by one statement
+            break
         found.endless[by_cell[at]] = _words(failure)
         found.runs.remove(by_cell[at])
     found.slow = [s for s in found.runs if s not in reading.needed]
@@ -84,7 +87,7 @@ def _judge(
         if s is None:
             continue
         if error:
-            found.failed[s] = error
+            found.failed[s] = clean(error, LONGEST)
         if s not in reading.needed:
             aside.append((wall > WAITS, cpu, s))
     aside.sort(key=lambda one: one[:2])
