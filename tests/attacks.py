@@ -1,6 +1,6 @@
 """Texts that would act in the browser of who grades, in every form that we know."""
 
-ACT = "document.title='acted'"
+ACT = "void(document.title=/acted/.source)"
 ELSEWHERE = "//tracker.test/seen"
 """A machine that no page may ask for anything."""
 HONEST = "https://pytorch.org/docs"
@@ -63,7 +63,7 @@ HTML = [
     f"<a href='javascript:{ACT}'>a</a>",
     f"<iframe srcdoc='<script>parent.{ACT}</script>'></iframe>",
     f"<form action={ELSEWHERE}><input name=attributes><button>a</button></form>",
-    "<base href='http://tracker.test/'>",
+    "<base href='//tracker.test/'>",
     f"<meta http-equiv=refresh content='0;url={ELSEWHERE}'>",
     f"<link rel=stylesheet href={ELSEWHERE}>",
     f"<style>body {{ background: url({ELSEWHERE}) }}</style>",

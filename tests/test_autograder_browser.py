@@ -1,12 +1,12 @@
 """An instructor in the real formgrader in a browser: the verdict, marks by hand."""
 
-import base64
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attacks
+import nbformat
 import pytest
 from autograder_course import RING, Course, new_course
 from nbconvert.exporters import HTMLExporter
@@ -14,6 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_
 from test_browser import CHROMIUM, FLAGS, jupyterlab
 
 from autograder import examples
+from autograder.page import Sanitized
 from autograder.rebuild import marks
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -97,6 +98,7 @@ def acts(context: Any, page: Any) -> set[str]:
     )
     for link in page.locator(f"{TEXT} [href]").all():
         link.click(timeout=5000, no_wait_after=True)
+        page.wait_for_timeout(50)
         if page.title() == "acted":
             break
     page.wait_for_timeout(500)
@@ -160,24 +162,36 @@ def test_nothing_that_a_student_wrote_acts(
     assert "$2 (P-1) \\alpha$" in page.inner_text("body")
 
 
-@pytest.mark.parametrize("texts, seen", [("LINKS", "acted"), ("IMAGES", "tracker")])
+def shown(exporter: HTMLExporter, texts: list[str], browser: Any, to: Path) -> set[str]:
+    """What the page of these texts asks for, and does, when it is clicked at."""
+    cells = [new_markdown_cell(t) for t in texts if "attachment:" not in t]
+    to.write_text(exporter.from_notebook_node(new_notebook(cells=cells))[0])
+    asked: set[str] = set()
+    browser.on("request", lambda request: asked.add(request.url))
+    page = browser.new_page()
+    page.goto(to.as_uri())
+    return asked | acts(browser, page)
+
+
+def test_the_sanitizer_holds_alone(tmp_path: Path, browser: Any) -> None:
+    """No policy and no care with the Markdown: nothing acts, nobody is asked."""
+    plain = Sanitized(template_name="classic")
+    page = tmp_path / "page.html"
+    seen = shown(plain, attacks.ALL, browser, page)
+    assert {found for found in seen if "cdnjs" not in found} == {
+        page.as_uri(),
+        "Notebook",
+    }
+
+
+@pytest.mark.parametrize("texts, act", [("LINKS", "acted"), ("IMAGES", "tracker")])
 def test_without_the_sanitizer_they_would(
-    tmp_path: Path, browser: Any, texts: str, seen: str
+    tmp_path: Path, browser: Any, texts: str, act: str
 ) -> None:
     """nbconvert's own page of the same texts acts at a click, and asks elsewhere."""
-    cells = [
-        new_markdown_cell(text)
-        for text in getattr(attacks, texts)
-        if "attachment:" not in text
-    ]
     plain = HTMLExporter(template_name="classic")
-    path = tmp_path / "plain.html"
-    path.write_text(plain.from_notebook_node(new_notebook(cells=cells))[0])
-    asked: list[str] = []
-    browser.on("request", lambda request: asked.append(request.url))
-    page = browser.new_page()
-    page.goto(path.as_uri())
-    assert any(seen in found for found in [*asked, *acts(browser, page)])
+    seen = shown(plain, getattr(attacks, texts), browser, tmp_path / "page.html")
+    assert any(act in found for found in seen)
 
 
 def test_the_policy_holds_alone(course: Course, url: str, browser: Any) -> None:
@@ -185,12 +199,14 @@ def test_the_policy_holds_alone(course: Course, url: str, browser: Any) -> None:
     link = f'<a id="go" href="javascript:{attacks.ACT}">go</a>'
     path = course.autograder / "autograded" / "ann" / RING / f"{RING}.ipynb"
     before = path.read_text()
-    told = '"text/html": "'
-    evil = (link + EVIL + f"<img src='{url}/logout'>").replace('"', '\\"')
-    path.write_text(before.replace(told, told + evil, 1))
+    notebook = nbformat.reads(before, as_version=4)
+    shown = [c for c in notebook.cells if c.cell_type == "code" and c.outputs]
+    html = f"{link}{EVIL}<img src='{url}/logout'>"
+    shown[0].outputs[0].data["text/html"] = html
+    nbformat.write(notebook, path)
     try:
         asked: list[str] = []
-        browser.on("request", lambda request: asked.append(request.url))
+        browser.on("response", lambda response: asked.append(response.url))
         page = opened(browser, url)
         page.locator("#go").click()
         page.wait_for_timeout(300)

@@ -12,6 +12,7 @@ import pytest
 from autograder_course import NBGRADER, RING, Course, new_course
 
 from autograder import examples
+from autograder.collecting import Notebooks
 
 
 @pytest.fixture
@@ -113,11 +114,11 @@ def test_a_mailed_notebook_works_to_the_end(course: Course, tmp_path: Path) -> N
 NAMED = f"{RING}__{{}}__20260130T150000.ipynb"
 
 
-def collected(course: Course) -> tuple[list[str], str]:
-    """Who is collected of what lies in archive/, and what `zip_collect` says."""
-    said = course.nbgrader("zip_collect", RING, "--force").stderr
-    folder = course.autograder / "submitted"
-    return sorted(os.listdir(folder)) if folder.exists() else [], said
+def unpacked(archive: Path) -> list[str]:
+    """Whose files are taken of what lies in archive/."""
+    into = archive.with_name("extracted")
+    Notebooks().extract(str(archive), str(into))
+    return sorted(path.name.split("__")[1] for path in into.rglob("*.ipynb"))
 
 
 def zipped(path: Path, files: dict[str, str | bytes]) -> None:
@@ -127,17 +128,9 @@ def zipped(path: Path, files: dict[str, str | bytes]) -> None:
             made.writestr(name, content)
 
 
-@pytest.fixture
-def archive(course: Course) -> Path:
-    made = course.autograder / "downloaded" / RING / "archive"
-    made.mkdir(parents=True)
-    return made
-
-
-def test_what_an_lms_delivers_is_unpacked_with_care(
-    course: Course, archive: Path
-) -> None:
+def test_what_an_lms_delivers_is_unpacked_with_care(course: Course) -> None:
     """Prefixes are taken off; only notebooks come out, into their own places."""
+    archive = course.autograder / "downloaded" / RING / "archive"
     zipped(
         archive / "lms" / "all.zip",
         {
@@ -164,7 +157,8 @@ def test_what_an_lms_delivers_is_unpacked_with_care(
     (archive / NAMED.format("kim")).symlink_to(course.autograder / "gradebook.db")
     (archive / "x.tar.gz").write_bytes(b"")
     before = set(course.folder.rglob("*.py"))
-    students, said = collected(course)
+    said = course.nbgrader("zip_collect", RING).stderr
+    students = sorted(os.listdir(course.autograder / "submitted"))
     assert students == ["ann", "ben", "cem", "dan", "gus"]
     assert not list(course.autograder.glob("*.ipynb")), "no id leads out of submitted/"
     for complaint in ("homework.ipynb", "broken.zip cannot", "hands in as fay"):
@@ -181,9 +175,11 @@ def test_what_an_lms_delivers_is_unpacked_with_care(
     assert max(sizes) < 20 * 10**6
 
 
-def test_one_sender_hands_in_for_one_student(course: Course, archive: Path) -> None:
+def test_one_sender_hands_in_for_one_student(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """However its files are called; who is named by nobody else is collected."""
-    many = ["a1", "a2", "a3"]
+    archive, many = tmp_path / "archive", ["a1", "a2", "a3"]
     zipped(archive / "mail.zip", {NAMED.format(name): "{}" for name in many})
     bulk: dict[str, str | bytes] = {}
     for name in ("b1", "b2"):  # what stands behind the LMS's prefix is the student's
@@ -192,21 +188,21 @@ def test_one_sender_hands_in_for_one_student(course: Course, archive: Path) -> N
         mine = f"c_9_assignsubmission_file_/y{name}_" + NAMED.format(f"c{name}")
         bulk[f"Mal Lory_7_assignsubmission_file_/{mine}"] = "{}"
         bulk[f"Eve/{name}/" + NAMED.format(f"d{name}")] = "{}"
-    bulk["Ann_5_6_" + NAMED.format("Ann")] = bulk["ann_5_7_" + NAMED.format("ann")] = (
-        "{}"
-    )
-    bulk["zoe_5_6_" + NAMED.format("zoe")] = "{}"
+    for name in ("Ann", "ann", "zoe"):
+        bulk[f"{name}_5_6_" + NAMED.format(name)] = "{}"
     zipped(archive / "lms" / "all.zip", bulk)
     (archive / NAMED.format("yan")).write_text("{}")
     (archive / NAMED.format("xin")).write_text("{}")
-    students, said = collected(course)
-    assert students == ["xin", "yan", "zoe"]
-    assert "'mail.zip' hands in as a1" in said and "archive/lms/" in said
+    assert unpacked(archive) == ["xin", "yan", "zoe"]
+    assert "'mail.zip' hands in as a1" in caplog.text and "archive/lms/" in caplog.text
     assert len(list((archive.parent / "disputed").iterdir())) == 3 + 6 + 2
 
 
-def test_no_sender_fills_the_disk(course: Course, archive: Path) -> None:
+def test_no_sender_fills_the_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Too much of one sender is left out whole, whatever sizes the zip declares."""
+    archive = tmp_path / "archive"
     rows = b"".join(b"%09d" % n for n in range(1_500_000))  # deflates to a fifth
     many = {f"{n}/" + NAMED.format("eve"): rows for n in range(6)}
     zipped(archive / "lms" / "all.zip", {f"Eve_1_2_{n}": d for n, d in many.items()})
@@ -215,9 +211,8 @@ def test_no_sender_fills_the_disk(course: Course, archive: Path) -> None:
     size = len(rows).to_bytes(4, "little")
     (archive / "lies.zip").write_bytes(bytes(lies).replace(size, b"\x02\0\0\0"))
     zipped(archive / "files.zip", {f"{n}.txt": "" for n in range(20_001)})
-    students, said = collected(course)
-    assert students == ["ann"]
-    assert "bytes of one sender: Eve_1_2_" in said
-    assert "files.zip cannot be unpacked: it has more than 20000 files" in said
+    assert unpacked(archive) == ["ann"]
+    assert "bytes of one sender: Eve_1_2_" in caplog.text
+    assert "files.zip cannot be unpacked: it has more than 20000 files" in caplog.text
     left = [p for p in archive.with_name("extracted").rglob("*") if p.is_file()]
     assert sum(path.stat().st_size for path in left) < 100
