@@ -93,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--to", type=Path, default=Path(), help="the folder for it")
     submit.set_defaults(run=_submit)
 
+    gradescope = commands.add_parser("gradescope", help="make the zip for Gradescope")
+    gradescope.add_argument("assignment")
+    gradescope.add_argument("--torch", help="what follows `pip install` for torch")
+    gradescope.add_argument("--to", type=Path, help="the file")
+    gradescope.set_defaults(run=_gradescope)
+
     example = commands.add_parser("example", help="make a class of example submissions")
     example.add_argument("assignment")
     example.add_argument("--students", type=int, default=12)
@@ -195,6 +201,13 @@ def _submit(asked: argparse.Namespace) -> None:
     from autograder import handing_in
 
     print(handing_in.submit(asked.notebook, asked.student, asked.to))
+
+
+def _gradescope(asked: argparse.Namespace) -> None:
+    from autograder import gradescope
+
+    path = asked.to or course.HERE / f"{asked.assignment}_gradescope.zip"
+    print(gradescope.make(asked.assignment, asked.torch, path))
 
 
 def _example(asked: argparse.Namespace) -> None:

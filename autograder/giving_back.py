@@ -5,9 +5,37 @@ from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook
+from nbgrader.exchange.default import ExchangeReleaseFeedback
 
 from autograder import books, course, grades, receipts, regrading, words
 from autograder.progress import Progress
+
+BY_EXCHANGE = ("timestamp.txt", "submission_secret.txt")
+"""What the exchange writes beside a submission, and nbgrader copies to its feedback."""
+
+
+class ReleaseFeedback(ExchangeReleaseFeedback):
+    """Release feedback on a hub to all who handed in there, and name the others."""
+
+    def copy_files(self) -> None:
+        """Pass over a submission that did not come through the exchange.
+
+        nbgrader finds a student's page again by what the exchange wrote beside the
+        submission, and stops at the first that has none.
+        """
+        excluded = self.coursedir.student_id_exclude
+        for folder in sorted(course.FEEDBACK.glob(f"*/{self.coursedir.assignment_id}")):
+            student = folder.parent.name
+            if not all((folder / name).is_file() for name in BY_EXCHANGE):
+                self.log.warning(
+                    "not released to %s, who did not hand in by the exchange: give back "
+                    "%s by hand",
+                    words.one_line(student),
+                    words.one_line(str(folder)),
+                )
+                self.coursedir.student_id_exclude += f",{student}"
+        super().copy_files()
+        self.coursedir.student_id_exclude = excluded
 
 
 def write(assignment: str, students: Collection[str] = ()) -> str:

@@ -21,8 +21,8 @@ from autograder.notebook import Unreadable, read, strange
 from autograder.rebuild import OURS, exercise, marks, rebuild
 
 READING = (
-    *("notebook", "images", "rebuild", "definitions", "statements", "remarks"),
-    "program",
+    *("notebook", "images", "rebuild", "statements", "program", "trial"),
+    "remarks",
 )
 """The modules here that decide what of a submission is checked."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,6 +199,32 @@ def test_a_wrong_verdict_is_found(box: Box) -> None:
     assert "20 points, not 0..5" in wrong(report, "0..5", "points")
     assert "does not say" in wrong(report, "20", "no such words")
     assert not wrong(report, "0..20", "points") and not harmless(report)
+
+
+def test_a_thief_has_full_marks_where_nothing_is_hidden() -> None:
+    """The hostile file that looks for the solution finds it in a plain process."""
+    with Box("D") as box:
+        report = graded((HOSTILE / "reads_the_solution.py").read_text(), box)
+    assert report.passed, report
+
+
+@pytest.mark.slow
+def test_nothing_is_found_where_the_kernel_has_no_landlock() -> None:
+    """Tiers A and B keep the solution from a rank, and two ranks apart, without it."""
+    if reason := tiers.probe("B"):
+        pytest.skip(reason)
+    tests = [HOSTILE.with_name(f"{name}.py") for name in ("test_hostile", "test_tiers")]
+    pytest_there = [HOSTILE.with_name("without.py"), "Landlock", "-m", "pytest", "-qrA"]
+    told = subprocess.run(
+        [sys.executable, *pytest_there, "-k", "the_solution or no_channel", *tests],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert told.returncode == 0, told.stdout
+    passed = [x.split("::")[1] for x in told.stdout.splitlines() if "PASSED" in x]
+    assert "test_a_hostile_file_gets_its_verdict[B-reads_the_solution]" in passed
+    assert "test_two_sealed_ranks_have_no_channel[B]" in passed
 
 
 def test_what_a_probe_reaches_shows() -> None:

@@ -136,6 +136,8 @@ ATTRIBUTES = {
     "remove": "os.remove(folder + '/mine'); open(folder + '/mine', 'w').close()",
     "pipe": "os.mkfifo(folder + '/pipe'); os.remove(folder + '/pipe')",
     "shorten": "os.truncate(folder + '/mine', 1)",
+    "empty by reading": "os.close(os.open(folder + '/mine', os.O_TRUNC))",
+    "empty by asking": "os.close(os.open(folder + '/mine', os.O_TRUNC | os.O_ACCMODE))",
 }
 FILES = {
     "read": "open(folder + '/other').read()",
@@ -345,15 +347,19 @@ def test_a_layer_that_the_machine_lacks_is_named(
     assert (told, printed) == (["done", ""], f"{missing}\n")
 
 
-def test_the_package_is_left_out_wherever_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Around an installed package all is readable but the package itself."""
-    package = tmp_path / "lib" / "site-packages" / "lab"
-    for path in (package, package.parent / "torch", tmp_path / "lib" / "os"):
+def test_what_is_left_out_is_so_by_every_name(tmp_path: Path) -> None:
+    """All around an installed package is readable but what is, or leads to, it."""
+    packages = tmp_path / "lib" / "site-packages"
+    package = packages / "lab"
+    for path in (package / "rings", packages / "torch", tmp_path / "lib" / "os"):
         path.mkdir(parents=True)
-    monkeypatch.setattr(seal, "PACKAGE", package)
-    found = {str(p.relative_to(tmp_path)) for p in seal._around(tmp_path)}
+    for name, target in {
+        "link": package,
+        "inside": package / "rings",
+        "up": tmp_path,
+    }.items():
+        (packages / name).symlink_to(target)
+    found = {str(p.relative_to(tmp_path)) for p in seal._around(tmp_path, [package])}
     assert found == {"lib/site-packages/torch", "lib/os"}
 
 

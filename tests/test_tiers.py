@@ -3,8 +3,14 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,7 +46,7 @@ def start() -> Iterator[Callable[..., tuple[Started, socket.socket]]]:
         ours, theirs = socket.socketpair()
         ours.settimeout(SECONDS)
         with theirs:
-            argv = tiers._bare_python(WIRE + code, theirs.fileno())
+            argv = tiers.bare_python(WIRE + code, theirs.fileno())
             started = tiers.start(letter, argv, [theirs.fileno()], **options)
         begun.append((started, ours))
         return begun[-1]
@@ -63,7 +69,9 @@ time.sleep(600)
 def test_the_best_tier_is_the_first_that_works() -> None:
     """A tier is offered only where probing found nothing against it."""
     reasons = {letter: tiers.probe(letter) for letter in tiers.TIERS}
-    assert tiers.best() == next(one for one in reasons if not reasons[one])
+    assert tiers.best(alone=True) == next(t for t in reasons if not reasons[t])
+    del reasons["U"]
+    assert tiers.best() == next(t for t in reasons if not reasons[t])
     assert reasons["D"] is None
     assert all(reason is None or len(reason) > 10 for reason in reasons.values())
 
@@ -72,8 +80,8 @@ def test_a_tier_says_what_holds_a_rank() -> None:
     """The description that every verdict carries names the layers of this machine."""
     tier("C")
     assert tiers.describe("C") == "C: no bubblewrap, limits, Landlock, seccomp"
-    assert tiers.describe("D") == "D: no sandbox"
-    with pytest.raises(TierError, match=r"tier 'E' is none of A, B, C, D"):
+    assert tiers.describe("D") == "D: no sandbox, limits"
+    with pytest.raises(TierError, match=r"tier 'E' is none of A, B, C, U, D"):
         tiers.probe("E")
 
 
@@ -120,6 +128,109 @@ wire.send(json.dumps([seen, written, os.getuid(), processes]).encode())
     assert set(written) <= {1, 2, 13, 30}
     assert uid == 1000
     assert len(processes) == 2  # bubblewrap's first and this one
+
+
+def imported() -> set[str]:
+    """The files of the package that a server has imported once it can fork ranks."""
+    code = """
+from collectives_lab.wire import server
+server.rank_module.warm_up()
+for module in list(sys.modules.values()):
+    print(getattr(module, "__file__", ""))
+"""
+    told = subprocess.run(tiers.bare_python(code), stdout=subprocess.PIPE, text=True)
+    files = [Path(line) for line in told.stdout.splitlines()]
+    ours = [path for path in files if path.is_relative_to(seal.PACKAGE)]
+    return {str(path.relative_to(seal.PACKAGE)) for path in ours}
+
+
+def test_a_box_holds_what_the_server_imports() -> None:
+    """Of the package a box holds the files that its server needs, and no others."""
+    assert imported() == {*bubblewrap.FILES}
+
+
+SEARCH = """
+import json
+from collectives_lab.wire import seal
+
+def readable(path):
+    try:
+        return bool(open(path, "rb").read())
+    except OSError:
+        return False
+
+def ours():
+    steps = (step for top in [seal.PACKAGE, *TOPS] for step in os.walk(top))
+    paths = {f"{folder}/{name}" for folder, _, names in steps for name in names}
+    return sorted(p for p in paths if "/collectives_lab" in p and readable(p))
+
+seal.harden_server()
+if not os.fork():
+    if SEALED:
+        seal.enter([wire.fileno()], layers=LAYERS, root=ROOT)
+    wire.sendall(json.dumps([ours(), os.path.exists("/proc")]).encode())
+    os._exit(0)
+os.wait()
+wire.sendall(chr(10).encode() + json.dumps(ours()).encode())
+"""
+
+
+@pytest.mark.parametrize("letter", "AB")
+def test_a_rank_sees_nothing_of_the_package(letter: str, start) -> None:
+    """Without Landlock too, ranks of a box find neither our files nor /proc."""
+    known = f"SEALED, ROOT, TOPS = True, {tiers.root(tier(letter))!r}, []\n"
+    _, wire = start(letter, f"{known}LAYERS = ['limits', 'seccomp']\n{SEARCH}")
+    rank, server = b"".join(iter(lambda: wire.recv(1 << 16), b"")).splitlines()
+    assert json.loads(rank) == [[], False]
+    files = [Path(path).relative_to(seal.PACKAGE) for path in json.loads(server)]
+    assert {*map(str, files)} == {*bubblewrap.FILES}
+
+
+INSTALLED = """
+import json, socket, sys
+from collectives_lab.wire import seal, tiers
+code, tops, told = sys.argv[1], sys.argv[2:], {}
+for letter in "ABCD":
+    ours, theirs = socket.socketpair()
+    argv = tiers.bare_python(code, theirs.fileno(), letter, tiers.root(letter), *tops)
+    box = tiers.start(letter, argv, [theirs.fileno()])
+    theirs.close()
+    text = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+    told[letter] = json.loads(text.splitlines()[0])[0]
+    box.kill()
+print(json.dumps([str(seal.PACKAGE), told]))
+"""
+ASKED = """
+SEALED, ROOT, TOPS = sys.argv[2] != "D", sys.argv[3], sys.argv[4:]
+LAYERS = ["limits", "Landlock", "seccomp"]
+"""
+
+
+@pytest.mark.parametrize(
+    "runs", ["the wheel", pytest.param("a clone beside it", marks=pytest.mark.slow)]
+)
+def test_an_installed_package_is_hidden(runs: str, tmp_path: Path) -> None:
+    """No rank can read a wheel in site-packages, or what else has its name there."""
+    for letter in "ABC":
+        tier(letter)
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    for place in (packages, packages / "old.egg"):
+        shutil.copytree(seal.PACKAGE, place / seal.PACKAGE.name)
+    (packages / "collectives_lab-0.1.0-py3-none-any.whl").write_text("x")
+    paths = [str(seal.PACKAGE.parent)] * (runs != "the wheel")
+    paths += [sysconfig.get_path("purelib")]  # has torch, which no box needs here
+    python, code = tmp_path / "venv/bin/python", WIRE + ASKED + SEARCH
+    told = subprocess.run(
+        [python, "-P", "-c", INSTALLED, code, packages],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    package, found = json.loads(told.stdout)
+    assert (package == str(seal.PACKAGE)) == (runs != "the wheel")
+    assert len(found.pop("D")) > 500  # so the search does find it
+    assert found == {letter: [] for letter in "ABC"}
 
 
 CHANNELS = {
@@ -189,6 +300,10 @@ CHANNELS = {
         "except BlockingIOError: pass\n"
         "else: raise AssertionError",
     ),
+    "mapped file": (
+        "import mmap; mmap.mmap(os.open(shared, os.O_RDWR), 1)[0] = 121",
+        "assert open(shared).read() == 'y'",
+    ),
     "mode of a file": (
         "os.chmod(shared, 0o640)",
         "assert os.stat(shared).st_mode & 0o777 == 0o640",
@@ -220,7 +335,7 @@ def rank(code, **names):
         signal.alarm(20)
         try:
             if SEALED:
-                seal.enter([theirs.fileno()], read=seal.read_paths())
+                seal.enter([theirs.fileno()], read=seal.read_paths(), root=ROOT)
             names = {**globals(), **names}
             exec(code, names)
             said = "done"
@@ -251,7 +366,8 @@ def pair(letter: str, start, folder: Path) -> dict[str, tuple[str, str]]:
     """Try each channel between two ranks of one server; what each of them said."""
     shared = folder / "shared"
     shared.write_text("x")
-    known = {"SEALED": letter != "D", "CHANNELS": CHANNELS}
+    shared.chmod(0o666)
+    known = {"SEALED": letter != "D", "ROOT": tiers.root(letter), "CHANNELS": CHANNELS}
     known |= {"FOLDER": str(folder), "SHARED": str(shared)}
     names = "".join(f"{name} = {value!r}\n" for name, value in known.items())
     _, wire = start(letter, names + PAIR)
@@ -266,13 +382,16 @@ def test_two_ranks_can_reach_each_other_without_a_sandbox(start, tmp_path) -> No
     assert {name: said for name, said in told.items() if said != ["done", "done"]} == {}
 
 
-@pytest.mark.parametrize("letter", "ABC")
-def test_two_sealed_ranks_have_no_channel(letter: str, start, tmp_path) -> None:
+@pytest.mark.parametrize("letter", "ABCU")  # U in test_autograder_gradescope.py
+def test_two_sealed_ranks_have_no_channel(letter: str, start) -> None:
     """No file, memory, socket, lock, signal or attribute carries a bit to a sibling."""
-    told = pair(tier(letter), start, tmp_path)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)  # no mode of a file is what keeps them apart
+        told = pair(tier(letter), start, folder)
+        assert [p for p in folder.iterdir() if p.name != "shared"] == []
     assert len(told) == len(CHANNELS)
     assert {name: said for name, said in told.items() if said[1] == "done"} == {}
-    assert [p for p in Path(tmp_path).iterdir() if p.name != "shared"] == []
 
 
 FAMILY = """
@@ -356,7 +475,7 @@ def test_a_box_ends_with_who_started_it(
 import socket, time
 from collectives_lab.wire import tiers
 ours, theirs = socket.socketpair()
-argv = tiers._bare_python({code!r}, theirs.fileno())
+argv = tiers.bare_python({code!r}, theirs.fileno())
 box = tiers.start({tier(letter)!r}, argv, [theirs.fileno()])
 ours.recv(9)
 print("ready", box.group.folders[0] if box.group else "", flush=True)
@@ -461,11 +580,27 @@ def test_where_namespaces_are_refused(fresh, monkeypatch, tmp_path) -> None:
     assert "setting up uid map: Permission denied" in tiers.probe("B")
 
 
-def test_without_landlock(fresh, monkeypatch) -> None:
-    """A kernel without Landlock has no tier C, and says so in the others."""
-    monkeypatch.setattr(seal.landlock, "abi", lambda: 0)
-    assert "no Landlock" in tiers.probe("C")
-    assert "Landlock" not in tiers.describe("B")
+@pytest.mark.parametrize("layer, lost", [("Landlock", "C"), ("seccomp", "ABC")])
+def test_a_kernel_without_a_layer(layer: str, lost: str) -> None:
+    """Tiers that cannot keep what they promise without it are not to be had there."""
+    code = """
+import json
+from collectives_lab.wire import Box, BoxError, tiers
+told = [{tier: tiers.probe(tier) for tier in "ABCD"}, tiers.describe(tiers.best())]
+try:
+    Box("C").open()
+except BoxError as error:
+    print(json.dumps([*told, str(error)]))
+"""
+    without = Path(__file__).with_name("without.py")
+    argv = [sys.executable, without, layer, "-c", code]
+    there = subprocess.run(argv, stdout=subprocess.PIPE, timeout=60)
+    reasons, best, refused = json.loads(there.stdout)
+    for name, reason in reasons.items():
+        assert (f"no {layer}: " in (reason or "")) == (name in lost)
+        assert name in lost or reason == tiers.probe(name)
+    assert best[0] not in lost and layer not in best
+    assert f"tier C is not to be had here: no {layer}: " in refused
 
 
 def test_a_cgroup_is_made_where_it_is_handed_on(monkeypatch, tmp_path) -> None:

@@ -1,7 +1,9 @@
 """bubblewrap: the command that runs another one in namespaces of its own.
 
 What is in there sees no network, no process outside, and of the files only those that
-Python needs, none of which it can change; it has no place to write at all.
+Python needs, none of which it can change; it has no place to write at all. The server
+sees `FILES` of this package too. A rank, whose root is `ROOT`, sees none of it, and no
+`/proc`, where ranks could read of each other.
 """
 
 from __future__ import annotations
@@ -16,17 +18,31 @@ from pathlib import Path
 
 from collectives_lab.wire import seal
 
+ROOT = "/rank"
+"""The folder that a rank in there makes its root; only the server's is above it."""
+
+FILES = ("own_cluster.py", "units.py") + tuple(
+    f"wire/{name}.py"
+    for name in (
+        *("end", "face", "frames", "futures", "group", "landlock", "limits", "linux"),
+        *("operations", "pending", "preload", "program", "rank", "seal", "seccomp"),
+        *("server", "syscalls", "values"),
+    )
+)
+"""What the server imports of this package, and no more: the rest solves exercises."""
+
 _NAMESPACES = [
     *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),
-    *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "box"),
+    *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_CHROOT"),  # ranks give it up
+    *("--uid", "1000", "--gid", "1000", "--hostname", "box"),
 ]
-# The order is the order of mounting: first what is made, then what is closed.
 _DEVICES = ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp"]
-_CLOSED = ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
+_OF_RANKS = ["--dir", f"{ROOT}/tmp", "--dir", f"{ROOT}/dev/shm"]
+"""Empty, as libraries wait for some folders until they are there."""
 
 
-def wrapped(argv: Sequence[str], info: int, read: Sequence[Path] = ()) -> list[str]:
-    """The command that runs `argv` in there, with `read` and what Python needs.
+def wrapped(argv: Sequence[str], info: int) -> list[str]:
+    """The command that runs `argv` in there.
 
     It tells the number of its first process on the descriptor `info`; when that process
     is killed, nothing is left. FileNotFoundError where it is not installed.
@@ -34,21 +50,52 @@ def wrapped(argv: Sequence[str], info: int, read: Sequence[Path] = ()) -> list[s
     program = shutil.which("bwrap")
     if program is None:
         raise FileNotFoundError("bubblewrap is not installed: apt install bubblewrap")
-    binds = (part for path in _visible(read) for part in ("--ro-bind", path, path))
     return [
         *(program, *_NAMESPACES, *_no_more_namespaces(program)),
-        *("--info-fd", str(info), *_DEVICES, *map(str, binds), *_CLOSED),
-        *("--", *argv),
+        *("--info-fd", str(info), *_DEVICES, *_OF_RANKS, *_mounts()),
+        *("--chdir", "/", "--", *argv),
     ]
 
 
-def _visible(read: Sequence[Path]) -> list[Path]:
-    """What is mounted: the paths that hold Python and its libraries, and `read`."""
-    system = [Path(p) for p in seal.SYSTEM if not p.startswith("/dev/")]
-    config = Path(sys.prefix, "pyvenv.cfg")
-    paths = [*system, *_programs(), config, *seal.python_paths(), *read]
+def _mounts() -> Iterator[str]:
+    """What is seen, first by the server, then by ranks; last, all of it is closed."""
+    devices = [path for path in seal.SYSTEM if path.startswith("/dev/")]
+    libraries = [Path(path) for path in seal.SYSTEM if path not in devices]
+    libraries += seal.python_paths()
+    programs = [*_programs(), Path(sys.prefix, "pyvenv.cfg")]
+    writable = ["/dev"]
+    for root, paths in (("", libraries + programs), (ROOT, libraries)):
+        seen = _by_all_names(paths)
+        for path in seen:
+            yield from ("--ro-bind", str(path), f"{root}{path}")
+        for path in _hidden_in(seen):
+            if path.is_dir():
+                writable.append(f"{root}{path}")
+                yield from ("--tmpfs", writable[-1])
+            else:
+                yield from ("--ro-bind", os.devnull, f"{root}{path}")
+    for device in devices:
+        yield from ("--dev-bind", device, f"{ROOT}{device}")
+    for file in (str(seal.PACKAGE / name) for name in FILES):
+        yield from ("--ro-bind", file, file)
+    for folder in (*writable, "/"):
+        yield from ("--remount-ro", folder)
+
+
+def _by_all_names(paths: Sequence[Path]) -> list[Path]:
+    """Those of the paths that are there, and what they lead to where they are links."""
     both = (path for given in paths for path in (given, given.resolve()))
     return [path for path in dict.fromkeys(both) if path.exists()]
+
+
+def _hidden_in(seen: Sequence[Path]) -> list[Path]:
+    """What is in there of this package, by each name that it is seen under."""
+    return [
+        path / one.relative_to(path.resolve())
+        for path in seen
+        for one in seal.hidden()
+        if one.is_relative_to(path.resolve())
+    ]
 
 
 def _programs() -> Iterator[Path]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -67,6 +68,23 @@ def make(memory: int, threads: int) -> Cgroup:
                 with suppress(OSError):
                     folder.rmdir()
     raise error
+
+
+def most_memory() -> int:
+    """Bytes that the group of this process, and those above it, let it have."""
+    try:
+        own = _own()
+    except OSError:  # no system but Linux has such groups
+        return sys.maxsize
+    tree, name = ROOT, "memory.max"
+    if "memory" in own:
+        tree, name = ROOT / "memory", "memory.limit_in_bytes"
+    here = tree / own.get("memory", own.get("", ""))
+    found = [sys.maxsize]
+    for folder in [here, *here.parents]:
+        with suppress(OSError, ValueError):  # a container sees its own as the root
+            found.append(int((folder / name).read_text()))
+    return min(found)
 
 
 def _places() -> Iterator[tuple[Path, ...]]:

@@ -3,10 +3,11 @@
 Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
 The checker asks by JSON over a socket, one message a datagram: `import` names what a
 program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
-for what it prints, `look` is answered once all that have ended are told, `end` kills
-them all. The server is the ranks' parent: it ends them by handle, counts the CPU time
-of all together, and tells how each one ended. Start it with `COMMAND`, so that the rest
-of the package, which holds the solutions, is not even imported.
+for what it prints, `limit` allows the ranks more CPU time, `look` is answered once all
+that have ended are told, `end` kills them all. The server is the ranks' parent: it ends
+them by handle, counts the CPU time of all together, and tells how each one ended. Start
+it by `tiers.bare_python(START)`, so that the rest of the package, which holds the
+solutions, is not even imported.
 """
 
 from __future__ import annotations
@@ -29,16 +30,14 @@ import cloudpickle  # noqa: F401  (a rank must not read it from the disk later)
 import torch
 
 import collectives_lab.units  # noqa: F401  (what `face` offers)
-from collectives_lab.wire import preload, seal
+from collectives_lab.wire import limits, linux, preload, seal
 from collectives_lab.wire import rank as rank_module
 
-COMMAND = (
-    "import sys, types; root, fd = sys.argv[1], int(sys.argv[2]); "
-    "package = types.ModuleType('collectives_lab'); package.__path__ = [root]; "
-    "sys.modules['collectives_lab'] = package; "
-    "from collectives_lab.wire import server; server.main(fd, sys.argv[3] == 'sealed')"
+START = (
+    "from collectives_lab.wire import server\n"
+    "server.main(int(sys.argv[1]), sys.argv[2] == 'sealed', sys.argv[3])"
 )
-"""`python -c COMMAND FOLDER-OF-THE-PACKAGE FD sealed` (or `open`)."""
+"""Its arguments: the socket, `sealed` or `open`, and what ranks have as /."""
 
 LONGEST_MESSAGE = 1 << 16
 TICK = 0.02
@@ -74,9 +73,10 @@ def _cpu_clock(pid: int) -> int:
 class Server:
     """Answers the checker until it has gone."""
 
-    def __init__(self, control: socket.socket, sealed: bool):
+    def __init__(self, control: socket.socket, sealed: bool, root: str):
         self.control = control
         self.sealed = sealed
+        self.root = root
         self.readable = seal.read_paths()
         self.checker = os.getppid()
         self.job: Job | None = None
@@ -136,6 +136,8 @@ class Server:
             preload.load(command["words"])
             _share_what_is_there()
             self.tell(imported=True)
+        elif command["do"] == "limit" and self.job:
+            self.job.cpu_seconds = self.job.cpu() + command["cpu"]
         elif command["do"] == "look":
             self.tell(looked=True)
         else:
@@ -169,9 +171,11 @@ class Server:
             os.dup2(output, 2)
             sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
             sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+            memory, seconds = command["memory"], math.ceil(command["most"]) + 1
             if self.sealed:
-                seconds = math.ceil(command["cpu"]) + 1
-                seal.enter((1, 2, fd), command["memory"], seconds, self.readable)
+                seal.enter((1, 2, fd), memory, seconds, self.readable, root=self.root)
+            elif linux.IS_LINUX:
+                limits.apply(memory, seconds)
             rank_module.main(socket.socket(fileno=fd), rank, command["world_size"])
         finally:
             os._exit(0)
@@ -206,7 +210,7 @@ def _share_what_is_there() -> None:
     gc.freeze()
 
 
-def main(fd: int, sealed: bool) -> None:
+def main(fd: int, sealed: bool, root: str) -> None:
     """Serve the checker on the socket `fd`; sealed: ranks give up all rights."""
     seal.harden_server()
     torch.set_num_threads(1)
@@ -215,4 +219,4 @@ def main(fd: int, sealed: bool) -> None:
     rank_module.warm_up()
     _share_what_is_there()
     sys.stdin = open(os.devnull)  # noqa: SIM115  (as long as we live)
-    Server(socket.socket(fileno=fd), sealed).serve()
+    Server(socket.socket(fileno=fd), sealed, root).serve()

@@ -14,8 +14,9 @@ from collectives_lab.launch.errors import LabError
 from collectives_lab.units import format_bytes
 from collectives_lab.wire import cgroup, family
 
-MEMORY = 4 << 30
-"""Bytes that a box may take, its server included."""
+MEMORY = min(4 << 30, cgroup.most_memory() // 2)
+"""Bytes that a box may take, its server included; the checker needs the other half of
+what a container may have."""
 
 THREADS = 768
 """How many threads a box may have, in all its processes together."""

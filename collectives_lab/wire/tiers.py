@@ -1,9 +1,10 @@
 """The tiers of the sandbox: how well this machine can lock student code away.
 
-A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, D: a plain
-process, which promises nothing. In A to C each rank puts on the seal's layers as far as
-the machine has them; C needs Landlock and seccomp both. `best` says which is possible
-here, `probe` why one is not, by really starting it; `start` starts a server in one.
+A: bubblewrap and a cgroup, B: bubblewrap, C: the ranks' own seal alone, U: the seal
+with users of their own in place of Landlock, D: a process with limits, which promises
+little. In A to U each rank puts on the seal. In A and B Landlock may be missing, as a
+rank there has no file that it would hide. `best` says which is possible here, `probe`
+why one is not, by really starting it; `start` starts a server in one.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import json
 import os
 import select
 import site
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO
 
 from collectives_lab.wire import bubblewrap, cgroup, seal
@@ -27,31 +28,33 @@ TIERS = {
     "A": "bubblewrap, cgroup",
     "B": "bubblewrap",
     "C": "no bubblewrap",
+    "U": "no bubblewrap, users of their own",
     "D": "no sandbox",
 }
+_NEEDED = dict.fromkeys("ABU", ("seccomp",)) | {"C": ("Landlock", "seccomp"), "D": ()}
+"""The layers of the seal without which a tier would not keep what it promises."""
 
 
 def start(
     tier: str,
     argv: Sequence[str],
     pass_fds: Sequence[int] = (),
-    read: Sequence[Path] = (seal.PACKAGE,),
     memory: int = MEMORY,
     threads: int = THREADS,
 ) -> Started:
     """Start a server in a box of this tier, with these descriptors and no variables.
 
     Its standard input is empty, its standard output goes nowhere. In A and B it sees
-    of the files only Python's and `read`; in A the box may take `memory` bytes and
-    `threads`. It ends with the *thread* that starts it. Raises TierError where the tier
-    is not to be had.
+    of the files only Python's and `bubblewrap.FILES`; in A the box may take `memory`
+    bytes and `threads`. It ends with the *thread* that starts it. Raises TierError
+    where the tier is not to be had.
     """
     group = None
     log = tempfile.TemporaryFile()  # noqa: SIM115 (the box keeps it open)
     try:
         if tier == "A":
             group = cgroup.make(memory, threads)
-        process, first = _launch(tier, list(argv), pass_fds, read, log, group)
+        process, first = _launch(tier, list(argv), pass_fds, log, group)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.close()
         if group is not None:
@@ -64,7 +67,6 @@ def _launch(
     tier: str,
     command: list[str],
     pass_fds: Sequence[int],
-    read: Sequence[Path],
     log: IO[bytes],
     group: cgroup.Cgroup | None,
 ) -> tuple[subprocess.Popen[bytes], int | None]:
@@ -74,7 +76,7 @@ def _launch(
         try:
             fds = [*pass_fds]
             if tier in "AB":
-                command = bubblewrap.wrapped(command, tell, read)
+                command = bubblewrap.wrapped(command, tell)
                 fds.append(tell)
             process = subprocess.Popen(
                 group.joining(command) if group else command,
@@ -123,7 +125,6 @@ def environment() -> dict[str, str]:
         "MALLOC_ARENA_MAX": "1",  # each thread's own would be 64 MiB of its limit
         "PATH": "/usr/bin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": str(seal.PACKAGE.parent),
         "PYTHONSAFEPATH": "1",
         "PYTHONUSERBASE": site.getuserbase(),
         "TORCHINDUCTOR_CACHE_DIR": "/",  # it wants one that is there when imported
@@ -131,11 +132,17 @@ def environment() -> dict[str, str]:
     }
 
 
-def _bare_python(code: str, *arguments: object) -> list[str]:
+def root(tier: str) -> str:
+    """The folder that a rank in a box of this tier makes its root."""
+    return bubblewrap.ROOT if tier in "AB" else "/"
+
+
+def bare_python(code: str, *arguments: object) -> list[str]:
     """The command that runs `code` where this package's own start is left out.
 
     `import collectives_lab.wire.seal` works there and loads that module alone, not
-    the algorithms, which no rank may find in the memory that it is forked with.
+    the algorithms, which no rank may find in the memory that it is forked with, nor
+    the plans, which say what each rank sends.
     """
     packages = {
         "collectives_lab": seal.PACKAGE,
@@ -156,7 +163,8 @@ fd = int(sys.argv[1])
 seal.harden_server()
 if not (pid := os.fork()):
     try:
-        os.write(fd, ",".join(["sealed", *seal.enter([fd, 2])]).encode())
+        seal.enter([fd, 2], root=sys.argv[2])
+        os.write(fd, b"sealed")
     finally:
         sys.excepthook(*sys.exc_info()) if sys.exc_info()[0] else None
         os._exit(0)
@@ -174,8 +182,11 @@ def probe(tier: str) -> str | None:
         raise TierError(f"tier {tier!r} is none of {', '.join(TIERS)}")
     if tier == "D":
         return None
-    if tier == "C" and (missing := seal.why_missing()):
-        return "; ".join(f"no {layer}: {reason}" for layer, reason in missing.items())
+    if reason := seal.why_exposed() or (_no_users() if tier == "U" else None):
+        return reason
+    missing = seal.why_missing()
+    if lacks := [name for name in _NEEDED[tier] if name in missing]:
+        return "; ".join(f"no {name}: {missing[name]}" for name in lacks)
     try:
         return _try(tier)
     except TierError as error:
@@ -186,11 +197,11 @@ def _try(tier: str) -> str | None:
     ours, theirs = os.pipe()
     started = None
     try:
-        started = start(tier, _bare_python(_PROBE, theirs), [theirs])
+        started = start(tier, bare_python(_PROBE, theirs, root(tier)), [theirs])
         os.close(theirs)
         theirs = -1
         ready = select.select([ours], [], [], PATIENCE)[0]
-        if ready and os.read(ours, 4096).startswith(b"sealed"):
+        if ready and os.read(ours, 4096) == b"sealed":
             return None
         return f"a rank could not be sealed: {started.errors() or 'it said nothing'}"
     finally:
@@ -200,13 +211,30 @@ def _try(tier: str) -> str | None:
             started.kill()
 
 
-def best() -> str:
-    """The letter of the best tier that this machine has."""
-    return next(tier for tier in TIERS if probe(tier) is None)
+def _no_users() -> str | None:
+    """Say why ranks are not given users of their own; None where they are."""
+    if os.geteuid() != 0:
+        return "only root can give ranks users of their own"
+    if "Landlock" not in seal.why_missing():
+        return "Landlock is there, which holds more: use C"
+    folders = {p for path in seal.python_paths() for p in [path, *path.parents]}
+    if closed := [str(p) for p in folders if not p.stat().st_mode & stat.S_IXOTH]:
+        return f"ranks would read no Python, as {min(closed)} is closed to other users"
+    return None
+
+
+def best(alone: bool = False) -> str:
+    """The letter of the best tier that this machine has.
+
+    alone: the machine is there for one submission. Only then U counts, as what other
+    users of the machine may read is open in it.
+    """
+    return next(t for t in TIERS if (alone or t != "U") and probe(t) is None)
 
 
 def describe(tier: str) -> str:
     """The tier and what holds a rank in it: "B: bubblewrap, limits, seccomp"."""
     missing = seal.why_missing()
-    layers = [name for name in seal.LAYERS if name not in missing]
-    return f"{tier}: {', '.join([TIERS[tier], *(layers if tier != 'D' else [])])}"
+    layers = seal.LAYERS if tier != "D" else ("limits",)
+    held = [name for name in layers if name not in missing]
+    return f"{tier}: {', '.join([TIERS[tier], *held])}"
