@@ -12,7 +12,7 @@ READY := .venv/.ready
 PIP := $(PY) -m pip --disable-pip-version-check
 # EXTRA: packages that not everybody wants, as Slurm's, which bring services along.
 EXTRA ?=
-SYSTEM := bubblewrap chromium fonts-dejavu-core fonts-liberation iproute2 $(EXTRA)
+SYSTEM := bubblewrap chromium debootstrap fonts-dejavu-core fonts-liberation iproute2 $(EXTRA)
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 

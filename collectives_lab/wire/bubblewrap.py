@@ -36,7 +36,9 @@ _NAMESPACES = [
     *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_CHROOT"),  # ranks give it up
     *("--uid", "1000", "--gid", "1000", "--hostname", "box"),
 ]
-_DEVICES = ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", f"{ROOT}/tmp"]
+_DEVICES = ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp"]
+_OF_RANKS = ["--dir", f"{ROOT}/tmp", "--dir", f"{ROOT}/dev/shm"]
+"""Empty, as libraries wait for some folders until they are there."""
 
 
 def wrapped(argv: Sequence[str], info: int) -> list[str]:
@@ -50,8 +52,8 @@ def wrapped(argv: Sequence[str], info: int) -> list[str]:
         raise FileNotFoundError("bubblewrap is not installed: apt install bubblewrap")
     return [
         *(program, *_NAMESPACES, *_no_more_namespaces(program)),
-        *("--info-fd", str(info), *_DEVICES, *_mounts(), "--chdir", "/"),
-        *("--", *argv),
+        *("--info-fd", str(info), *_DEVICES, *_OF_RANKS, *_mounts()),
+        *("--chdir", "/", "--", *argv),
     ]
 
 
@@ -72,8 +74,8 @@ def _mounts() -> Iterator[str]:
                 yield from ("--tmpfs", writable[-1])
             else:
                 yield from ("--ro-bind", os.devnull, f"{root}{path}")
-    for path in devices:
-        yield from ("--dev-bind", path, f"{ROOT}{path}")
+    for device in devices:
+        yield from ("--dev-bind", device, f"{ROOT}{device}")
     for file in (str(seal.PACKAGE / name) for name in FILES):
         yield from ("--ro-bind", file, file)
     for folder in (*writable, "/"):
