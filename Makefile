@@ -14,6 +14,9 @@ PIP := $(PY) -m pip --disable-pip-version-check
 EXTRA ?=
 SYSTEM := bubblewrap chromium debootstrap fonts-dejavu-core fonts-liberation iproute2 $(EXTRA)
 
+# What JupyterHub sends its users through; it is no Python package.
+PROXY := configurable-http-proxy@5.1.0
+
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 # Not empty where .venv has lost its Python or the clone has moved: then set up again.
@@ -24,7 +27,7 @@ STALE := FORCE
 endif
 AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: help env lab book test test-slow test-gpu lint format exercises badges bench \
+.PHONY: help env proxy lab book test test-slow test-gpu lint format exercises badges bench \
 	versions system clean FORCE
 
 help:
@@ -42,6 +45,7 @@ help:
 	@echo "make versions   the tests that lean on torch, on the oldest to the newest torch" \
 		" (VERSIONS='2.6.0', 8 GB)"
 	@echo "make system     optional system packages that some tests want (apt-get)"
+	@echo "make proxy      JupyterHub's proxy in .venv/bin, for a course on a hub (npm)"
 	@echo "make clean      remove .venv, build/ and the caches"
 
 env: $(READY)
@@ -91,6 +95,14 @@ $(READY): pyproject.toml constraints.txt $(STALE)
 			"PYTHON=python3.12 after make clean)" >&2; exit 1; }
 	@pwd -P > $(READY); rm -f .venv/.installing
 
+proxy: $(READY)
+	@command -v npm >/dev/null || { \
+		echo "proxy: there is no npm here; on Debian and Ubuntu: apt install npm" >&2; \
+		exit 1; }
+	@echo "proxy: installing $(PROXY) into .venv"
+	@npm install --loglevel=error --no-audit --no-fund --no-update-notifier \
+		--global --prefix "$(CURDIR)/.venv" $(PROXY)
+
 lab: $(READY)
 	@echo "lab: starting JupyterLab on chapters/ (Ctrl-C twice stops it)"
 	@exec $(PY) -m jupyterlab $(AS_ROOT) --ServerApp.root_dir=. \
@@ -104,10 +116,16 @@ test: $(READY)
 	@echo "test: all tests but the slow ones (make test-slow)"
 	@$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
 
-# pytest exits with 5 where no test was selected.
+# Submissions by the hundred, which wait for deadlines more than they compute: two at a
+# time. pytest exits with 5 where no test was selected.
+CLASSES := tests/test_hostile.py tests/test_zoo.py
 test-slow: $(READY)
 	@echo "test-slow: the tests marked slow"
-	@$(PY) -m pytest -m slow $(PYTEST_ARGS) || { code=$$?; [ $$code = 5 ] || exit $$code; }
+	@failed=; \
+	$(PY) -m pytest -m slow $(addprefix --ignore=,$(CLASSES)) $(PYTEST_ARGS) \
+		|| [ $$? = 5 ] || failed=1; \
+	$(PY) -m pytest -m slow -n 2 $(CLASSES) $(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
+	[ -z "$$failed" ]
 
 test-gpu: $(READY)
 	@echo "test-gpu: what wants a GPU; without pytest: python tests/gpu/run.py --out DIR"

@@ -1,6 +1,7 @@
 """`python -m autograder --help`: the commands of the class run."""
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -48,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
 
     export = commands.add_parser("export", help="the marks as CSV, by student id")
     export.add_argument("assignment", nargs="*", help="default: all with submissions")
-    export.add_argument("--to", type=Path, default=course.HERE / "grades.csv")
+    export.add_argument("--to", type=Path, help="the file; default: autograder/grades")
+    export.add_argument("--form", choices=("canvas", "moodle", "gradescope"))
+    export.add_argument("--column", help="what Canvas or Moodle calls the assignment")
     export.set_defaults(run=_export)
 
     feedback = commands.add_parser("feedback", help="write it, as HTML and as text")
@@ -57,6 +60,27 @@ def _parser() -> argparse.ArgumentParser:
         "--student", action="append", default=[], help="only this one"
     )
     feedback.set_defaults(run=_feedback)
+
+    extend = commands.add_parser("extend", help="give a student a later due date")
+    extend.add_argument("assignment")
+    extend.add_argument("student")
+    extend.add_argument("--days", type=number, default=0.0, help="after the due date")
+    extend.add_argument("--hours", type=number, default=0.0, help="added to the days")
+    extend.set_defaults(run=_extend)
+
+    dismiss = commands.add_parser("dismiss", help="leave a check that failed as it is")
+    dismiss.add_argument("assignment")
+    dismiss.add_argument("student")
+    dismiss.add_argument("--reason", required=True, help="what the summary says then")
+    dismiss.set_defaults(run=_dismiss)
+
+    regrade = commands.add_parser("regrade", help="keep a request, or answer it")
+    regrade.add_argument("assignment")
+    regrade.add_argument("student")
+    what = regrade.add_mutually_exclusive_group()
+    what.add_argument("--request", help="the student's words; the check is repeated")
+    what.add_argument("--answer", help="yours, to the last request")
+    regrade.set_defaults(run=_regrade)
 
     repeat = commands.add_parser("repeat", help="check what a receipt says once more")
     repeat.add_argument("receipt", type=Path)
@@ -83,6 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     example.add_argument(
         "--solutions", type=Path, help="a folder of .py files that define the exercise"
     )
+    example.add_argument(
+        "--remove", action="store_true", help="remove them, and all that came of them"
+    )
     example.set_defaults(run=_example)
     return parser
 
@@ -97,8 +124,15 @@ def _grade(asked: argparse.Namespace) -> None:
     count = max(asked.workers, 1)
     failed = classrun.grade(name, asked.student, count, asked.tier, asked.force)
     found = grades.rows(name, failed)
-    grades.write_csv(found, course.HERE / "grades" / f"{name}.csv")
-    print(grades.summary(found), grades.by_property(name), sep="\n\n")
+    grades.write_csv(found, _marks(name))
+    shown = [
+        row for row in found if row.student_id in (asked.student or [row.student_id])
+    ]
+    print(grades.summary(shown), grades.by_property(name, asked.student), sep="\n\n")
+
+
+def _marks(assignment: str, form: str = "") -> Path:
+    return course.HERE / "grades" / f"{assignment}{form}.csv"
 
 
 def _export(asked: argparse.Namespace) -> None:
@@ -106,10 +140,52 @@ def _export(asked: argparse.Namespace) -> None:
 
     names = asked.assignment or list(filter(course.submitted, course.assignments()))
     for name in names:
+        books.require(name)
         books.renew_penalties(name)
+    if asked.form:
+        return _export_in_form(asked, names)
     found = [row for name in names for row in grades.rows(name)]
-    grades.write_csv(found, asked.to)
-    print(f"{len(found)} rows in {asked.to}")
+    to = asked.to or course.HERE / "grades.csv"
+    grades.write_csv(found, to)
+    print(f"{len(found)} rows in {to}")
+
+
+def _export_in_form(asked: argparse.Namespace, names: list[str]) -> None:
+    from autograder import grades, lms
+
+    if len(names) != 1:
+        raise course.CourseError("--form is for one assignment: name it")
+    (name,) = names
+    found = grades.rows(name)
+    to = asked.to or _marks(name, f".{asked.form}")
+    grades.write_table(lms.table(asked.form, found, asked.column or name), to)
+    left = len(found) - len(lms.final(found))
+    print(f"{len(found) - left} marks in {to}; {left} students have none that is final")
+
+
+def _extend(asked: argparse.Namespace) -> None:
+    from autograder import students
+
+    hours = 24 * asked.days + asked.hours
+    print(students.extend(asked.assignment, asked.student, hours))
+
+
+def _dismiss(asked: argparse.Namespace) -> None:
+    from autograder import regrading
+
+    print(regrading.dismiss(asked.assignment, asked.student, asked.reason))
+
+
+def _regrade(asked: argparse.Namespace) -> None:
+    from autograder import regrading
+
+    where = (asked.assignment, asked.student)
+    if asked.request is not None:
+        print(regrading.ask(*where, asked.request))
+    elif asked.answer is not None:
+        print(regrading.answer(*where, asked.answer))
+    else:
+        print(regrading.text(*where) or f"{asked.student} has asked nothing")
 
 
 def _feedback(asked: argparse.Namespace) -> None:
@@ -140,7 +216,26 @@ def _gradescope(asked: argparse.Namespace) -> None:
 def _example(asked: argparse.Namespace) -> None:
     from autograder import examples
 
-    print(examples.make(asked.assignment, asked.students, asked.solutions))
+    if asked.remove:
+        _remove_examples(asked.assignment)
+    else:
+        print(examples.make(asked.assignment, asked.students, asked.solutions))
+
+
+def _remove_examples(assignment: str) -> None:
+    from autograder import books, grades, students
+
+    books.require(assignment)
+    print(students.remove_examples(assignment))
+    if _marks(assignment).exists():
+        grades.write_csv(grades.rows(assignment), _marks(assignment))
+
+
+def number(text: str) -> float:
+    """A finite number: `nan` is a float too."""
+    if not math.isfinite(found := float(text)):
+        raise ValueError
+    return found
 
 
 if __name__ == "__main__":

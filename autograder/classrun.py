@@ -50,7 +50,7 @@ def _jobs(assignment: str, submitted: dict[str, Path]) -> Iterator[Job]:
 def _check_all(jobs: list[Job], count: int, tier: str | None, force: bool) -> None:
     """See to it that each job has a receipt."""
     for job in jobs:
-        if job["unreadable"]:
+        if job["unreadable"] and (force or not receipts.find(job)):
             receipts.save(workers.unread(job))
     left = [job for job in jobs if force or not receipts.find(job)]
     left = [job for job in left if not job["unreadable"]]

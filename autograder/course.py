@@ -13,6 +13,8 @@ SUBMITTED = HERE / "submitted"
 AUTOGRADED = HERE / "autograded"
 FEEDBACK = HERE / "feedback"
 RECEIPTS = HERE / "receipts"
+REGRADES = HERE / "regrades"
+ROSTERS = HERE / "rosters"
 SECRET = HERE / "course_secret"
 CONFIG = HERE / "nbgrader_config.py"
 

@@ -5,9 +5,37 @@ from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook
+from nbgrader.exchange.default import ExchangeReleaseFeedback
 
-from autograder import books, course, grades, receipts, words
+from autograder import books, course, grades, receipts, regrading, words
 from autograder.progress import Progress
+
+BY_EXCHANGE = ("timestamp.txt", "submission_secret.txt")
+"""What the exchange writes beside a submission, and nbgrader copies to its feedback."""
+
+
+class ReleaseFeedback(ExchangeReleaseFeedback):
+    """Release feedback on a hub to all who handed in there, and name the others."""
+
+    def copy_files(self) -> None:
+        """Pass over a submission that did not come through the exchange.
+
+        nbgrader finds a student's page again by what the exchange wrote beside the
+        submission, and stops at the first that has none.
+        """
+        excluded = self.coursedir.student_id_exclude
+        for folder in sorted(course.FEEDBACK.glob(f"*/{self.coursedir.assignment_id}")):
+            student = folder.parent.name
+            if not all((folder / name).is_file() for name in BY_EXCHANGE):
+                self.log.warning(
+                    "not released to %s, who did not hand in by the exchange: give back "
+                    "%s by hand",
+                    words.one_line(student),
+                    words.one_line(str(folder)),
+                )
+                self.coursedir.student_id_exclude += f",{student}"
+        super().copy_files()
+        self.coursedir.student_id_exclude = excluded
 
 
 def write(assignment: str, students: Collection[str] = ()) -> str:
@@ -15,9 +43,13 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
 
     Raises CourseError where there are no marks yet.
     """
-    found = sorted(course.AUTOGRADED.glob(f"*/{assignment}/{assignment}.ipynb"))
-    names = [path.parents[1].name for path in found]
-    chosen = [name for name in names if not students or name in students]
+    books.require(assignment)
+    chosen = _with_marks(assignment)
+    if unknown := set(students) - set(chosen):
+        raise course.CourseError(
+            f"{assignment} has no marks of {', '.join(sorted(unknown))}: grade it first"
+        )
+    chosen = [name for name in chosen if not students or name in students]
     if not chosen:
         raise course.CourseError(f"no marks to tell: grade {assignment} first")
     failed = []
@@ -35,6 +67,14 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
     return "\n".join([*failed, done])
 
 
+def _with_marks(assignment: str) -> list[str]:
+    """Those whose marks the gradebook has; folders of others may lie about."""
+    with books.gradebook() as book:
+        known = {found.student_id for found in book.assignment_submissions(assignment)}
+    found = course.AUTOGRADED.glob(f"*/{assignment}/{assignment}.ipynb")
+    return sorted(known & {path.parents[1].name for path in found})
+
+
 def text(book: Gradebook, assignment: str, student: str) -> str:
     """All that a student is told, as text: marks, verdicts, a person's comments."""
     found = book.find_submission(assignment, student)
@@ -42,23 +82,33 @@ def text(book: Gradebook, assignment: str, student: str) -> str:
     verdicts = [words.text(receipt, name) for name in receipt["exercises"]]
     head = f"{assignment}, {student}: {_total(found, receipt)}"
     by_hand = "\n".join(_by_hand(found.notebooks))
-    return "\n\n".join(filter(None, [head, *verdicts, words.printable(by_hand)])) + "\n"
+    said = [by_hand, regrading.text(assignment, student)]
+    return (
+        "\n\n".join(filter(None, [head, *verdicts, *map(words.printable, said)])) + "\n"
+    )
 
 
 def _total(found: Any, receipt: receipts.Receipt) -> str:
     given = [grade for notebook in found.notebooks for grade in notebook.grades]
-    if grades.status_of(receipt, given)[0] == grades.NOT_GRADABLE:
+    status, _ = grades.status_of(receipt, given)
+    if status not in (grades.GRADED, grades.BY_HAND):
         return grades.NOT_GRADABLE
     penalty = found.late_submission_penalty or 0.0
-    total = f"{max(0.0, found.score - penalty):g} of {found.max_score:g} points"
+    so_far = " so far" * any(map(_waits, given))
+    total = f"{max(0.0, found.score - penalty):g} of {found.max_score:g} points{so_far}"
     return total + (f" ({penalty:g} taken off for being late)" if penalty else "")
+
+
+def _waits(grade: Any) -> bool:
+    """Whether nobody has given this mark yet."""
+    return grade.needs_manual_grade and grade.manual_score is None
 
 
 def _by_hand(notebooks: list) -> Iterator[str]:
     """A line for each mark that a person gave or has to give, and each comment."""
     for notebook in notebooks:
         for grade in notebook.grades:
-            if grade.needs_manual_grade:
+            if _waits(grade):
                 yield f"{grade.name}: not yet graded"
             elif grade.manual_score is not None or not grade.name.startswith("check_"):
                 yield f"{grade.name}: {grade.score:g} of {grade.max_score:g} points"

@@ -2,17 +2,18 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder import books, course, receipts, words
+from autograder import books, course, receipts, regrading, students, words
 
 GRADED, BY_HAND = "graded", "to be graded by hand"
 NOT_GRADABLE, UNCHECKED, MISSING = "not gradable", "not checked", "missing"
+DISMISSED = "dismissed"
 WIDEST = 32
 """Of a student's id in the summary; a longer one pushes its own row only."""
 
@@ -21,7 +22,8 @@ WIDEST = 32
 class Row:
     """A student's marks for an assignment; score is None where there is none to give.
 
-    `score` has the late penalty taken off; `checked` is what the check alone gave.
+    `score` has the late penalty taken off and lacks what is `waiting`: the cells that a
+    person has yet to grade. `checked` is what the check alone gave.
     """
 
     student_id: str
@@ -33,16 +35,19 @@ class Row:
     late_penalty: float | None = None
     timestamp: str = ""
     reason: str = ""
+    waiting: str = ""
+    look: str = ""
+    regrade: str = ""
 
 
 def rows(assignment: str, failed: Mapping[str, str] | None = None) -> list[Row]:
-    """Every student of the gradebook, and all who handed in.
+    """Every student who should hand in, and all who did.
 
     failed: why nbgrader could not record a submission, by student.
     """
     submitted = course.submitted(assignment)
     with books.gradebook() as book:
-        names = {student.id for student in book.students} | set(submitted)
+        names = students.expected(assignment, book) | set(submitted)
         return [
             _row(book, assignment, name, name in submitted, (failed or {}).get(name))
             for name in sorted(names)
@@ -63,10 +68,20 @@ def _row(
     grades = [grade for notebook in found.notebooks for grade in notebook.grades]
     status, reason = status_of(receipt, grades)
     penalty = found.late_submission_penalty or 0.0
-    score = None if status == NOT_GRADABLE else max(0.0, found.score - penalty)
+    has_score = status in (GRADED, BY_HAND)
     return Row(
-        *(student, assignment, status, score, found.max_score),
-        *(_checked(receipt), penalty, str(found.timestamp or ""), reason),
+        student,
+        assignment,
+        status,
+        score=max(0.0, found.score - penalty) if has_score else None,
+        max_score=found.max_score,
+        checked=_checked(receipt),
+        late_penalty=penalty,
+        timestamp=str(found.timestamp or ""),
+        reason=reason,
+        waiting=" ".join(sorted(g.name for g in grades if g.needs_manual_grade)),
+        look="" if "dismissed" in receipt else receipt.get("look") or "",
+        regrade=regrading.state(assignment, student),
     )
 
 
@@ -75,6 +90,8 @@ def _without_marks(
 ) -> tuple[str, str]:
     if receipt is None:
         return (UNCHECKED if handed_in else MISSING), ""
+    if "dismissed" in receipt:
+        return DISMISSED, receipt["dismissed"]
     reasons = [v.get("reason", "") for v in receipt["exercises"].values()]
     said = dict.fromkeys([*reasons, failed or ""])
     return NOT_GRADABLE, "; ".join(filter(None, said))
@@ -88,23 +105,30 @@ def status_of(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, st
         for name, verdict in receipt["exercises"].items()
         if verdict["status"] != GRADED and f"check_{name}" in waiting
     )
+    if reasons and "dismissed" in receipt:
+        return DISMISSED, receipt["dismissed"]
     if reasons:
         return NOT_GRADABLE, "; ".join(reasons)
     return (BY_HAND if waiting else GRADED), ""
 
 
-def _checked(receipt: receipts.Receipt) -> float:
-    return sum(verdict.get("points", 0.0) for verdict in receipt["exercises"].values())
+def _checked(receipt: receipts.Receipt) -> float | None:
+    verdicts = receipt["exercises"].values()
+    given = [verdict["points"] for verdict in verdicts if "points" in verdict]
+    return sum(given) if given else None
 
 
 def write_csv(found: Iterable[Row], path: Path) -> None:
-    """Write rows for a spreadsheet; no cell of it can be taken for a formula."""
+    """Write rows for a spreadsheet."""
+    header = [field.name for field in fields(Row)]
+    write_table([header, *(list(asdict(row).values()) for row in found)], path)
+
+
+def write_table(table: Iterable[Iterable[Any]], path: Path) -> None:
+    """Write a table as CSV; no cell of it can be taken for a formula."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(field.name for field in fields(Row))
-        for row in found:
-            writer.writerow(_cell(value) for value in asdict(row).values())
+        csv.writer(file).writerows(map(_cell, row) for row in table)
 
 
 def _cell(value: Any) -> Any:
@@ -113,20 +137,34 @@ def _cell(value: Any) -> Any:
 
 
 def summary(found: list[Row]) -> str:
-    """The class in a few lines, and a line for each student."""
+    """A line for each student who handed in, who is missing, and the class in a few."""
     counts = Counter(row.status for row in found)
-    names = [words.one_line(row.student_id) for row in found]
+    missing = [words.one_line(r.student_id) for r in found if r.status == MISSING]
+    there = [row for row in found if row.status != MISSING]
+    names = [words.one_line(row.student_id) for row in there]
     wide = min(max(map(len, names), default=7), WIDEST)
     lines = [
-        f"{name:{wide}}  {_points(row):>13}  {row.status}"
-        + (f": {words.one_line(row.reason)}" if row.reason else "")
-        for name, row in zip(names, found, strict=True)
+        f"{name:{wide}}  {_points(row):>13}  {_standing(row)}"
+        for name, row in zip(names, there, strict=True)
     ]
+    if missing:
+        lines += ["", f"missing: {', '.join(missing)}"]
     lines += ["", ", ".join(f"{count} {status}" for status, count in counts.items())]
-    scores = [row.score for row in found if row.score is not None]
-    if scores:
-        lines.append(f"mean of the {len(scores)} with marks: {_mean(scores):.1f}")
+    for name, scores in (
+        ("all marks", [r.score for r in there if r.status == GRADED]),
+        ("a check, of the check alone", [r.checked for r in there]),
+    ):
+        given = [score for score in scores if score is not None]
+        if given:
+            lines.append(f"mean of the {len(given)} with {name}: {_mean(given):.1f}")
     return "\n".join(lines)
+
+
+def _standing(row: Row) -> str:
+    """A row's status, and whatever wants a person's attention."""
+    said = [": ".join(filter(None, (row.status, words.one_line(row.reason))))]
+    said += [f"look at it: {words.one_line(row.look)}"] * bool(row.look)
+    return "; ".join(filter(None, [*said, row.regrade]))
 
 
 def _mean(scores: list[float]) -> float:
@@ -134,14 +172,17 @@ def _mean(scores: list[float]) -> float:
 
 
 def _points(row: Row) -> str:
-    return "-" if row.score is None else f"{row.score:g} of {row.max_score:g}"
+    if row.score is None:
+        return "-"
+    whole = "so far" if row.status == BY_HAND else f"of {row.max_score:g}"
+    return f"{row.score:g} {whole}"
 
 
-def by_property(assignment: str) -> str:
+def by_property(assignment: str, chosen: Collection[str] = ()) -> str:
     """How many of the checked submissions hold each property, the rarest last."""
     held: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    for student in course.submitted(assignment):
+    for student in chosen or course.submitted(assignment):
         receipt = receipts.load(assignment, student) or {"exercises": {}}
         for name, verdict in receipt["exercises"].items():
             for finding in verdict.get("report", {}).get("findings", []):

@@ -24,7 +24,7 @@ def pattern() -> re.Pattern[str]:
     names = "|".join(map(re.escape, course.assignments())) or "(?!)"
     return re.compile(
         rf"(?s)(?P<sender>.*?)(?P<file_id>{names})__(?P<student_id>{STUDENT})"
-        rf"__(?P<timestamp>[0-9]{{8}}T[0-9]{{6}})[^/]{{0,8}}\.ipynb"
+        rf"__(?P<timestamp>[0-9]{{8}}T[0-9]{{6}})[^/\\\x00-\x1f]{{0,8}}\.ipynb"
     )
 
 

@@ -19,7 +19,8 @@ sys.path.insert(0, str(ROOT))
 # nbgrader's queries are older than SQLAlchemy's idea of them; the result is right.
 warnings.filterwarnings("ignore", message="Object of type <Submitted")
 
-from autograder.handing_in import pattern  # noqa: E402 - found by the line above
+from autograder import formgrader  # noqa: E402 - found by the line above
+from autograder.handing_in import pattern  # noqa: E402
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines it
 
@@ -46,12 +47,18 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+# In a Jupyter server, formgrader's pages run no script but nbgrader's own.
+formgrader.guard()
+
 # In feedback, what is not gradable is called so, and has no score of 0.
 c.GenerateFeedback.exporter_class = "autograder.page.Page"
 c.GenerateFeedback.preprocessors = [
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
     "autograder.page.Scores",
 ]
+
+# Who handed in by a mail gets no feedback by the exchange, and stops nobody else's.
+c.ExchangeFactory.release_feedback = "autograder.giving_back.ReleaseFeedback"
 
 # Notebooks that `python -m autograder submit` has named, as an LMS delivers them.
 c.ZipCollectApp.downloaded_directory = f"{HERE.name}/downloaded"

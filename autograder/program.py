@@ -1,166 +1,119 @@
 """What of a student's notebook is graded: the program of one exercise.
 
-It is what the exercise's entries need: their last definitions before the test cell, as
-"Run All" would leave them, and whatever those use, name by name. Imports, functions,
-classes and assignments count; a call, a loop or an assertion of its own does not run,
-so neither a plot nor an endless demonstration stands in the way.
+It is what the notebook defines when it is run from top to bottom up to the test cell.
+Each rank runs it, so a statement that takes long counts only where the exercise's
+entries need it, by name; all others run, as one cannot see what they are good for.
+`trial` finds out which take long, and which never end.
 """
 
-import ast
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import groupby
 
-from autograder import remarks
-from autograder.definitions import AROUND
-from autograder.statements import EVERYTHING, FUTURE, Code, Statement, statements, why
+from autograder.statements import (
+    EVERYTHING,
+    IMPORTS,
+    Code,
+    Statement,
+    statements,
+    text_of,
+)
 
-IMPORTS = (ast.Import, ast.ImportFrom)
-VALUES = (ast.Assign, ast.AnnAssign)
-BLOCKS = (*AROUND, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-Bindings = dict[str, list[Statement]]
+SHOWING = ("IPython", "ipywidgets", "matplotlib", "pandas", "plotly", "seaborn")
+"""Modules that take long to import and are there to look at results."""
 
 
 @dataclass
-class Extract:
-    """The texts that are graded, by the name of their cell, and what is not."""
+class Reading:
+    """A notebook as it is to be run for one exercise.
 
-    texts: list[tuple[str, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    """Those entries that nothing defines."""
-
-
-def extract(
-    cells: Iterable[Code], entries: Sequence[str], given: Iterable[str] = ()
-) -> Extract:
-    """Take from the cells what the entries need, and name what is passed over.
-
-    given: the cells as they were released; a statement of theirs is not named.
+    found: all its statements; runs: those that are tried, in this order; needed: those
+    that bind or change what the entries use; notes: what could not be read.
     """
-    made, cells = Extract(), list(cells)
-    found = _settled([s for cell in cells for s in statements(cell, made.notes)])
-    before, behind = _bindings(found)
-    needed, used = _needed(found, behind | before, entries)
-    released = {s.text for text in given for s in statements(Code(0, text), [])}
-    mine = [s for s in found if s.text not in released]
-    made.notes += remarks.not_run([s for s in mine if not s.counts], needed, used)
-    taken = [s for s in found if s in needed and s.counts and _compiles(s, made.notes)]
-    made.texts = _texts(found, taken, made.notes)
-    defined = {name for statement in taken for name in statement.binds}
-    made.missing = [name for name in entries if name not in defined]
-    made.notes += remarks.missing(made.missing, cells, mine)
-    made.notes += remarks.behind(entries, before, behind)
-    made.notes += remarks.not_here(taken)
-    made.notes = [remarks.short(note) for note in made.notes]
+
+    found: list[Statement] = field(default_factory=list)
+    runs: list[Statement] = field(default_factory=list)
+    needed: Set[Statement] = frozenset()
+    used: Set[str] = frozenset()
+    notes: list[str] = field(default_factory=list)
+
+
+def read(cells: Iterable[Code], entries: Sequence[str]) -> Reading:
+    """Read a notebook for an exercise whose functions are called `entries`.
+
+    What stands behind the test cell helps only with names that nothing before binds.
+    """
+    made = Reading()
+    made.found = [s for cell in cells for s in statements(cell, made.notes)]
+    before = {name for s in made.found if not s.cell.after for name in s.binds}
+    counts = [s for s in made.found if not s.cell.after or not s.binds <= before]
+    made.needed, made.used = _Need(counts).of(entries)
+    made.runs = [s for s in counts if s in made.needed or not _may_be_left(s)]
     return made
 
 
-def _settled(found: list[Statement]) -> list[Statement]:
-    """An item or attribute that is set binds its name too, unless it is a module's.
-
-    Ranks import modules afresh, those of a check in the notebook too.
-    """
-    imports = [s for s in found if s.kind is ast.Import]
-    modules = frozenset(name for s in imports for name in s.binds)
-    bound = [s.binds | (s.sets - modules) for s in found]
-    return [
-        replace(s, binds=b, changes=s.changes - modules, counts=s.counts and bool(b))
-        for s, b in zip(found, bound, strict=True)
-    ]
+def texts(found: Sequence[Statement]) -> list[tuple[str, str]]:
+    """The text of each cell, by its name."""
+    cells = groupby(found, key=lambda s: s.cell.name)
+    return [(name, text_of(of_cell)) for name, of_cell in cells]
 
 
-def _bindings(found: list[Statement]) -> tuple[Bindings, Bindings]:
-    """What binds each name before the test cell, and what behind it."""
-    before, behind = Bindings(), Bindings()
-    for statement in found:
-        for name in statement.binds:
-            place = behind if statement.cell.after else before
-            place.setdefault(name, []).append(statement)
-    return before, behind
+def _may_be_left(statement: Statement) -> bool:
+    """What is not even tried where nothing needs it."""
+    shows = statement.modules and set(statement.modules) <= set(SHOWING)
+    return bool(shows) or statement.cell.after
 
 
-def _needed(
-    found: list[Statement], bindings: Bindings, entries: Sequence[str]
-) -> tuple[set[Statement], set[str]]:
-    """All statements that the entries use, at once or through others; and all names.
+class _Need:
+    """Which statements bind or change what is used, at once or through others."""
 
-    What is handed by a decorator or a base to something that they use is used through
-    that; so is what a decorator keeps in a value that they use.
-    """
-    handed, keepers = _handed(found, bindings)
-    wanted, used, needed = [*entries, EVERYTHING], set[str](), set[Statement]()
-    while wanted:
-        name = wanted.pop()
-        if name in used:
-            continue
-        used.add(name)
-        taken = list(bindings.get(name, []))
-        if any(s.kind not in IMPORTS for s in taken):
-            for hook in (name, *keepers.pop(name, [])):
-                taken += handed.pop(hook, [])
-        for statement in set(taken) - needed:
-            wanted += statement.uses if statement.counts else []
-            wanted += statement.binds if statement.kind is ast.ClassDef else []
-        needed.update(taken)
-    return needed, used
+    def __init__(self, found: Sequence[Statement]):
+        self.binding, self.altering, self.using = (
+            defaultdict[str, list[Statement]](list) for _ in range(3)
+        )
+        imports = [s for s in found if s.kind in IMPORTS]
+        self.imported = {name for s in imports for name in s.binds}
+        for s in found:
+            _add(self.binding, s.binds, s)
+            if not s.cell.after:
+                _add(self.using, s.uses, s)
+                _add(self.altering, s.alters - self.imported, s)
+        self.needed = set[Statement]()
+        self.changers = set[str]()
 
+    def of(self, entries: Sequence[str]) -> tuple[set[Statement], set[str]]:
+        """The statements that these names need; and all names that those use."""
+        self.wanted, used = [*entries, EVERYTHING], set[str]()
+        while self.wanted:
+            name = self.wanted.pop()
+            if name not in used:
+                used.add(name)
+                for s in self.binding[name]:
+                    self._take(s)
+                for s in self.altering[name]:
+                    self._altered_by(s)
+        return self.needed, used
 
-def _handed(
-    found: Sequence[Statement], bindings: Bindings
-) -> tuple[Bindings, dict[str, list[str]]]:
-    """By decorator or base, what it is given; by value, the decorators that use it."""
-    handed, keepers = defaultdict(list), defaultdict(list)
-    for statement in found:
-        for name in statement.hooks if not statement.cell.after else ():
-            handed[name].append(statement)
-    for hook in handed:
-        uses = {name for s in bindings.get(hook, []) for name in s.uses}
-        for name in uses:
-            if any(s.kind in VALUES for s in bindings.get(name, [])):
-                keepers[name].append(hook)
-    return handed, keepers
+    def _take(self, statement: Statement) -> None:
+        if statement not in self.needed:
+            self.needed.add(statement)
+            self.wanted += statement.uses
 
-
-def _compiles(statement: Statement, notes: list[str]) -> bool:
-    """Some errors are found only now, as a `break` outside a loop."""
-    text = _text([statement])
-    try:
-        compile(text, statement.cell.name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        notes.append(f"{statement.cell.name} is left out in part: {why(error, text)}")
-        return False
-    return True
+    def _altered_by(self, statement: Statement) -> None:
+        """A function alters where it is called, so where it is used."""
+        left = [statement]
+        while left:
+            s = left.pop()
+            if not s.is_plain_function:
+                self._take(s)
+            for name in s.binds - self.changers - self.imported:
+                self.changers.add(name)
+                left += self.using[name]
 
 
-def _texts(
-    found: Sequence[Statement], taken: Sequence[Statement], notes: list[str]
-) -> list[tuple[str, str]]:
-    """The text of each cell, under the `__future__` of this cell or one before."""
-    futures = [s.cell.number for s in found if FUTURE in s.binds]
-    texts = []
-    for name, of_cell in groupby(taken, key=lambda s: s.cell.name):
-        of_it = list(of_cell)
-        head = FUTURE if futures and futures[0] <= of_it[0].cell.number else ""
-        texts.append((name, _text(of_it, head)))
-        if head and of_it[0].first == 1 and issubclass(of_it[0].kind, BLOCKS):
-            notes.append(
-                f"the lines of {name} are counted from 2: `{FUTURE}` of another cell "
-                "stands before them"
-            )
-    return texts
-
-
-def _text(found: Iterable[Statement], head: str = "") -> str:
-    """Statements of one cell at the lines where the student wrote them."""
-    text, line = head, 1
-    for statement in found:
-        if statement.first > line:
-            text += "\n" * (statement.first - line)
-        elif text:
-            text += "\n" if issubclass(statement.kind, BLOCKS) else "; "
-        text += statement.text
-        line = statement.last
-    return text + "\n"
+def _add(
+    index: dict[str, list[Statement]], names: Iterable[str], statement: Statement
+) -> None:
+    for name in names:
+        index[name].append(statement)

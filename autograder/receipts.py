@@ -21,8 +21,8 @@ from autograder.notebook import Unreadable, read, strange
 from autograder.rebuild import OURS, exercise, marks, rebuild
 
 READING = (
-    *("notebook", "images", "rebuild", "definitions", "statements", "remarks"),
-    "program",
+    *("notebook", "images", "rebuild", "statements", "program", "trial"),
+    "remarks",
 )
 """The modules here that decide what of a submission is checked."""
 
@@ -87,8 +87,10 @@ def engine() -> str:
 def find(job: Job, final: bool = True) -> Receipt | None:
     """The receipt of this job; a final one holds nothing that is to be tried again."""
     found = load(job["assignment"], job["student"])
-    done = found and found["key"] == job["key"] and not (final and found["retry"])
-    return found if done else None
+    if not found or found["key"] != job["key"]:
+        return None
+    again = found["retry"] and "dismissed" not in found
+    return None if final and again else found
 
 
 def verdict_id(receipt: Receipt) -> str:
@@ -99,21 +101,22 @@ def verdict_id(receipt: Receipt) -> str:
 def load(assignment: str, student: str) -> Receipt | None:
     """The last receipt of a student, if there is one and it is whole."""
     try:
-        return json.loads(_path(assignment, student).read_text())
+        return json.loads(place(assignment, student).read_text())
     except (OSError, ValueError):
         return None
 
 
 def save(receipt: Receipt) -> None:
     """Write a receipt, at once or not at all."""
-    path = _path(receipt["assignment"], receipt["student"])
+    path = place(receipt["assignment"], receipt["student"])
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}")
     partial.write_text(json.dumps(receipt, indent=1, allow_nan=False))
     partial.replace(path)
 
 
-def _path(assignment: str, student: str) -> Path:
+def place(assignment: str, student: str) -> Path:
+    """Where a student's receipt is kept."""
     return course.RECEIPTS / assignment / f"{student}.json"
 
 

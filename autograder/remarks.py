@@ -1,75 +1,78 @@
 """What a student is told of how the notebook was read, beside the verdict."""
 
-import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from autograder.statements import Code, Statement, quoted
+from autograder.program import Reading
+from autograder.statements import FUNCTIONS, Code, Statement, quoted, statements
+from autograder.trial import Tried
 
 SHOWN = 12
-LOOPS = " (a loop does not count, as one need not end)"
 LONGEST = 1000
 """Characters of a note."""
+HERE = "where submissions are checked"
 
 
-def short(note: str) -> str:
-    """A note that fills no page, whatever names it holds."""
-    return note if len(note) <= LONGEST else f"{note[:LONGEST]} ..."
-
-
-def not_run(
-    passed_over: Sequence[Statement], needed: Set[Statement], used: Set[str]
+def on(
+    reading: Reading, found: Tried, entries: Sequence[str], given: Iterable[str]
 ) -> list[str]:
-    """Sentences on what does not count, first of all where the solution wants it."""
-    notes = []
-    for s in passed_over:
-        where = f"{s.cell.name}, line {s.first}: {quoted(s.text)} is not run, though"
-        if s in needed:
-            notes.append(
-                f"{where} your solution uses {_some(sorted(s.binds & used))}: set it "
-                "by an assignment, or in your function"
-                + LOOPS
-                * (s.kind in (ast.For, ast.While))
-            )
-        elif changed := s.changes & used:
-            notes.append(
-                f"{where} it may change {_some(sorted(changed))}, which your solution "
-                "uses: write it as an assignment, or do it in your function"
-            )
-    places = [
-        f"{name} ({_lines(list(of_cell))})"
-        for name, of_cell in groupby(passed_over, key=lambda s: s.cell.name)
-    ]
-    if places:
-        more = f" and {len(places) - SHOWN} more cells" if len(places) > SHOWN else ""
-        places_said = f"{', '.join(places[:SHOWN])}{more}"
-        said = "only imports, functions, classes and assignments count"
-        return [*_first(notes), f"not run for the mark, as {said}: {places_said}"]
-    return notes
+    """Sentences on what was left out and why, first of all what the solution uses.
+
+    given: the cells as they were released; what of theirs costs nothing is not named.
+    """
+    released = {s.text for text in given for s in statements(Code(0, text), [])}
+    mine = [s for s in reading.found if s.text not in released]
+    notes = _first([*_costly(reading, found)])
+    notes += [*reading.notes]
+    notes += _missing(entries, reading, mine)
+    notes += _behind(entries, reading.found)
+    notes += _harmless(reading, found, mine)
+    return [note if len(note) <= LONGEST else f"{note[:LONGEST]} ..." for note in notes]
 
 
-def missing(
-    names: Sequence[str], cells: Sequence[Code], found: Sequence[Statement]
+def _costly(reading: Reading, found: Tried) -> Iterator[str]:
+    """What the solution needs and does not get, then what else does not end."""
+    stopped = {s: f"{why}, so it is left out" for s, why in found.endless.items()}
+    failed = {s: f"fails {HERE}: {error}" for s, error in found.failed.items()}
+    why_not = stopped | failed
+    for s in sorted(why_not, key=lambda s: (s not in reading.needed, s.cell.number)):
+        where = f"{s.cell.name}, line {s.first}: {quoted(s.text)} {why_not[s]}"
+        if s in reading.needed:
+            uses = sorted((s.binds | s.alters) & reading.used)
+            yield f"{where}{_used(uses)}{_advice(why_not[s])}"
+        elif s in stopped:
+            yield where
+
+
+def _used(names: Sequence[str]) -> str:
+    return f". Your solution uses {_some(names)}" if names else ""
+
+
+def _advice(why: str) -> str:
+    if "ModuleNotFoundError" not in why:
+        return ""
+    return (
+        ". Only the notebook is graded: copy what you use of a file of your own into a "
+        "cell"
+    )
+
+
+def _missing(
+    names: Sequence[str], reading: Reading, mine: Sequence[Statement]
 ) -> Iterator[str]:
-    """Where a name that nothing defines might be meant; no word where one was said."""
+    """Where a name that no cell says might be meant."""
+    said = "\n".join([*reading.notes, *(s.text for s in mine)])
     functions = [
         f"{name} ({s.cell.name})"
-        for s in found
-        if s.kind is ast.FunctionDef and s.counts
+        for s in mine
+        if s.kind in FUNCTIONS
         for name in s.binds
     ]
     for name in names:
-        seen = [cell for cell in cells if _writes(cell, name)]
-        of_magic = [c for c in seen if c.source.lstrip().startswith("%%")]
-        if of_magic:
-            yield (
-                f"{of_magic[-1].name} is left out, though it defines {name}: take away "
-                "the line with %%, and keep the definition in the cell"
-            )
-        elif not seen and not any(name in s.binds for s in found):
+        if not re.search(rf"\b{re.escape(name)}\b", said) and not any(
+            name in s.binds for s in reading.found
+        ):
             instead = f"; it defines {_some(functions)}" if functions else ""
             yield (
                 f"no cell of your notebook defines {name}{instead}. What is checked "
@@ -77,21 +80,12 @@ def missing(
             )
 
 
-def _writes(cell: Code, name: str) -> bool:
-    """Whether a cell reads as if it defined the name, be it Python or not."""
-    start = rf"^\s*+(?:(?:async\s++)?def\s++{name}\b|{name}\s*+=)"
-    return any(re.match(start, line) for line in cell.source.split("\n"))
-
-
-def behind(
-    entries: Iterable[str],
-    before: Mapping[str, list[Statement]],
-    after: Mapping[str, list[Statement]],
-) -> Iterator[str]:
+def _behind(entries: Iterable[str], found: Sequence[Statement]) -> Iterator[str]:
     """A solution behind the test cell, where another one stands before it."""
     for name in entries:
-        texts = {s.text for s in before.get(name, [])}
-        other = [s for s in after.get(name, []) if s.text not in texts]
+        binding = [s for s in found if name in s.binds]
+        texts = {s.text for s in binding if not s.cell.after}
+        other = [s for s in binding if s.cell.after and s.text not in texts]
         if texts and other:
             yield (
                 f"{other[-1].cell.name}, behind the test, defines {name} too: the one "
@@ -99,35 +93,29 @@ def behind(
             )
 
 
-def not_here(taken: Iterable[Statement]) -> list[str]:
-    """Imports of what the grader has not, as of a file beside the notebook."""
-    notes = []
-    for s in taken:
-        gone = [m for m in _modules(s) if not _is_there(m)]
-        if gone:
-            notes.append(
-                f"{s.cell.name}, line {s.first}: there is no module {_some(gone)} "
-                "where submissions are checked. Only the notebook is graded: copy what "
-                "you use of a file of your own into a cell"
-            )
-    return _first(notes)
+def _harmless(
+    reading: Reading, found: Tried, mine: Sequence[Statement]
+) -> Iterator[str]:
+    """What was left out or failed and is, as far as one can see, not needed."""
+    spared = [s for s in mine if s not in reading.needed]
+    failed = [s for s in spared if s in found.failed]
+    slow = [s for s in spared if s in found.slow]
+    if slow:
+        yield f"left out, as it takes long and your solution does not use it: {_places(slow)}"
+    if failed:
+        yield (
+            f"fails {HERE}, and the rest went on: {_places(failed)} "
+            f"({found.failed[failed[0]]})"
+        )
 
 
-def _modules(statement: Statement) -> Iterator[str]:
-    """The modules that a plain import names, without what they are in."""
-    if statement.kind not in (ast.Import, ast.ImportFrom):
-        return
-    (node,) = ast.parse(statement.text).body
-    if isinstance(node, ast.Import):
-        yield from (alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield node.module.partition(".")[0]
-
-
-def _is_there(module: str) -> bool:
-    with suppress(ValueError):  # of one that was made by hand, as `__main__`
-        return find_spec(module) is not None
-    return True
+def _places(found: Sequence[Statement]) -> str:
+    """The lines of statements, by cell."""
+    places = [
+        f"{name} ({_lines(list(of_cell))})"
+        for name, of_cell in groupby(found, key=lambda s: s.cell.name)
+    ]
+    return _some(places)
 
 
 def _lines(found: Sequence[Statement]) -> str:

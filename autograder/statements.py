@@ -1,4 +1,4 @@
-"""The statements of a cell's top level, with the names that each binds and uses.
+"""The statements of a cell's top level, with the names that each binds, uses and alters.
 
 Python's own parser and symbol table say what they are; nothing is run.
 """
@@ -7,29 +7,18 @@ import ast
 import re
 import symtable
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-
-from autograder.definitions import (
-    AROUND,
-    asides,
-    asks_for_main,
-    changes,
-    defines,
-    hooks,
-    is_constant,
-    sets,
-)
 
 MAGIC = re.compile(r"( *+)([%!]\S|\?|[\w.]++ *+= *+[%!]|[\w.*]++\?{1,2} *+$)")
 HARMLESS_CELL_MAGIC = re.compile(r"\A\s*+%%(time|capture)\b[^\n]*")
 MOST = 1000
 """Statements of a cell: each of them costs the grader time."""
 EVERYTHING = "*"
-"""What `from module import *` binds, as no name can."""
-FUTURE = "from __future__ import annotations"
-"""It holds for all later cells too, as IPython has it."""
+"""What `from module import *` binds, as no name can; future imports too."""
 UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 @dataclass(frozen=True)
@@ -47,10 +36,10 @@ class Code:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement, the lines of its cell that it fills, and whether it defines.
+    """A statement and the lines of its cell that it fills.
 
-    sets: names of which it sets an item or an attribute; changes: those that it may
-    change, where it is not run; hooks: its decorators and bases.
+    alters: names whose values it may change, by setting an item or an attribute, by
+    a method or by `global`; where it defines a function, once that is called.
     """
 
     cell: Code
@@ -58,44 +47,61 @@ class Statement:
     first: int
     last: int
     text: str
-    counts: bool
     binds: frozenset[str]
     uses: frozenset[str]
-    sets: frozenset[str]
-    changes: frozenset[str]
-    hooks: frozenset[str]
+    alters: frozenset[str]
+    is_plain_function: bool
+    """It runs no more than a `def`, which no decorator sees."""
+    modules: tuple[str, ...] = ()
+    """The modules that an import names, without what they are in."""
 
 
 def statements(cell: Code, notes: list[str]) -> list[Statement]:
     """The statements of a cell; a note and none where Python cannot read it."""
     source = HARMLESS_CELL_MAGIC.sub("", cell.source, count=1)
     if source.lstrip().startswith("%%"):
-        notes.append(f"{cell.name} is left out, for its {quoted(source.strip())}")
+        notes.append(
+            f"{cell.name} is left out, for its {quoted(source.strip())}: what your "
+            "solution uses belongs into a cell without such a line"
+        )
         return []
     try:
         source, tree = _parsed(source)
         if len(tree.body) > MOST:
             raise ValueError(f"it has {len(tree.body)} statements, more than {MOST}")
         lines = source.encode().split(b"\n")  # as columns are counted in bytes
-        return [s for n in tree.body if not _is_text(n) for s in _read(cell, lines, n)]
+        return [_read(cell, lines, n) for n in tree.body if not _is_constant(n)]
     except UNPARSABLE as error:
-        notes.append(f"{cell.name} is left out: {why(error, source)}")
+        notes.append(f"{cell.name} is left out: {_why(error, source)}")
         return []
-
-
-def why(error: BaseException, source: str) -> str:
-    """A syntax error in words, with its line."""
-    if not isinstance(error, SyntaxError) or not error.lineno:
-        return str(error) or f"Python cannot read it ({type(error).__name__})"
-    lines = source.split("\n")
-    line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
-    return f"line {error.lineno}: {error.msg}: {quoted(line.strip())}"
 
 
 def quoted(text: str) -> str:
     """The first line of a text, shortened, as code."""
     line = text.split("\n")[0]
     return f"`{line[:57]}...`" if len(line) > 60 else f"`{line}`"
+
+
+def text_of(found: Iterable[Statement]) -> str:
+    """Statements of one cell as a text, at the lines where the student wrote them."""
+    text, line = "", 1
+    for statement in found:
+        if statement.first > line:
+            text += "\n" * (statement.first - line)
+        elif text:
+            text += "; "
+        text += statement.text
+        line = statement.last
+    return text + "\n"
+
+
+def _why(error: BaseException, source: str) -> str:
+    """A syntax error in words, with its line."""
+    if not isinstance(error, SyntaxError) or not error.lineno:
+        return str(error) or f"Python cannot read it ({type(error).__name__})"
+    lines = source.split("\n")
+    line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
+    return f"line {error.lineno}: {error.msg}: {quoted(line.strip())}"
 
 
 def _parsed(source: str) -> tuple[str, ast.Module]:
@@ -113,85 +119,86 @@ def _without_magic(line: str) -> str:
     return f"{found[1]}..." if found else line
 
 
-def _read(cell: Code, lines: list[bytes], node: ast.stmt) -> Iterator[Statement]:
-    """A statement; and, as statements of their own, those in it that are not run."""
-    first, last = _first(node), _last(node)
-    mine, left_out = lines[first - 1 : last], []
-    if not isinstance(node, AROUND):
-        mine[-1] = mine[-1][: node.end_col_offset]
-        mine[0] = mine[0][node.col_offset if first == node.lineno else 0 :]
-    elif defines(node):
-        left_out = list(asides(node))
-        for inner in reversed(left_out):
-            _replace(mine, first, inner, b"...")
-        test = asks_for_main(node)
-        if test and test.lineno == test.end_lineno:
-            _replace(mine, first, test, b"True")
-    yield _statement(cell, node, b"\n".join(mine).decode())
-    for inner in left_out:
-        yield _statement(cell, inner, ast.unparse(inner))
+def _is_constant(node: ast.stmt) -> bool:
+    """A statement that is only a value: a comment by another name, or a magic's place."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _replace(
-    lines: list[bytes], number: int, node: ast.stmt | ast.expr, by: bytes
-) -> None:
-    """Write something else for a node; number: of the first of these lines.
-
-    What follows on its last line goes up to its first one; other lines stay.
-    """
-    first, last = node.lineno - number, _last(node) - number
-    behind = lines[last][node.end_col_offset :]
-    lines[first] = lines[first][: node.col_offset] + by + behind
-    lines[first + 1 : last + 1] = [b""] * (last - first)
-
-
-def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-
-
-def _last(node: ast.stmt | ast.expr) -> int:
-    assert node.end_lineno is not None
-    return node.end_lineno
-
-
-def _statement(cell: Code, node: ast.stmt, text: str) -> Statement:
-    binds, uses = _names(text)
-    first, last, counts = _first(node), _last(node), defines(node)
-    if isinstance(node, ast.ImportFrom) and node.names[0].name == EVERYTHING:
+def _read(cell: Code, lines: list[bytes], node: ast.stmt) -> Statement:
+    decorators = getattr(node, "decorator_list", [])
+    first = min([node.lineno, *(d.lineno for d in decorators)])
+    last = node.end_lineno or first
+    mine = lines[first - 1 : last]
+    mine[-1] = mine[-1][: node.end_col_offset]
+    mine[0] = mine[0][node.col_offset if first == node.lineno else 0 :]
+    text = b"\n".join(mine).decode()
+    binds, uses, alters = _names(text)
+    if isinstance(node, ast.ImportFrom) and _binds_unseen(node):
         binds.add(EVERYTHING)
-        text, last = _star(node), first
-    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-        binds |= {FUTURE} if "annotations" in binds else set()
     return Statement(
-        *(cell, type(node), first, last, text, counts),
-        *map(frozenset, (binds, uses, sets(node), changes(node), hooks(node))),
+        *(cell, type(node), first, last, text),
+        *map(frozenset, (binds, uses, alters | (_altered(node) & (binds | uses)))),
+        is_plain_function=isinstance(node, FUNCTIONS) and not decorators,
+        modules=tuple(_modules(node)),
     )
 
 
-def _star(node: ast.ImportFrom) -> str:
-    """`from module import *` on one line; one that fails costs only its own names."""
-    line = ast.unparse(node)
-    said = f"{line} fails where submissions are checked:"
-    text = f"try:\n {line}\nexcept Exception as e:\n print({said!r}, e)"
-    return f"exec({text!r})"
+def _binds_unseen(node: ast.ImportFrom) -> bool:
+    return node.names[0].name == EVERYTHING or node.module == "__future__"
 
 
-def _names(text: str) -> tuple[set[str], set[str]]:
-    """What a statement binds on top, and all names that it takes from there."""
+def _modules(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.partition(".")[0]
+
+
+def _names(text: str) -> tuple[set[str], set[str], set[str]]:
+    """What a statement binds on top, what it takes from there, and binds by `global`."""
     with warnings.catch_warnings(action="ignore"):
         top = symtable.symtable(text, "a cell", "exec")
     names = top.get_symbols()
     binds = {s.get_name() for s in names if s.is_assigned() or s.is_imported()}
     uses = {s.get_name() for s in names if s.is_referenced()}
+    declared = set()
     inner = top.get_children()
     while inner:
         table = inner.pop()
         inner += table.get_children()
         uses |= {s.get_name() for s in table.get_symbols() if s.is_global()}
-    return binds, uses
+        declared |= {
+            s.get_name()
+            for s in table.get_symbols()
+            if s.is_declared_global() and (s.is_assigned() or s.is_imported())
+        }
+    return binds, uses, declared
 
 
-def _is_text(node: ast.stmt) -> bool:
-    """A statement that is only a string: a comment by another name."""
-    constant = getattr(node, "value", None)
-    return is_constant(node) and isinstance(getattr(constant, "value", None), str)
+def _altered(node: ast.stmt) -> set[str]:
+    """The names that `x.a = 1`, `x["a"] += 1`, `del x[0]`, `x.append(1)`, `@x.add`, a
+    base `x` and `exec(text, x)` begin with, wherever they stand in a statement."""
+    found = set[str]()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Subscript | ast.Attribute):
+            found |= set() if isinstance(inner.ctx, ast.Load) else _root(inner)
+        elif isinstance(inner, ast.Call):
+            if isinstance(inner.func, ast.Attribute):
+                found |= _root(inner.func)
+            elif isinstance(inner.func, ast.Name) and inner.func.id in TELLING:
+                found |= {name for given in inner.args for name in _root(given)}
+        for handed in ("decorator_list", "bases"):
+            for expression in getattr(inner, handed, []):
+                found |= _root(expression)
+    return found
+
+
+TELLING = ("exec", "setattr", "delattr")
+"""Functions of Python's that change what they are given."""
+
+
+def _root(node: ast.expr) -> set[str]:
+    """The name that `x.a["b"].c(1)` begins with, `x`; no name for what has none."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return {node.id} if isinstance(node, ast.Name) else set()

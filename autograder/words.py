@@ -21,7 +21,7 @@ def card(receipt: Receipt, name: str) -> str:
     """The verdict on one exercise as HTML: the check's card, and what was left out."""
     verdict = receipt["exercises"][name]
     graded = verdict["status"] == "graded"
-    shown = verdict["html"] if graded else _pre(_none(verdict))
+    shown = verdict["html"] if graded else as_html(_none(verdict))
     notes = receipt["notes"] + verdict["notes"]
     items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
     return f"{shown}<ul>{items}</ul><p><small>{html.escape(_seal(receipt))}</small></p>"
@@ -44,7 +44,8 @@ def _none(verdict: dict) -> str:
     )
 
 
-def _pre(string: str) -> str:
+def as_html(string: str) -> str:
+    """A text as it is, with its lines."""
     # A page of nbgrader cuts what is wider than itself.
     style = "white-space: pre-wrap; overflow-wrap: anywhere"
     return f'<pre style="{style}">{html.escape(printable(string))}</pre>'

@@ -12,14 +12,18 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autograder.program import extract
+from autograder import remarks
+from autograder.program import read, texts
 from autograder.statements import Code
+from autograder.trial import tried
 from collectives_lab import check
+from collectives_lab.check.engine import in_its_world
 from collectives_lab.launch import LabError
 from collectives_lab.wire import Box, Program, tiers
 
@@ -33,12 +37,12 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
     """The verdict on one exercise of a job; where the box was lost, in a new one."""
     if name not in check.EXERCISES:
         return not_gradable(f"this engine has no exercise {name}")
-    texts, notes = _texts(job, name)
     asked = {"seed": job["seeds"][name], "student": job["student"]}
-    known = asked | {"program": texts, "notes": notes}
-    program = Program.source(texts)
+    known: dict[str, Any] = asked | {"program": [], "notes": []}
     for _ in ("first", "again"):
         try:
+            known["program"], known["notes"] = _cells(job, name, box)
+            program = Program.notebook(known["program"])
             return known | _graded(check.grade(name, program, box=box, **asked))
         except LabError as error:
             found = not_gradable(str(error))
@@ -49,14 +53,18 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
     return known | found
 
 
-def _texts(job: Job, name: str) -> tuple[list[tuple[str, str]], list[str]]:
+def _cells(
+    job: Job, name: str, box: Box
+) -> tuple[list[tuple[str, str]], list[str]]:
     """What is run: the program of a receipt that is repeated, or the notebook's."""
     if "programs" in job:
         return job["programs"][name], []
     test = job["tests"][name]
     cells = [Code(n, source, n > test) for n, source in job["cells"]]
-    taken = extract(cells, check.EXERCISES[name].names, job["given"])
-    return taken.texts, taken.notes
+    exercise = check.EXERCISES[name]
+    reading = read(cells, exercise.names)
+    found = tried(reading, box, partial(in_its_world, exercise))
+    return texts(found.runs), remarks.on(reading, found, exercise.names, job["given"])
 
 
 def _graded(report: Any) -> dict[str, Any]:

@@ -228,7 +228,9 @@ def test_regrading_gives_the_same_marks(graded: Course) -> None:
     chosen = ["solved", "waits"]
     before, then = graded.rows(), [graded.receipt(name) for name in chosen]
     students = [option for name in chosen for option in ("--student", name)]
-    graded.python("grade", RING, "--force", *students)
+    said = graded.python("grade", RING, "--force", *students).stdout
+    assert "solved " in said and "kernel" not in said, "the summary is of the chosen"
+    assert f"{RING}.traffic      1 of 2" in said
     assert graded.rows() == before
     for name, old in zip(chosen, then, strict=True):
         new = graded.receipt(name)
@@ -256,7 +258,9 @@ def test_feedback_is_complete_and_acts_in_nobodys_browser(graded: Course) -> Non
         assert XSS not in page.read_text()
         assert "two_ranks" in page.read_text()
         assert "\x1b" not in text.read_text()
-        assert text.read_text().startswith(f"{RING}, {student}: 0 of 24 points\n")
+        assert text.read_text().startswith(
+            f"{RING}, {student}: 0 of 24 points so far\n"
+        )
         assert f"why_{RING}: not yet graded" in text.read_text()
     assert (
         XSS

@@ -127,13 +127,13 @@ def test_an_id_is_the_name_of_a_folder(student: str) -> None:
 def test_a_row_of_the_summary_is_a_line() -> None:
     """One odd name moves no other row."""
     rows = [
-        grades.Row(student, RING, "missing", reason="a\nb" if student else "")
+        grades.Row(student, RING, "not checked", reason="a\nb" if student else "")
         for student in ("ann", "b\nen", "c" * 200)
     ]
     ann, ben, long, *_ = grades.summary(rows).splitlines()
     assert ben.startswith("b en ") and long.startswith("c" * 200)
     assert ann.index("-") == ben.index("-") == grades.WIDEST + 14
-    assert ann.endswith("missing: a b")
+    assert ann.endswith("not checked: a b")
 
 
 def test_a_python_of_elsewhere_is_told_which_to_take() -> None:
@@ -174,7 +174,7 @@ def test_an_image_in_an_answer_reaches_the_feedback(course: Course) -> None:
     text = (course.autograder / "feedback" / "ann" / RING / f"{RING}.html").read_text()
     assert f"data:image/png;base64,{DATA}" in text
     assert "(image y.png left out)" in text
-    assert "(Score: 20.0 / 24.0)" in text
+    assert "(Score: 20 so far / 24.0)" in text
 
 
 @pytest.mark.slow

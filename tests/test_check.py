@@ -345,7 +345,7 @@ TOLD = {
     ),
     "an untouched output": (
         ("all_gather", "result", "def all_gather(output, input): pass"),
-        "rank 0: output is as it was before",
+        "rank 0: .*: output is as it was before",
     ),
     "a part that is missing": (
         ("all_gather", "result", OWN_PART),
@@ -548,22 +548,6 @@ def test_memory_beside_a_view_is_watched(kind: str) -> None:
     if kind != "transposed":
         after[0] += 1
         assert "beside it" in tensors.arrived(given, after)[1]
-
-
-@pytest.mark.parametrize(
-    "counts, said",
-    [
-        ([1, 0, 1], "it lacks rank 1"),
-        ([2, 1, 1], "it counts rank 0 twice"),
-        ([0, 1, 2], "it lacks rank 0 and it counts rank 2 twice"),
-        ([5, 5, 5], ""),
-    ],
-)
-def test_a_wrong_sum_names_what_it_lacks(counts: list[int], said: str) -> None:
-    """From the numbers alone, where they can only mean one thing."""
-    given = [torch.tensor([float(n)]) for n in (1013, 20011, 700001)]
-    found = sum(c * x for c, x in zip(counts, given, strict=True))
-    assert tensors.contributions(given, found, (0,)) == said
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,13 @@ class Tried:
     result: Judgement
 
 
+def in_its_world(exercise: Exercise, program: Program) -> Program:
+    """The program behind what an exercise gives to it."""
+    if not exercise.prelude:
+        return program
+    return program.after(f"the world of {exercise.name}", exercise.prelude)
+
+
 def examine(
     exercise: Exercise, program: Program, box: Box, seed: str, student: str = ""
 ) -> Report:
@@ -55,8 +62,7 @@ def examine(
 
     Raises NotGradable where the box itself does not work.
     """
-    if exercise.prelude:
-        program = program.after(f"the world of {exercise.name}", exercise.prelude)
+    program = in_its_world(exercise, program)
     cases = sorted(
         _strict(list(exercise.cases(Inputs(seed, student)))),
         key=lambda case: case.world_size,

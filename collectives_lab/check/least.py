@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from collectives_lab.check.spec import Case, Judge, Judgement, bad
-from collectives_lab.trace import Trace
 from collectives_lab.units import format_bytes
 from collectives_lab.wire import Outcome
 
@@ -23,12 +22,10 @@ ROUNDING = 1e-6
 """Bytes: what a collective must move is a fraction of its tensor."""
 
 
-def over_the_wire(
-    result: Judge, least: Least, sent: Callable[[Trace], Bytes] = Trace.bytes_sent
-) -> Judge:
+def over_the_wire(result: Judge, least: Least) -> Judge:
     """A judge: the result is right, and what it takes has moved as messages.
 
-    sent: how the bytes are counted that leave a rank. On one rank nothing has to move.
+    On one rank nothing has to move.
     """
 
     def judge(case: Case, outcome: Outcome) -> Judgement:
@@ -36,8 +33,8 @@ def over_the_wire(
         if not found.holds or case.world_size == 1:
             return found
         trace, (to_send, to_receive) = outcome.trace, least(case)
-        received = trace.bytes_received()
-        for rank, (out, into) in enumerate(zip(sent(trace), received, strict=True)):
+        moved = zip(trace.bytes_sent(), trace.bytes_received(), strict=True)
+        for rank, (out, into) in enumerate(moved):
             if into < to_receive[rank] - ROUNDING:
                 least_of_it = format_bytes(to_receive[rank])
                 return bad(

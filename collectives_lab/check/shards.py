@@ -29,7 +29,10 @@ PAIR = 16
 """Bytes that a rank has to tell the others: two numbers of 8 bytes each."""
 
 SLACK = 64
-"""Times that traffic may be sent: enough for pickled numbers, and by way of a root."""
+"""Times that this may be sent: enough for pickled numbers, and by way of a root.
+
+Also times the calls that it takes: an empty message tells a little, too, by its tag.
+"""
 
 
 def case(shards: Sequence[torch.Tensor], tests: str, special: str = "") -> Case:
@@ -60,23 +63,29 @@ def least_told(case: Case) -> tuple[list[int], list[int]]:
     return [int(own) for own in filled], [int(told) for told in others]
 
 
-def allowance(world_size: int) -> int:
-    """Bytes that a rank may send, by the plan that gathers a pair from every rank."""
+def allowance(world_size: int) -> tuple[int, int]:
+    """Bytes that a rank may send, and its calls, by the plan that gathers the pairs."""
     plan = plans.ring_all_gather(world_size, PAIR * world_size)
-    return SLACK * int(max(plan.bytes_sent()))
+    return SLACK * int(max(plan.bytes_sent())), SLACK * len(plan) // world_size
 
 
 def few_bytes(case: Case, outcome: Outcome) -> Judgement:
-    """Whether no rank sends more than the allowance, however long its shard is."""
+    """Whether no rank sends or calls more than allowed, however long its shard is."""
     size, sent = case.world_size, outcome.trace.bytes_sent()
     busiest = max(range(size), key=lambda rank: sent[rank])
     said = f"{format_bytes(sent[busiest])} from rank {busiest}"
-    allowed = allowance(size)
+    allowed, most_calls = allowance(size)
     most = format_bytes(allowed)
     if sent[busiest] > allowed:
         return bad(
             f"right, but it sends {said}, where {most} are allowed on {size} ranks: "
             "send what is needed to know of a shard, and not the shard"
+        )
+    calls = max(len(outcome.trace.of_rank(rank)) for rank in range(size))
+    if calls > most_calls:
+        return bad(
+            f"right, but in {calls} calls on a rank, where {most_calls} are allowed on "
+            f"{size} ranks: put together what goes together"
         )
     return Judgement(True, f"sent {said} of {most} allowed")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab.check import tensors
+from collectives_lab.check import causes, tensors
 from collectives_lab.check.spec import GOOD, Case, Judgement, bad
 from collectives_lab.trace import Trace
 from collectives_lab.units import format_bytes
@@ -34,26 +34,45 @@ def sum_case_data(inputs: Sequence[torch.Tensor], exact: bool = True) -> dict[st
 
 def sum_in_place(case: Case, outcome: Outcome) -> Judgement:
     """Whether the first argument of every rank holds the sum now."""
-    expected, inputs = case.data["expected"], case.data["inputs"]
+    expected, tolerance = case.data["expected"], case.data["tolerance"]
     for rank in range(case.world_size):
         argument, (after, *_) = case.args[rank], outcome.after[rank]  # type: ignore[misc]
         found, wrong = tensors.arrived(argument[0], after)  # type: ignore[index]
         if found is None:
             return bad(f"rank {rank}: {wrong}")
-        text, at = tensors.compared(
-            found, expected, f"rank {rank}: tensor", case.data["tolerance"]
-        )
+        text, at = tensors.compared(found, expected, f"rank {rank}: tensor", tolerance)
         if not text:
             continue
-        if case.world_size > 1 and tensors.same_bits(found, inputs[rank]):
-            return bad(
-                f"rank {rank}: tensor is as it was before; the sum must be in the "
-                "tensor that was given, not in a new one"
-            )
-        if at is not None and (why := tensors.contributions(inputs, found, at)):
-            text += f": {why}"
-        return bad(text)
+        why = "" if at is None else _why(case, outcome, rank, found)
+        return bad(f"{text}: {why}" if why else text)
     return GOOD
+
+
+def _why(case: Case, outcome: Outcome, rank: int, found: torch.Tensor) -> str:
+    """What the first wrong sum is instead; empty where that is not clear."""
+    expected, inputs = case.data["expected"], case.data["inputs"]
+    p, n, tolerance = case.world_size, expected.numel(), case.data["tolerance"]
+    is_as_before = p > 1 and tensors.same_bits(found, inputs[rank])
+    returned = outcome.results[rank]
+    if is_as_before and not tensors.compared(returned, expected, "", tolerance)[0]:
+        return "the sum must be in the tensor that was given, not in a new one"
+    every = [
+        tensors.arrived(argument[0], after[0])[0]  # type: ignore[index]
+        for argument, after in zip(case.args, outcome.after, strict=True)
+    ]
+    alike = [x for x in every if x is not None and _fits(x, expected)]
+    sums = [causes.Sum(x, expected, inputs, tolerance) for x in alike]
+    if why := causes.of_sums(sums, by_chunks=True):
+        return why
+    if not is_as_before:
+        return causes.contributions(inputs, found)
+    said = "it is as it was before; the sum must be in the tensor that was given"
+    few = f", and chunks of {n} // {p} = 0 elements would leave all of it out"
+    return said + few * (n < p)
+
+
+def _fits(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    return found.shape == expected.shape and found.dtype == expected.dtype
 
 
 def same_everywhere(case: Case, outcome: Outcome, remedy: str = ONCE) -> Judgement:

@@ -1,20 +1,18 @@
 """Tensors for cases, and what is wrong with those that come back.
 
 Inputs are random integers, so that sums are exact, nobody can guess another rank's, and
-a wrong sum names what it lacks or counts twice (`contributions`). A `layout` makes a
+a wrong sum names what it lacks or counts twice (`check.causes`). A `layout` makes a
 view with other memory around it, which must stay as it is.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import torch
 
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.wire import Other, Strided
 
 LARGEST = {torch.float32: 2**20, torch.float64: 2**49, torch.int64: 2**59}
@@ -121,6 +119,15 @@ def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(_bits(left), _bits(right))
 
 
+def holds(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether a tensor has these numbers in a row somewhere, whatever its shape."""
+    if found.dtype != expected.dtype or not expected.numel():
+        return False
+    row, size = found.flatten(), expected.numel()
+    windows = row.unfold(0, size, 1) if len(row) >= size else row.new_empty(0, size)
+    return bool((windows == expected.flatten()).all(1).any())
+
+
 def first_difference(
     found: torch.Tensor, expected: torch.Tensor, tolerance: float = 0.0
 ) -> tuple[int, ...] | None:
@@ -160,29 +167,3 @@ def _apart(found: float | int, expected: float | int) -> str:
     both = found, expected
     short = [f"{x:.8g}" if isinstance(x, float) else f"{x}" for x in both]
     return ", not ".join(short if short[0] != short[1] else map(repr, both))
-
-
-def contributions(
-    inputs: Sequence[torch.Tensor], found: torch.Tensor, at: tuple[int, ...]
-) -> str:
-    """Which ranks' numbers a wrong sum lacks, or counts more than once.
-
-    inputs: what each rank gave. Empty where no counts of 0 to 2 explain the element.
-    """
-    numbers = [x[at].item() for x in inputs]
-    total = found[at].item()
-    if not all(isinstance(n, int) or n.is_integer() for n in [*numbers, total]):
-        return ""
-    matching = [
-        counts
-        for counts in itertools.product((1, 0, 2), repeat=len(numbers))
-        if sum(c * n for c, n in zip(counts, numbers, strict=True)) == total
-    ]
-    if len(matching) != 1:
-        return ""
-    (counts,) = matching
-    lacking = [rank for rank, c in enumerate(counts) if c == 0]
-    doubled = [rank for rank, c in enumerate(counts) if c == 2]
-    texts = [f"it lacks {name_ranks(lacking)}"] if lacking else []
-    texts += [f"it counts {name_ranks(doubled)} twice"] if doubled else []
-    return " and ".join(texts)

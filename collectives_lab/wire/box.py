@@ -21,6 +21,7 @@ from typing import Any
 
 from collectives_lab.launch.errors import LabError
 from collectives_lab.wire import preload, server, tiers
+from collectives_lab.wire.frames import Ran
 from collectives_lab.wire.operations import EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.program import Program
@@ -35,7 +36,10 @@ STARTING = 120.0
 
 ENDING = 10.0
 CPU_SECONDS = 3.0
-"""CPU time of all ranks of one session together."""
+"""CPU time of all ranks of one session together, without what loading took."""
+
+LOADING = 2.0
+"""CPU time in which a rank may run the program itself, on the average."""
 
 WALL_SECONDS = 20.0
 """For a session that sleeps, or a machine that is busy with something else."""
@@ -69,7 +73,7 @@ class Box:
         self._jobs = 0
         self._heard: list[dict[str, Any]] = []
         self._looked = 0.0
-        self._limit = CPU_SECONDS
+        self._limit = 0.0
         self._words: set[str] = set()
 
     @property
@@ -139,17 +143,22 @@ class Box:
         cpu_seconds: float = CPU_SECONDS,
         wall_seconds: float = WALL_SECONDS,
         memory: int = MEMORY,
+        loading: float = LOADING,
     ) -> Iterator[SealedRanks]:
-        """Fresh ranks that have run the program; ended at the end of the block."""
+        """Fresh ranks that have run the program; ended at the end of the block.
+
+        loading: CPU seconds a rank for that; they do not count for what is called.
+        """
         self.open()
         self._preload(program)
         pairs = [socket.socketpair() for _ in range(world_size)]
         pipes = [os.pipe() for _ in range(world_size)]
         self._jobs += 1
         try:
-            self._limit = cpu_seconds
+            self._limit = world_size * loading
             order = {"do": "start", "job": self._jobs, "world_size": world_size}
-            order |= {"cpu": cpu_seconds, "memory": memory}
+            order |= {"cpu": self._limit, "most": self._limit + cpu_seconds}
+            order |= {"memory": memory}
             fds = [theirs.fileno() for _, theirs in pairs]
             fds += [writing for _, writing in pipes]
             self._tell(order, fds)
@@ -162,6 +171,9 @@ class Box:
         ranks = SealedRanks(self, [ours for ours, _ in pairs], outputs, wall_seconds)
         try:
             ranks.load(program)
+            if ranks.failure is None:
+                self._limit = cpu_seconds
+                self._tell({"do": "limit", "cpu": cpu_seconds})
             yield ranks
         finally:
             ranks.switch.close()
@@ -280,13 +292,25 @@ class SealedRanks:
     ):
         self.box = box
         self.switch = Switch(socks, outputs, box.watch, [box.control.fileno()])
+        self.seconds = seconds
         self.deadline = time.monotonic() + seconds
         self.failure: Failure | None = None
+
+    @property
+    def at(self) -> tuple[str, int] | None:
+        """The statement of a notebook that rank 0 says it came to: cell, number."""
+        return self.switch.lines[0].at
+
+    @property
+    def ran(self) -> Sequence[Ran]:
+        """What rank 0 tells of a notebook's statements."""
+        return self.switch.lines[0].ran
 
     def load(self, program: Program) -> None:
         """Run the program on every rank; what goes wrong stays in `failure`."""
         found = self.switch.load(program.to_bytes(), self.deadline)
         self.failure = self._explained(found)
+        self.deadline = time.monotonic() + self.seconds
 
     def call(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from collectives_lab.wire.carried import size_of
 from collectives_lab.wire.traffic import Posted
 from collectives_lab.wire.values import DTYPES, raw_bytes, tensor_of
 
@@ -41,27 +42,33 @@ def carry_out(ops: Sequence[Posted], data: Sequence[bytes]) -> list[bytes]:
     if verb == "all_reduce":
         return [_reduced(ops, data)] * size
     if verb == "reduce":
-        # Off the root a buffer holds partial sums, as after Gloo's.
-        partial = [_reduced(ops[: i + 1], data[: i + 1]) for i in range(size)]
-        partial[place] = partial[-1]
-        return partial
+        return [_on_the_way(ops, data, i, place) for i in range(size)]
     if verb == "all_gather":
         return [b"".join(data)] * size
     if verb == "gather":
         return [b"".join(data) if i == place else b"" for i in range(size)]
     if verb == "scatter":
-        return _cut(data[place], [_bytes(op.sides[1]) for op in ops])
+        return _cut(data[place], [size_of(op.sides[1]) for op in ops])
     if verb == "reduce_scatter":
         whole = _reduced(ops, data)
-        return _cut(whole, [_bytes(op.sides[1]) for op in ops])
+        return _cut(whole, [size_of(op.sides[1]) for op in ops])
     parts = [
         _cut(d, [n for _, n in op.sides[0]]) for op, d in zip(ops, data, strict=True)
     ]
     return [b"".join(row[i] for row in parts) for i in range(size)]
 
 
-def _bytes(side: Sequence[tuple[int, int]]) -> int:
-    return sum(n for _, n in side)
+def _on_the_way(
+    ops: Sequence[Posted], data: Sequence[bytes], i: int, place: int
+) -> bytes:
+    """What a reduce leaves with the i-th rank; place: of the root, which has it all.
+
+    The others hold partial sums, as after Gloo's: those that come to them by the chain
+    to the root for which `event.bound` counts the bytes.
+    """
+    hops = (place - i) % len(ops) or len(ops)
+    chain = sorted((i + hop) % len(ops) for hop in range(hops))
+    return _reduced([ops[j] for j in chain], [data[j] for j in chain])
 
 
 def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:

@@ -2,10 +2,11 @@
 
 Nothing is sent before the switch asks for it: the buffer of a send is read when its
 recv is matched, as late as any library may, so that one reused early shows. That alone
-would make a program right that posts a send first and fills its buffer then, so a
-strict call (`Wire.strict`) compares what is read with what was there at first, and so
-it does where something is received. We have no thread: frames are answered while one of
-the student's threads waits.
+would make a program right that posts a send first and fills its buffer then, so a call
+tells the digest of what it gives, to which the switch holds what is read. Where
+something is received, a strict call (`Wire.strict`) looks itself whether the tensor is
+as it was: a program that hides that it is not keeps what comes apart, and is right. We
+have no thread: frames are answered while one of the student's threads waits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import sys
 import sysconfig
 import threading
+import time
 import zlib
 
 import torch
@@ -25,7 +27,11 @@ from collectives_lab.wire.pending import Operation, Tensors
 from collectives_lab.wire.values import raw_bytes
 
 ASKS = 64
-"""How often a rank asks in vain whether something has ended before it polls."""
+"""How often a rank asks in vain whether something has ended before it rests."""
+
+PAUSE = 2e-4
+"""Seconds that a question takes which was asked in vain again and again: such a loop
+would keep a core from the rank that it waits for, and eat up the own CPU seconds."""
 
 _OWN = (
     os.path.dirname(__file__) + os.sep,
@@ -46,7 +52,7 @@ class Refused(RuntimeError):
 
 
 class TensorInUse(RuntimeError):
-    """A tensor was written to while the library sent it, or received into it."""
+    """A tensor was written to while the library received into it."""
 
 
 class Wire:
@@ -78,8 +84,9 @@ class Wire:
     ) -> Operation:
         """Number an operation and tell the switch of it."""
         operation.where = student_line()
+        if kind is not Kind.RECV:
+            body = frames.digest(_data(operation.given)) + body
         if self.strict:
-            operation.sum = _sum(operation.given)
             operation.room = _sum(operation.taken)
         with self._writing:
             self._in_vain = 0
@@ -93,17 +100,23 @@ class Wire:
         """Answer the switch until this operation has ended."""
         self.tell_of_waiting(operation)
         while not operation.done:
-            self._refuse_overwritten()
+            self.refuse_overwritten()
             self._turn(operation)
         if operation.refused:
             raise Refused(operation.refused)
 
-    def asked_in_vain(self) -> bool:
-        """Tell, after some asking, that this rank does nothing else; whether it did."""
+    def poll(self, operation: Operation) -> None:
+        """Ask the switch for the end of an operation; in vain for long, do little else.
+
+        What came is handed to a rank that waits or asks for it, and to no other.
+        """
         self._in_vain += 1
-        if self._in_vain == ASKS:
-            self.tell(Kind.POLL)
-        return self._in_vain >= ASKS
+        rests = self._in_vain >= ASKS
+        if not operation.polled or self._in_vain == ASKS:
+            operation.polled = True
+            self.tell(Kind.POLL, operation.id, rests)
+        if rests:
+            time.sleep(PAUSE)
 
     def tell_of_waiting(self, operation: Operation) -> None:
         """Once, even where it has ended already: a trace says what is waited for."""
@@ -155,7 +168,6 @@ class Wire:
             return
         if frame.kind == Kind.READ:
             self.tell(Kind.DATA, frame.id, body=_data(operation.given))
-            self._compare_given(operation)
             return
         del self.pending[frame.id]
         if frame.kind == Kind.REFUSED:
@@ -164,38 +176,21 @@ class Wire:
             self._compare_taken(operation)
             operation.finish(frame)
 
-    def _compare_given(self, operation: Operation) -> None:
-        """Raise TensorInUse if, in a strict call, the data is not what was posted."""
-        if operation.sum is not None and operation.sum != _sum(operation.given):
-            self._overwritten = (
-                f"while it was being sent ({operation.where}). It belongs to the "
-                "library from the call until its wait returns: read at once, what it "
-                "held is sent; read late, what was written then"
-            )
-            self._refuse_overwritten()
-        operation.sum = None
-
     def _compare_taken(self, operation: Operation) -> None:
-        """The same if something else has come to where this was to be received."""
-        if operation.room is not None and operation.room != _sum(operation.taken):
+        """Raise TensorInUse if, in a strict call, its room has been written to."""
+        wanted = operation.room if self.strict else None
+        if wanted is not None and wanted != _sum(operation.taken):
             self._overwritten = (
                 f"while something was being received into it ({operation.where}). It "
                 "belongs to the library from the call until its wait returns: what "
                 "comes early is overwritten, and what comes late overwrites"
             )
-            self._refuse_overwritten()
+            self.refuse_overwritten()
 
-    def _refuse_overwritten(self) -> None:
+    def refuse_overwritten(self) -> None:
         """Again in every thread, and where the student's code has caught it."""
         if self._overwritten:
             raise TensorInUse(f"a tensor was written to {self._overwritten}")
-
-    def compare_unread(self) -> None:
-        """The same for what nobody has waited for, once the function has returned."""
-        self._refuse_overwritten()
-        for operation in list(self.pending.values()):
-            if operation.sum is not None:
-                self._compare_given(operation)
 
 
 def _data(tensors: Tensors) -> bytes:

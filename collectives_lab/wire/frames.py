@@ -9,6 +9,7 @@ kind may be, raises `Malformed` before its bytes are kept.
 from __future__ import annotations
 
 import enum
+import hashlib
 import socket
 import struct
 from collections.abc import Iterator
@@ -18,6 +19,14 @@ from collectives_lab.wire.values import Malformed
 
 MiB = 1 << 20
 LONGEST_WHERE = 512
+DIGEST = 16
+"""Bytes of `digest`."""
+MOST_TOLD = 300
+"""Statements of a notebook of which a rank tells."""
+
+Ran = tuple[str, int, float, float, str]
+"""A statement that a rank has run: its cell, the how manieth of it, seconds of its
+processor and of the clock, and its error in words."""
 
 
 class Kind(enum.IntEnum):
@@ -25,11 +34,14 @@ class Kind(enum.IntEnum):
 
     From a rank: SEND and RECV (a: peer in the world, -1 for any, b: tag, c: bytes,
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),
-    WAIT (for an operation; a: how many threads the rank has), POLL (it asks again and
-    again whether something has ended), DATA (what was asked for), GROUP (a: its number,
-    b: the how manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that
-    it declares to compute for), LOADED, RETURNED (body: values) and RAISED (body: the
-    error).
+    where the body of a SEND or COLLECTIVE begins with the digest of what is given;
+    WAIT (for an operation; a: how many threads the rank has), POLL (it asks whether an
+    operation has ended; a: whether again and again, and does nothing else), DATA (what
+    was asked for), GROUP (a: its number, b: the how manieth of these ranks, body: its
+    ranks), COMPUTE (a: nanoseconds that it declares to compute for), STEP (where: the
+    cell that it runs, a: the how manieth statement of it), LOADED (body: what it tells
+    of a notebook's statements), RETURNED
+    (body: values) and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (a: whether strict, body: name and
     arguments), READ (give the data of an operation), DONE (a: source, body: what came)
     and REFUSED (body: why).
@@ -43,6 +55,7 @@ class Kind(enum.IntEnum):
     GROUP = 6
     POLL = 10
     COMPUTE = 11
+    STEP = 12
     LOADED = 7
     RETURNED = 8
     RAISED = 9
@@ -69,12 +82,19 @@ class Frame(NamedTuple):
 _HEADER = struct.Struct("<BxHIqqqqQ")
 
 LONGEST = {
-    **dict.fromkeys((Kind.SEND, Kind.RECV, Kind.WAIT, Kind.POLL), 0),
-    **dict.fromkeys((Kind.COMPUTE, Kind.LOADED), 0),
+    **dict.fromkeys((Kind.RECV, Kind.WAIT, Kind.POLL), 0),
+    Kind.SEND: DIGEST,
+    **dict.fromkeys((Kind.COMPUTE, Kind.STEP), 0),
     **dict.fromkeys((Kind.COLLECTIVE, Kind.GROUP, Kind.RAISED), 256 * 1024),
+    Kind.LOADED: 256 * 1024,
     **dict.fromkeys((Kind.DATA, Kind.RETURNED), 16 * MiB),
 }
 """The kinds that a rank may send, and how many bytes the body of each may have."""
+
+
+def digest(data: bytes) -> bytes:
+    """By which a rank that has posted data is known to give this and no other."""
+    return hashlib.blake2b(data, digest_size=DIGEST).digest()
 
 
 def pack(frame: Frame) -> bytes:

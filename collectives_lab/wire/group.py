@@ -196,7 +196,7 @@ class SealedGroup(_Group):
         opts: Any = None,
     ) -> Operation:
         parts = [
-            list(t.split(list(splits) or t.shape[0] // self._size))
+            list(t.split(list(splits) or [t.shape[0] // self._size] * self._size))
             for t, splits in ((output, output_splits), (input, input_splits))
         ]
         operation = self._collective("all_to_all", parts[1], parts[0])
@@ -297,14 +297,15 @@ def compute(seconds: float) -> None:
     _Backend.wire.tell(Kind.COMPUTE, 0, round(seconds * 1e9), where=student_line())
 
 
-def connect(sock: socket.socket, rank: int, world_size: int) -> Wire:
-    """Make the sealed group torch's default; all calls go over this socket."""
-    _Backend.wire, _Backend.groups = Wire(sock, rank, world_size), {}
+def connect(wire: Wire) -> None:
+    """Make the sealed group torch's default; all calls go over this wire."""
+    if dist.is_initialized():  # by a cell of a notebook
+        dist.destroy_process_group()
+    _Backend.wire, _Backend.groups = wire, {}
     dist.init_process_group(
         "sealed",
-        store=_NoStore(world_size),
-        rank=rank,
-        world_size=world_size,
+        store=_NoStore(wire.world_size),
+        rank=wire.rank,
+        world_size=wire.world_size,
         timeout=datetime.timedelta(days=1),
     )
-    return _Backend.wire

@@ -9,12 +9,13 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from collectives_lab.wire import frames
-from collectives_lab.wire.frames import Frame, Kind
+from collectives_lab.wire.frames import MOST_TOLD, Frame, Kind, Ran
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.traffic import Posted, World, read_sides
@@ -44,7 +45,13 @@ class Line:
     after: tuple | None = None
     groups: dict[int, str] = field(default_factory=lambda: {0: World})
     posted: dict[int, Posted] = field(default_factory=dict)
+    held: dict[str, dict[int, Frame]] = field(default_factory=lambda: defaultdict(dict))
+    """By lane, what has come of its operations and has not been asked for."""
+    holds: int = 0
     last_id: int = 0
+    at: tuple[str, int] | None = None
+    """The statement of a notebook that it says it runs: cell, the how manieth."""
+    ran: Sequence[Ran] = ()
 
     @property
     def rests(self) -> bool:
@@ -61,9 +68,13 @@ def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
     """The send, recv or collective that a rank has posted."""
     name = line.groups[frame.d >> 16]
     op = Posted(line.rank, frame.id, "", name, time.monotonic(), frame.where)
+    op.called = frame.where
+    op.promised = frame.body[: frames.DIGEST]
+    if frame.kind != Kind.RECV and len(op.promised) < frames.DIGEST:
+        raise Malformed("a call without the digest of what it gives")
     if frame.kind == Kind.COLLECTIVE:
         op.verb = VERBS[_within(frame.a, len(VERBS))]
-        op.sides = read_sides(frame.body)
+        op.sides = read_sides(frame.body[frames.DIGEST :])
         if op.verb in ROOTED:
             op.root = _member(groups[name], frame.b)
         if op.verb in REDUCING:
@@ -129,6 +140,19 @@ def late(rank: int, frame: Frame) -> NoReturn:
         "Wait for your threads before you return"
     )
     raise Broken(Failure("late", text, rank, frame.where))
+
+
+def loaded(frame: Frame) -> Sequence[Ran]:
+    """What a rank tells of a notebook's statements."""
+    match decode(frame.body):
+        case list(told) if all(_has_run(one) for one in told[: MOST_TOLD + 1]):
+            return told[:MOST_TOLD]
+    raise Malformed("a report on statements that is none of ours")
+
+
+def _has_run(told: Any) -> bool:
+    kinds = tuple(map(type, told)) if type(told) is tuple else ()
+    return kinds == (str, int, float, float, str)
 
 
 def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:

@@ -14,7 +14,8 @@ class Failure:
     """Why a call did not end well.
 
     kind: `raised`, `refused` (a verb that is not allowed), `deadlock`, `mismatch`,
-    `unmatched` (a send or recv that nobody answered), `died`, `cpu` or `wall` (a
+    `unmatched` (a send or recv that nobody answered), `overwritten` (a tensor that was
+    being sent), `died`, `cpu` or `wall` (a
     deadline), `idle` (they sleep), `memory` or `flood` (too much of something), `late`
     (a thread goes on after the end), `protocol` (bytes that are none of ours). text:
     what happened, in sentences. rank: whose it is, where it is one rank's. where: the

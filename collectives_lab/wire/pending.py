@@ -6,7 +6,6 @@ No thread of ours ends an operation: whoever waits for it answers the switch mea
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
     from collectives_lab.wire.end import Wire
 
 Tensors = Sequence[torch.Tensor]
-
-PAUSE = 2e-4
-"""Seconds that a question takes which was asked in vain again and again: such a loop
-would keep a core from the rank that it waits for, and eat up the own CPU seconds."""
 
 # Without its types, whose signatures differ from release to release.
 _Work: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
@@ -71,8 +66,6 @@ class Operation(Waitable):
         self._future: Future | None = None
         self.refused = ""
         self.where = ""
-        self.sum: int | None = None
-        """Of what is given, in a strict call until it has been read."""
         self.room: int | None = None
         """Of what is taken, in a strict call, as it was before anything came."""
 
@@ -82,14 +75,10 @@ class Operation(Waitable):
         return True
 
     def is_completed(self) -> bool:
-        """Whether it has ended; who asks again and again until it has, has waited."""
+        """Whether it has ended; the first question is never answered with yes."""
         self.wire.look()
         if not self.done:
-            self.polled = self.wire.asked_in_vain()
-            if self.polled:
-                time.sleep(PAUSE)
-        elif self.polled:
-            self.wire.tell_of_waiting(self)
+            self.wire.poll(self)
         return self.done
 
     def is_success(self) -> bool:

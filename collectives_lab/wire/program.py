@@ -1,6 +1,7 @@
 """What a student hands in, as something that each rank runs for itself.
 
-Either texts, run in order in one namespace (`Program.source`), or objects of a
+Texts, run in order in one namespace (`Program.source`); the cells of a notebook, where
+a statement that fails costs only itself (`Program.notebook`); or objects of a
 notebook's kernel, pickled by value (`Program.objects`). The checker never runs it: it
 passes the bytes on to the ranks in the box.
 """
@@ -47,11 +48,13 @@ def _drawn_from(modules: Sequence[ModuleType], pickled: bytes) -> tuple[str, ...
 class Program:
     """A program: texts, each with its name, then the pickle of objects by name.
 
-    modules: files of the reader's that the objects come from, beside the notebook.
+    is_notebook: whether its texts are cells, run as `cells` has it. modules: files of
+    the reader's that the objects come from, beside the notebook.
     """
 
     texts: tuple[tuple[str, str], ...] = ()
     pickled: bytes = b""
+    is_notebook: bool = False
     modules: tuple[str, ...] = ()
 
     @classmethod
@@ -61,6 +64,11 @@ class Program:
         return cls(
             texts=tuple((name, text.removeprefix("\ufeff")) for name, text in texts)
         )
+
+    @classmethod
+    def notebook(cls, cells: Sequence[tuple[str, str]]) -> Program:
+        """The cells of a notebook without magics, each with a name, as `cell 3`."""
+        return replace(cls.source(cells), is_notebook=True)
 
     @classmethod
     def objects(cls, named: Mapping[str, Any]) -> Program:
@@ -94,14 +102,16 @@ class Program:
         head = b"".join(
             len(p := part.encode(*_AS)).to_bytes(8, "little") + p for part in parts
         )
-        return len(parts).to_bytes(8, "little") + head + self.pickled
+        count = len(parts).to_bytes(8, "little")
+        return bytes([self.is_notebook]) + count + head + self.pickled
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Program:
         """The program that `to_bytes` has written."""
-        count, at, parts = int.from_bytes(data[:8], "little"), 8, []
+        count, at, parts = int.from_bytes(data[1:9], "little"), 9, []
         for _ in range(count):
             size = int.from_bytes(data[at : at + 8], "little")
             parts.append(data[at + 8 : at + 8 + size].decode(*_AS))
             at += 8 + size
-        return cls(tuple(zip(parts[0::2], parts[1::2], strict=True)), bytes(data[at:]))
+        texts = tuple(zip(parts[0::2], parts[1::2], strict=True))
+        return cls(texts, bytes(data[at:]), bool(data[0]))

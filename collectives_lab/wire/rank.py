@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab.wire import face, frames, futures
+from collectives_lab.wire import cells, face, frames, futures
 from collectives_lab.wire.end import Wire, student_line
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.group import connect
@@ -31,7 +31,7 @@ MOST_LINES = 12
 def main(sock: socket.socket, rank: int, world_size: int) -> None:
     """Serve the switch until it closes the wire."""
     torch.set_num_threads(1)
-    wire = connect(sock, rank, world_size)
+    wire = Wire(sock, rank, world_size)
     face.put_on()
     futures.put_on()
     namespace: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def main(sock: socket.socket, rank: int, world_size: int) -> None:
         while True:
             frame = frames.read(sock)
             if frame.kind == Kind.LOAD:
-                namespace = _guarded(wire, Kind.LOADED, _load, frame.body)
+                namespace = _guarded(wire, Kind.LOADED, _load, wire, frame.body)
             elif frame.kind == Kind.CALL:
                 name, args = decode(frame.body)
                 strict = bool(frame.a)
@@ -65,17 +65,30 @@ def _guarded(wire: Wire, kind: Kind, step: Any, *args: Any) -> Any:
         return {}
 
 
-def _load(body: bytes) -> tuple[dict[str, Any], bytes]:
-    """Run the program; the names that it defines."""
+def _load(wire: Wire, body: bytes) -> tuple[dict[str, Any], bytes]:
+    """Run the program; the names that it defines, and what a notebook's cells did.
+
+    A notebook's cells run before there is a group, as they do in its kernel.
+    """
     program = Program.from_bytes(body)
-    module = ModuleType("submission")
-    sys.modules["submission"] = module
     for name, text in program.texts:
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    module = ModuleType("__main__" if program.is_notebook else "submission")
+    sys.modules[module.__name__] = module
+    if program.is_notebook:
+        ran = cells.run(program.texts, module.__dict__, _step(wire))
+        connect(wire)
+        return module.__dict__, encode(ran)
+    connect(wire)
+    for name, text in program.texts:
         exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
     if program.pickled:
         vars(module).update(pickle.loads(program.pickled))
-    return module.__dict__, b""
+    return module.__dict__, encode([])
+
+
+def _step(wire: Wire) -> cells.Tell:
+    return lambda cell, number: wire.tell(Kind.STEP, 0, number, where=cell)
 
 
 def _call(
@@ -98,7 +111,7 @@ def _call(
     wire.strict = strict
     try:
         result = found(*given)
-        wire.compare_unread()
+        wire.refuse_overwritten()
     finally:
         wire.strict = False
     if inspect.isawaitable(result) or inspect.isgenerator(result):
@@ -129,7 +142,8 @@ def _message(error: BaseException) -> str:
 def warm_up() -> None:
     """Do once, before any rank is forked, what each would do for the first time."""
     here, there = socket.socketpair()
-    wire = connect(here, 0, 1)
+    wire = Wire(here, 0, 1)
+    connect(wire)
     tensor = torch.ones(2)
     assert isinstance(decode(encode((tensor, 1.0, "text"))), tuple)
     there.sendall(frames.pack(frames.Frame(Kind.DONE, 1, body=encode(None))))

@@ -3,10 +3,11 @@
 Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
 The checker asks by JSON over a socket, one message a datagram: `import` names what a
 program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
-for what it prints, `look` is answered once all that have ended are told, `end` kills
-them all. The server is the ranks' parent: it ends them by handle, counts the CPU time
-of all together, and tells how each one ended. Start it by `tiers.bare_python(START)`,
-so that the rest of the package, which holds the solutions, is not even imported.
+for what it prints, `limit` allows the ranks more CPU time, `look` is answered once all
+that have ended are told, `end` kills them all. The server is the ranks' parent: it ends
+them by handle, counts the CPU time of all together, and tells how each one ended. Start
+it by `tiers.bare_python(START)`, so that the rest of the package, which holds the
+solutions, is not even imported.
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ class Server:
             preload.load(command["words"])
             _share_what_is_there()
             self.tell(imported=True)
+        elif command["do"] == "limit" and self.job:
+            self.job.cpu_seconds = self.job.cpu() + command["cpu"]
         elif command["do"] == "look":
             self.tell(looked=True)
         else:
@@ -168,7 +171,7 @@ class Server:
             os.dup2(output, 2)
             sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
             sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-            memory, seconds = command["memory"], math.ceil(command["cpu"]) + 1
+            memory, seconds = command["memory"], math.ceil(command["most"]) + 1
             if self.sealed:
                 seal.enter((1, 2, fd), memory, seconds, self.readable, root=self.root)
             elif linux.IS_LINUX:

@@ -15,26 +15,28 @@ import struct
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from collectives_lab.trace import Trace
 from collectives_lab.wire import hearing
 from collectives_lab.wire.collectives import carry_out
-from collectives_lab.wire.frames import Frame, Kind
+from collectives_lab.wire.frames import Frame, Kind, digest
 from collectives_lab.wire.hearing import Line
 from collectives_lab.wire.operations import ANY, EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.traffic import Meeting, Posted, Traffic
 from collectives_lab.wire.values import Malformed, encode
-from collectives_lab.wire.wires import Wires
+from collectives_lab.wire.wires import MOST_UNSENT, Wires
 
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
 
 TICK = 0.02
-PATIENCE = 0.5
+PATIENCE = 3.0
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
-TICK where it may because it has threads, not all of which wait on the wire."""
+TICK where it may because it has threads, not all of which wait on the wire. It is
+longer than ranks may sleep (`box.IDLE`), so nobody puts messages in order by that."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ class Switch:
                 line.waits_for.clear()
                 line.polls = False
                 line.posted.clear()
+                line.held.clear()
+                line.holds = 0
                 self.wires.send(line, Frame(kind, a=schedule.is_strict, body=body))
             self._go_on(deadline)
             broken = None
@@ -177,9 +181,9 @@ class Switch:
             if left <= 0:
                 raise Broken(Failure("wall", "the ranks have not ended in time"))
             self._hear(min(left, TICK))
-            if self.schedule.seed is not None and self._is_silent():
-                for meeting in self.traffic.candidates()[:1]:
-                    self._begin(meeting)
+            is_late = self.schedule.seed is not None and self._is_silent()
+            if is_late and (meetings := self.traffic.candidates()):
+                self._begin(self._drawn(meetings))
 
     def _is_silent(self) -> bool:
         """Whether to go on although some rank may still be about to say something."""
@@ -258,7 +262,8 @@ class Switch:
             del self.transfers[of_rank]
 
     def _take(self, line: Line, frame: Frame) -> None:
-        line.polls = frame.kind == Kind.POLL or (line.polls and frame.kind == Kind.DATA)
+        asks = frame.kind == Kind.POLL and frame.a > 0
+        line.polls = asks or (line.polls and frame.kind == Kind.DATA)
         if line.answered and frame.kind != Kind.DATA:
             hearing.late(line.rank, frame)
         if frame.kind in (Kind.SEND, Kind.RECV, Kind.COLLECTIVE):
@@ -272,13 +277,20 @@ class Switch:
         elif frame.kind == Kind.COMPUTE:
             self._compute(line, frame)
         elif frame.kind == Kind.POLL:
-            pass
+            self._poll(line, frame)
+        elif frame.kind == Kind.STEP:
+            line.at = frame.where, frame.a
         elif frame.kind == Kind.RAISED:
             self._fail(line, hearing.raised(line.rank, frame))
         else:
             line.answered = True
+            if frame.kind == Kind.LOADED:
+                line.ran = hearing.loaded(frame)
             if frame.kind == Kind.RETURNED:
                 line.answer, line.after = hearing.returned(line, frame)
+                for op in line.posted.values():
+                    if op.completed is not None:
+                        self._hand_over(op)
 
     def _fail(self, line: Line, failure: Failure) -> None:
         """Note what ended this rank's part; the others go on as far as they can."""
@@ -319,9 +331,18 @@ class Switch:
             return  # refused, or waited for before
         op.waited = time.monotonic()
         line.threads = max(1, frame.a)
-        if op.completed is None:  # else the rank knows, or is about to hear of it
+        if op.completed is None:
             op.where = frame.where or op.where
             line.waits_for.add(op.id)
+        else:
+            self._hand_over(op)
+
+    def _poll(self, line: Line, frame: Frame) -> None:
+        op = line.posted.get(frame.id)
+        if op is not None:
+            op.asked = True
+            if op.completed is not None:
+                self._hand_over(op)
 
     # -- meetings ------------------------------------------------------------------
 
@@ -345,6 +366,8 @@ class Switch:
         op = line.posted[frame.id]
         if len(frame.body) != _given(op):
             raise Malformed(f"{len(frame.body)} bytes for {_given(op)}")
+        if digest(frame.body) != op.promised:
+            self._overwritten(op)
         transfer.data[line.rank] = frame.body
         if None not in transfer.data.values():
             self._deliver(transfer)
@@ -362,12 +385,62 @@ class Switch:
                 raise Broken(Failure("mismatch", str(error), ops[0].rank)) from None
         now = time.monotonic()
         for op, body in zip(ops, bodies, strict=True):
-            line = self.lines[op.rank]
             op.completed = now
-            line.waits_for.discard(op.id)
-            line.polls = False
             source = ops[0].rank if transfer.meeting.is_message else ANY
-            self.wires.send(line, Frame(Kind.DONE, op.id, source, body=body))
+            self._hold(op, Frame(Kind.DONE, op.id, source, body=body))
+
+    # -- what has come -------------------------------------------------------------
+
+    def _overwritten(self, op: Posted) -> None:
+        """What is given is not what was posted: it counts as issued only now."""
+        op.issued = time.monotonic()
+        op.waited = None if op.waited is None else op.issued
+        if self.schedule.is_strict:
+            text = (
+                f"rank {op.rank}: a tensor was written to while it was being sent "
+                f"({op.called}). It belongs to the library from the call until its "
+                "wait returns: read at once, what it held is sent; read late, what was "
+                "written then"
+            )
+            failure = Failure("overwritten", text, op.rank, op.called)
+            self.failures.setdefault(op.rank, failure)
+
+    def _hold(self, op: Posted, done: Frame) -> None:
+        """Keep what has come until its rank asks; a late schedule hands it over.
+
+        A rank that had its data before it says that it waits could use it unseen, and
+        a replay would take its next calls for calls that need nothing of it.
+        """
+        line = self.lines[op.rank]
+        line.held[op.lane][op.id] = done
+        line.holds += len(done.body)
+        if line.holds > MOST_UNSENT:
+            text = "it waits for nothing of what it gets"
+            raise Broken(Failure("flood", text, op.rank))
+        is_late = self.schedule.seed is not None
+        if is_late or op.waited is not None or op.asked or line.answered:
+            self._hand_over(op)
+
+    def _hand_over(self, op: Posted) -> None:
+        """Give a rank what has come of an operation: from here on it may use it.
+
+        With a collective go the earlier ones of its group, which run one by one.
+        """
+        line = self.lines[op.rank]
+        held = line.held[op.lane]
+        for id in list(takewhile(lambda id: id < op.id, held)) if op.lane else []:
+            self._give(line, line.posted[id], op)
+        if op.id in held:
+            self._give(line, op, op)
+
+    def _give(self, line: Line, op: Posted, wanted: Posted) -> None:
+        if op.waited is None and (wanted.asked or wanted.waited is not None):
+            op.waited = time.monotonic()
+        line.waits_for.discard(op.id)
+        line.polls = False
+        done = line.held[op.lane].pop(op.id)
+        line.holds -= len(done.body)
+        self.wires.send(line, done)
 
 
 def _given(op: Posted) -> int:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from collectives_lab import deadlock
 from collectives_lab.deadlock import Key, Snapshot, Waiting
 from collectives_lab.trace import Event
+from collectives_lab.wire import carried
+from collectives_lab.wire.carried import size_of
 from collectives_lab.wire.operations import ANY, ROOTED
 from collectives_lab.wire.values import DTYPES, Malformed
 
@@ -27,7 +29,13 @@ Sides = tuple[tuple[tuple[int, int], ...], ...]
 
 @dataclass(eq=False)
 class Posted:
-    """An operation of one rank. Ranks are numbers in the world; times in seconds."""
+    """An operation of one rank. Ranks are numbers in the world; times in seconds.
+
+    where: the line of the call, or of a wait for it; called: of the call. promised:
+    the digest of what it gives, as its rank told it with the call. asked:
+    whether the rank asks for its end without waiting for it. sent, received, whole: of
+    a collective that has met, what `carried` found.
+    """
 
     rank: int
     id: int
@@ -48,12 +56,24 @@ class Posted:
     completed: float | None = None
     matched: bool = False
     seconds: float | None = None
+    called: str = ""
+    promised: bytes = b""
+    asked: bool = False
+    sent: float | None = None
+    received: float | None = None
+    whole: int | None = None
+
+    @property
+    def lane(self) -> str:
+        """Where its rank runs it after others: a group's collectives; empty: alone."""
+        return "" if self.verb in ("send", "recv") else self.group
 
     def event(self, size: int) -> Event:
         """The operation as a trace holds it; size: ranks in its group."""
         message = self.verb in ("send", "recv")
         variant = self.verb if self.blocks or not message else f"i{self.verb}"
-        nbytes = self.nbytes if message else full_bytes(self.verb, self.sides, size)
+        to_itself = message and self.peer == self.rank
+        nbytes = self.nbytes if message else self._whole(size)
         return Event(
             self.rank,
             self.verb,
@@ -69,9 +89,17 @@ class Posted:
             self.waited,
             self.completed,
             self.where,
+            sent=0.0 if to_itself else self.sent,
+            received=0.0 if to_itself else self.received,
             seconds=self.seconds,
             splits=self._splits(),
         )
+
+    def _whole(self, size: int) -> int:
+        """S of a collective; one that has not met is taken to have even parts."""
+        if self.whole is not None:
+            return self.whole
+        return full_bytes(self.verb, self.sides, size)
 
     def _splits(self) -> str:
         parts = [n for _, n in self.sides[0]]
@@ -81,7 +109,7 @@ class Posted:
 
 def full_bytes(verb: str, sides: Sides, size: int) -> int:
     """S of a collective: the bytes of the full logical tensor."""
-    given, taken = (sum(n for _, n in side) for side in sides)
+    given, taken = map(size_of, sides)
     if verb == "all_gather":
         return taken
     if verb in ("scatter", "gather"):
@@ -191,7 +219,8 @@ class Traffic:
     def _whole_round(self, number: tuple) -> Iterator[Meeting]:
         ops = self._rounds.get(number, ())
         if len(ops) == len(self.groups[number[0]]):
-            yield Meeting(tuple(sorted(ops, key=lambda op: op.rank)))
+            place = self.groups[number[0]].index
+            yield Meeting(tuple(sorted(ops, key=lambda op: place(op.rank))))
 
     def take(self, meeting: Meeting) -> None:
         """Remove what is carried out now."""
@@ -211,6 +240,7 @@ class Traffic:
                 recv.peer = send.rank
         else:
             del self._rounds[first.group, first.number]
+            carried.note(meeting.operations)
 
     def quarrel(self, meeting: Meeting) -> str:
         """Why these do not fit together, in words; empty if they do."""
@@ -304,7 +334,7 @@ def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
             ("gives", given, expected[0]),
             ("takes", taken, expected[1]),
         ):
-            size_found = sum(n for _, n in found)
+            size_found = size_of(found)
             if need is not None and size_found != need:
                 return (
                     f"rank {op.rank} {what} {size_found} bytes in {verb}, "
@@ -312,14 +342,14 @@ def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
                 )
     if verb in ROOTED and root is None:
         return f"{verb} without a root"
-    return ""
+    return carried.unequal_parts(ops) if verb == "all_to_all" else ""
 
 
 def _expected(
     verb: str, op: Posted, ops: Sequence[Posted], size: int
 ) -> tuple[int | None, int | None]:
     """Bytes that a rank must give and take, from what the first or the root has."""
-    by_rank = {o.rank: [sum(n for _, n in side) for side in o.sides] for o in ops}
+    by_rank = {o.rank: [size_of(side) for side in o.sides] for o in ops}
     first = by_rank[ops[0].rank]
     root = by_rank.get(op.root if op.root is not None else ANY, first)
     if verb in ("all_reduce", "reduce"):

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import least, sums, tensors
+from collectives_lab.check import causes, least, sums, tensors
 from collectives_lab.check.exercises.reduce_scatter import (
     half_ring,
     input_kept,
@@ -46,12 +46,33 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
         if not text:
             continue
         if at is not None:
-            if tensors.same_bits(found, case.args[rank][0]):  # type: ignore[index]
-                return bad(f"rank {rank}: output is as it was before")
-            owner = at[0] // len(inputs[0])
-            text += f": the input of rank {owner} belongs there"
+            before = case.args[rank][0]  # type: ignore[index]
+            if tensors.same_bits(found, before):
+                text += ": output is as it was before"
+            else:
+                owner = at[0] // len(inputs[0])
+                text += f": the input of rank {owner} belongs there"
+                text += _instead(inputs, found, before, owner)
         return bad(text)
     return GOOD
+
+
+def _instead(
+    inputs: Sequence[torch.Tensor],
+    found: torch.Tensor,
+    before: torch.Tensor,
+    owner: int,
+) -> str:
+    """What is in the part of a rank instead; empty where that is not clear."""
+    p = len(inputs)
+    part, old = found.chunk(p)[owner], before.chunk(p)[owner]
+    known = [(x, f", not that of rank {rank}") for rank, x in enumerate(inputs)]
+    known += [(old, "; this part is as it was before")]
+    known += [(torch.stack(list(inputs)).sum(0), ", and not the sum")]
+    rows = inputs[owner][None]
+    rounded = causes.rounded(part, inputs[owner], rows)
+    fits = [text for x, text in known if tensors.same_bits(part, x)]
+    return fits[0] if len(fits) == 1 else rounded and f"; {rounded}"
 
 
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab.check import least, shards, tensors
+from collectives_lab.check import causes, least, shards, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -47,7 +47,7 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
     yield shards.case(
         [x.view(3, 2) for x in _negative(inputs, [6] * 4)], "result", "2-D"
     )
-    close = [torch.tensor([1 + r * 2.0**-40], dtype=torch.float64) for r in (0, 1, 2)]
+    close = [torch.tensor([1 + r * 2.0**-40], dtype=torch.float64) for r in (1, 2, 3)]
     yield shards.case(close, "result", "alike in float32")
     for lengths in shards.LENGTHS:
         yield shards.case(_negative(inputs, lengths), "uneven")
@@ -85,11 +85,11 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
             return bad(f"rank {rank} returns {wrong}")
         if not _alike(found[0], value):
             said = f"rank {rank} returns {found[0]:.15g}, not the maximum {value:.15g}"
-            return bad(f"{said}: {_why_value(found[0], given, rank)}")
+            return bad(f"{said}: {_why_value(outcome.results, given, rank)}")
         if found[1] != owner:
             said = f"rank {rank} says that rank {found[1]} has the maximum {value:.8g}"
             return bad(
-                f"{said}; it is rank {owner}: {_why_rank(found[1], given, value)}"
+                f"{said}; it is rank {owner}: {_why_rank(found[1], given, owner)}"
             )
     return GOOD
 
@@ -111,26 +111,63 @@ def _alike(left: float, right: float) -> bool:
     return left == right or (math.isnan(left) and math.isnan(right))
 
 
-def _why_value(found: float, given: Sequence[torch.Tensor], rank: int) -> str:
+def _why_value(results: Sequence[Any], given: Sequence[torch.Tensor], rank: int) -> str:
+    """What the values of all ranks are that are not the maximum."""
     if any(shard.isnan().any() for shard in given):
         return "a NaN is larger than everything, though no comparison with it says so"
-    if given[rank].numel() and _alike(found, given[rank].max().item()):
-        return "it is the maximum of this rank alone"
-    if any((shard == found).any() for shard in given):
+    value, _ = truth(given)
+    wrong = {
+        r: x[0] for r, x in enumerate(results) if not _no_pair(x) and x[0] != value
+    }
+    fits = [
+        why
+        for every, why in _mistakes(given)
+        if all(every[r] == found for r, found in wrong.items())
+    ]
+    if why := causes.either(fits):
+        return why
+    if any((shard == results[rank][0]).any() for shard in given):
         return "another element is larger"
     return (
         "nobody holds that. Does it stand for an empty shard, or has it been rounded?"
     )
 
 
-def _why_rank(found: int, given: Sequence[torch.Tensor], value: float) -> str:
+def _mistakes(given: Sequence[torch.Tensor]) -> Iterator[tuple[list[float], str]]:
+    """What all ranks return after a known mistake, and which it is."""
+    every = torch.cat([shard.flatten() for shard in given])
+    value, p = every.max(), len(given)
+    casts = {x: value.to(x).item() for x in causes.NARROWER[value.dtype]}
+    for cast in dict.fromkeys(casts.values()):
+        narrow = next(x for x in casts if casts[x] == cast)  # the widest that gives it
+        name = tensors.name_of(narrow)
+        yield [cast] * p, f"it was rounded to {name}; keep the dtype"
+    yield [every.min().item()] * p, "it is the minimum"
+    yield (
+        [every.abs().max().item()] * p,
+        "it is the largest magnitude, without its sign",
+    )
+    first = given[0]
+    if first.numel():
+        yield [first.max().item()] * p, "it is the maximum of rank 0 alone"
+    if all(shard.numel() for shard in given):
+        own = [shard.max().item() for shard in given]
+        yield own, "it is the maximum of this rank alone"
+        yield [math.fsum(own)] * p, "it is the sum of the ranks' maxima"
+        yield [math.fsum(own) / p] * p, "it is the mean of the ranks' maxima"
+
+
+def _why_rank(found: int, given: Sequence[torch.Tensor], owner: int) -> str:
     """What is wrong with the rank that is said to have the maximum."""
+    value, place = given[owner].max().item(), int(given[owner].argmax())
     if not 0 <= found < len(given):
         return f"there is no rank {found}. Is that an index into a shard?"
     if not given[found].numel():
         return f"the shard of rank {found} is empty"
     if any(_alike(value, x) for x in given[found].flatten().tolist()):
         return f"rank {found} has one too, but the lowest rank wins"
+    if found == place:
+        return f"rank {found} has none, and {found} is its index in that shard"
     return f"rank {found} has none"
 
 

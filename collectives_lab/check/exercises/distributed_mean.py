@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 
-from collectives_lab.check import least, shards
+from collectives_lab.check import causes, least, shards
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -64,16 +65,33 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
             return bad(wrong)
         if not abs(found - mean) <= tolerance:
             said = f"rank {rank} returns {found:.12g}, not {mean:.12g}"
-            return bad(f"{said}: {_why(found, given, rank, tolerance)}")
+            why = _why(outcome.results, given, rank, mean, tolerance)
+            near = abs(found - mean) <= size * CLOSE
+            return bad(f"{said}: {FEW_DIGITS if near else why}")
     return GOOD
 
 
-def _why(found: float, given: list[list[float]], rank: int, tolerance: float) -> str:
-    """Which known mistake gives this number."""
-    for number, mistake in _mistakes(given, rank):
-        if abs(found - number) <= tolerance:
-            return mistake
-    if math.isnan(found):
+FEW_DIGITS = "that is near, but right to the digits of float32 only; add up in float64"
+
+
+def _why(
+    found: Sequence[Any],
+    given: list[list[float]],
+    rank: int,
+    mean: float,
+    tolerance: float,
+) -> str:
+    """Which known mistake gives this number, and those of all ranks that are wrong."""
+    wrong = [
+        r for r, x in enumerate(found) if type(x) is float and abs(x - mean) > tolerance
+    ]
+    known = [
+        {why for x, why in _mistakes(given, r) if abs(found[r] - x) <= tolerance}
+        for r in wrong
+    ]
+    if known and (why := causes.either(sorted(set.intersection(*known)))):
+        return why
+    if math.isnan(found[rank]):
         return "an empty shard has no mean, and 0/0 is NaN"
     if rank:
         return "rank 0 has it right, and every rank needs it"
@@ -81,12 +99,30 @@ def _why(found: float, given: list[list[float]], rank: int, tolerance: float) ->
 
 
 def _mistakes(given: list[list[float]], rank: int) -> Iterator[tuple[float, str]]:
+    """What a rank returns after a known mistake, and which it is."""
     world_size, own = len(given), given[rank]
     means = [math.fsum(numbers) / len(numbers) for numbers in given if numbers]
     mean, total = math.fsum(means) / len(means), math.fsum(map(math.fsum, given))
-    zeros = mean * len(means) / world_size
+    zeros, count = mean * len(means) / world_size, sum(map(len, given))
+    yield math.floor(total / count), "that is the mean rounded down; `/` keeps the rest"
+    if all(number.is_integer() for numbers in given for number in numbers):
+        wrapped = (int(total) + 2**31) % 2**32 - 2**31
+        yield wrapped / count, "the sum has wrapped around in int32; add up in float64"
+    yield (
+        math.fsum(means),
+        "that is the sum of the ranks' means; weight each by its count",
+    )
+    if own:
+        yield total / len(own), "that is the sum over the count of this rank's shard"
+        wide = total / len(own) / world_size
+        yield wide, "that is the sum over the world size times this rank's own count"
+        yield (
+            math.fsum(own) / count,
+            "that is the sum of this rank alone over the count",
+        )
     yield mean, "that is the mean of the ranks' means; a long shard must count for more"
-    yield zeros, "that is the mean of the ranks' means, with 0 for an empty shard"
+    if len(means) < world_size:
+        yield zeros, "that is the mean of the ranks' means, with 0 for an empty shard"
     if own:
         yield math.fsum(own) / len(own), "that is the mean of this rank's own shard"
     yield total, "that is the sum; divide it by the number of elements"

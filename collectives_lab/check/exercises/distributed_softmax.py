@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from collectives_lab.check import least, shards, tensors
+from collectives_lab.check import causes, least, shards, tensors
 from collectives_lab.check.spec import (
     GOOD,
     Case,
@@ -20,6 +20,7 @@ from collectives_lab.check.spec import (
 from collectives_lab.wire import Outcome
 
 INF, NAN = math.inf, math.nan
+BEYOND = "exp of logits like these is inf or 0, unless the largest of all is taken off"
 DIGITS = {torch.float32: 9, torch.float64: 17}
 """By dtype, as many as tell any two numbers of it apart."""
 
@@ -88,19 +89,60 @@ def _why(
     rank: int,
 ) -> str:
     """What gives such a slice."""
-    found, right, own = slices[rank].double(), whole[rank], given[rank].double()
+    found, right = slices[rank].double(), whole[rank]
     if right.isnan().any():
         return "torch.softmax of all shards put together is NaN here"
+    fits = [
+        why
+        for every, why in _mistakes(given, whole)
+        if _are(slices, every) and not _are(whole, every)
+    ]
+    if why := causes.either(fits):
+        return why
     if found.isnan().any():
-        return "inf/inf, 0/0 and inf - inf are NaN; which of them is it?"
-    if torch.allclose(found, own.softmax(0), 1e-3):
-        return "that is the softmax of this rank's logits alone"
+        said = "inf/inf, 0/0 and inf - inf are NaN; which of them is it?"
+        largest = max(x.abs().max().item() for x in given if x.numel())
+        is_large = math.log(torch.finfo(given[0].dtype).max) < largest < INF
+        return said + is_large * f" {BEYOND}"
     total = sum(part.double().sum().item() for part in slices)
     if not math.isclose(total, 1, rel_tol=1e-3):
         return f"the slices of all ranks add up to {total:.3g}, not to 1"
     if not torch.allclose(found, right, 1e-3):
         return "is the same number subtracted from the logits of all ranks?"
     return "that is near, but not to the precision of its dtype"
+
+
+def _are(slices: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Whether the slices of all ranks are these, as far as a mistake can be told."""
+    return all(
+        torch.allclose(a.double(), b.double(), 1e-5, 0)
+        for a, b in zip(slices, others, strict=True)
+    )
+
+
+def _mistakes(
+    given: Sequence[torch.Tensor], whole: Sequence[torch.Tensor]
+) -> Iterator[tuple[list[torch.Tensor], str]]:
+    """The slices of all ranks after a known mistake, and which it is."""
+    p, logits = len(given), [x.double() for x in given]
+    alone = [x.softmax(0) for x in logits]
+    yield alone, "that is the softmax of this rank's logits alone"
+    yield [x / p for x in alone], "that is this rank's own softmax over the world size"
+    filled = [x for x in logits if x.numel()]
+    largest = torch.cat(filled).max()
+    off = [(x - largest).exp() for x in logits]
+    yield off, "that is not divided by the sum over all ranks"
+    exps = [x.exp() for x in logits]
+    yield exps, "that is exp of the logits, not divided by the sum over all ranks"
+    yield [x / p for x in whole], "that is the softmax over the world size once more"
+    yield [x.log() for x in whole], "that is the logarithm of the softmax"
+    if len(filled) == p:
+        own = [(x - x.max()).exp() for x in logits]
+        total = sum(x.sum() for x in own)
+        yield (
+            [x / total for x in own],
+            "each rank has taken off its own maximum; take off that of all ranks",
+        )
 
 
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:

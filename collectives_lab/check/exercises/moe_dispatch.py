@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import least, tensors
+from collectives_lab.check import causes, least, tensors
 from collectives_lab.check.spec import (
     GOOD,
     SCHEDULES,
@@ -43,24 +43,26 @@ DOUBLE = 2**26
 
 PRELUDE = '''
 class _ExpertOfTheCheck:
-    """An expert: every number of a token times a factor, plus an offset."""
+    """An expert: every number of a token times a factor, plus an offset.
 
-    def __init__(self, factor, offset):
-        self._factor, self._offset, self._batches = factor, offset, []
+    One that mixes adds the sum of all the tokens that it is called with.
+    """
+
+    def __init__(self, factor, offset, mixes):
+        self._factor, self._offset, self._mixes = factor, offset, mixes
 
     def __call__(self, tokens):
         if tokens.dim() != 2:
             shape = tuple(tokens.shape)
             raise ValueError(f"an expert got a tensor {shape}; it takes (tokens, d)")
-        self._batches.append(len(tokens))
-        return tokens * self._factor + self._offset
+        found = tokens * self._factor + self._offset
+        return found + tokens.sum(0) if self._mixes else found
 
 def _layer_of_the_check(
-    tokens, expert_of, factors, offsets, Expert=_ExpertOfTheCheck
+    tokens, expert_of, factors, offsets, mix, Expert=_ExpertOfTheCheck
 ):
-    experts = [Expert(*each) for each in zip(factors, offsets)]
-    found = moe_dispatch(tokens, expert_of, experts)
-    return found, [expert._batches for expert in experts]
+    experts = [Expert(*each, mix) for each in zip(factors, offsets)]
+    return moe_dispatch(tokens, expert_of, experts)
 '''
 
 
@@ -73,10 +75,13 @@ def _case(
     width: int = 3,
     dtype: torch.dtype = torch.float32,
     schedule: Schedule | None = None,
+    mix: bool = False,
 ) -> Case:
     """One layer; lengths: tokens by rank. each: experts of a rank.
 
     wanted: `any` expert, `one` of them all by every token, those at `home`, or a `few`.
+    mix: whether a result depends on all tokens of a call, so that it shows from outside
+    whether an expert was called once.
     """
     draw, p = inputs.random, len(lengths)
     generator = torch.Generator().manual_seed(draw.getrandbits(60))
@@ -91,13 +96,15 @@ def _case(
     for rank in range(p):
         own = slice(rank * each, (rank + 1) * each)
         mine = (given[rank].clone(), wants[rank].clone(), factors[own], offsets[own])
-        args.append(mine)
+        args.append((*mine, mix))
     counts = ", ".join(map(str, lengths))
     experts = "1 expert" if each == 1 else f"{each} experts"
     told = {"one": ", all for one", "home": ", all for their own", "few": ", uneven"}
     label = f"{counts} tokens, {experts} a rank{told.get(wanted, '')}"
     label += f", {tensors.name_of(dtype)}" * (dtype == torch.float64)
-    data = {"tokens": given, "wants": wants, "factors": factors, "offsets": offsets}
+    label += ", a result depends on all tokens of its call" * mix
+    data: dict[str, Any] = {"tokens": given, "wants": wants, "mix": mix}
+    data |= {"factors": factors, "offsets": offsets}
     entry = "_layer_of_the_check"
     return Case(args, tests.split(), label, data, schedule or Schedule(), entry)
 
@@ -123,11 +130,13 @@ def _wanted(
 
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
-    yield _case(inputs, [3] * 2, 1, "result inputs_kept once")
-    yield _case(inputs, [6] * 4, 1, "result inputs_kept once")
+    yield _case(inputs, [3] * 2, 1, "result inputs_kept")
+    yield _case(inputs, [6] * 4, 1, "result inputs_kept")
     for lengths, each in (([6, 6], 3), ([5] * 3, 2), ([9] * 4, 2)):
-        yield _case(inputs, lengths, each, "experts once")
-    yield _case(inputs, [4] * 4, 2, "experts once", "one")
+        yield _case(inputs, lengths, each, "experts")
+        yield _case(inputs, lengths, each, "once", mix=True)
+    yield _case(inputs, [4] * 4, 2, "experts", "one")
+    yield _case(inputs, [4] * 4, 2, "once", "one", mix=True)
     yield _case(inputs, [4] * 3, 2, "experts", "home")
     for lengths in ([5], [0], [0, 4, 1], [0, 0], [2, 0, 7, 1, 3], [0, 1, 3, 0] * 2):
         yield _case(inputs, lengths, 1 + len(lengths) % 2, "uneven inputs_kept")
@@ -155,19 +164,19 @@ def _expected(case: Case, rank: int, of: torch.Tensor | None = None) -> torch.Te
         torch.tensor(case.data[name], dtype=tokens.dtype)[of][:, None]
         for name in ("factors", "offsets")
     )
-    return tokens * factors + offsets
+    whole = torch.cat(case.data["tokens"])
+    sums = whole.new_zeros(len(case.data["factors"]), whole.shape[1])
+    sums.index_add_(0, torch.cat(case.data["wants"]), whole)
+    return tokens * factors + offsets + sums[of] * case.data["mix"]
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
     """Whether every token has its expert's result, in its place."""
     for rank, returned in enumerate(outcome.results):
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            return bad(f"rank {rank}: the call was changed, not answered")
-        expected = _expected(case, rank)
         what = f"rank {rank}: result"
-        text, at = tensors.compared(returned[0], expected, what)
+        text, at = tensors.compared(returned, _expected(case, rank), what)
         if text:
-            why = "" if at is None else _why(case, rank, at[0], returned[0][at[0]])
+            why = "" if at is None else _why(case, rank, at[0], returned[at[0]])
             return bad(f"{text}: {why}" if why else text)
     return GOOD
 
@@ -176,6 +185,9 @@ def _why(case: Case, rank: int, i: int, row: torch.Tensor) -> str:
     """What a wrong row of a result is instead; empty if it is nothing known."""
     tokens, wants = case.data["tokens"][rank], case.data["wants"][rank]
     token = f"token {i}, for expert {wants[i]}"
+    right = _expected(case, rank)[i]
+    if causes.rounded(row, right, right[None]):
+        return causes.rounded(row, right, right[None])
     if torch.equal(row, tokens[i]):
         return f"{token}, came back as it was"
     for expert in range(len(case.data["factors"])):
@@ -186,6 +198,9 @@ def _why(case: Case, rank: int, i: int, row: torch.Tensor) -> str:
             if torch.equal(row, result):
                 whose = "" if other == rank else f" of rank {other}"
                 return f"that is the result of token {j}{whose}; results keep its order"
+    if case.data["mix"]:
+        count = torch.cat(case.data["wants"]).tolist().count(int(wants[i]))
+        return f"{token}; was that called once, with all of its {count} tokens?"
     return ""
 
 
@@ -199,21 +214,6 @@ def _inputs_kept(case: Case, outcome: Outcome) -> Judgement:
                 after, before
             ):
                 return bad(f"rank {rank}: {name} was written to; it is only read")
-    return GOOD
-
-
-def _once(case: Case, outcome: Outcome) -> Judgement:
-    """Whether each expert has had all its tokens in one call."""
-    wanted = torch.cat(case.data["wants"]).tolist()
-    each = len(case.args[0][2])  # type: ignore[index]
-    for rank, (_, batches) in enumerate(outcome.results):
-        for k, sizes in enumerate(batches):
-            expert = rank * each + k
-            if len(sizes) > 1:
-                return bad(
-                    f"right, but expert {expert} was called {len(sizes)} times for "
-                    f"{wanted.count(expert)} tokens; give it all of them at once"
-                )
     return GOOD
 
 
@@ -235,21 +235,6 @@ def plan(wants: Sequence[torch.Tensor], each: int, nbytes: int) -> Trace:
     return Trace.from_events(events, p)
 
 
-def left(trace: Trace) -> list[float]:
-    """Bytes that leave each rank: of an all_to_all what is for others, exactly."""
-    others = [e for e in trace.events if e.op != "all_to_all"]
-    sent: list[float] = list(
-        Trace.from_events(others, trace.world_size, trace.groups).bytes_sent()
-    )
-    for event in trace.events:
-        if event.op == "all_to_all":
-            ranks = trace.groups[event.group]
-            parts = list(map(int, event.splits.split(","))) if event.splits else []
-            parts = parts or [event.nbytes // len(ranks)] * len(ranks)
-            sent[event.rank] += sum(parts) - parts[ranks.index(event.rank)]
-    return sent
-
-
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
     """Tokens leave for experts elsewhere, and results for home.
 
@@ -268,7 +253,7 @@ def _traffic(case: Case, outcome: Outcome) -> Judgement:
     planned = plan(wants, each, nbytes).bytes_sent()
     with_ids = plan(wants, each, nbytes + ID).bytes_sent()
     counts = COUNTS * max(plans.ring_all_gather(p, p * p * each * 8).bytes_sent())
-    sent = left(outcome.trace)
+    sent = outcome.trace.bytes_sent()
     over = [sent[rank] - with_ids[rank] - counts for rank in range(p)]
     worst = max(range(p), key=lambda rank: over[rank])
     said = (
@@ -301,7 +286,7 @@ EXERCISE = Exercise(
         SCHEDULES,
     ],
     _cases,
-    least.over_the_wire(_result, _least, left),
-    {"inputs_kept": _inputs_kept, "once": _once, "traffic": _traffic},
+    least.over_the_wire(_result, _least),
+    {"inputs_kept": _inputs_kept, "traffic": _traffic},
     prelude=PRELUDE,
 )

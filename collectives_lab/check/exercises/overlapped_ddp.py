@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from collectives_lab import fabrics
-from collectives_lab.check import least, tensors
+from collectives_lab.check import causes, least, tensors
 from collectives_lab.check.spec import (
     GOOD,
     SCHEDULES,
@@ -164,11 +164,16 @@ def _guess(
 ) -> str:
     if at is None:
         return ""
-    if found[at] == torch.stack(inputs).sum(0)[at]:
+    total = torch.stack(inputs).sum(0)
+    if torch.equal(found, total):
         return ": it is the sum, not the mean"
-    if any(found[at] == mine[at] for mine in inputs):
-        return ": it is one rank's own"
-    why = tensors.contributions(inputs, found * p, at)
+    if torch.equal(found * p * p, total):
+        return f": it was divided by {p} twice"
+    owners = [rank for rank, mine in enumerate(inputs) if torch.equal(found, mine)]
+    if len(owners) == 1:
+        return f": it is what rank {owners[0]} has computed, alone"
+    why = causes.rounded(found * p, total, torch.stack(inputs))
+    why = why or causes.contributions(inputs, found * p)
     return f": {why}" if why else ""
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import least, sums, tensors
+from collectives_lab.check import causes, least, sums, tensors
 from collectives_lab.check.spec import (
     GOOD,
     SCHEDULES,
@@ -66,17 +66,35 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
         text, at = tensors.compared(found, expected[rank], f"rank {rank}: output")
         if not text:
             continue
-        if at is not None:
-            if tensors.same_bits(found, case.args[rank][0]):  # type: ignore[index]
-                return bad(f"rank {rank}: output is as it was before")
-            other = [r for r in range(p) if tensors.same_bits(found, expected[r])]
-            mine = [x.chunk(p)[rank] for x in inputs]
-            if other:
-                text += f": it is the part of rank {other[0]}"
-            elif why := tensors.contributions(mine, found, at):
-                text += f": {why}"
-        return bad(text)
+        why = "" if at is None else _why(case, outcome, rank, expected)
+        return bad(f"{text}: {why}" if why else text)
     return GOOD
+
+
+def _why(
+    case: Case, outcome: Outcome, rank: int, expected: Sequence[torch.Tensor]
+) -> str:
+    """What the first wrong output is instead; empty where that is not clear."""
+    p = case.world_size
+    found, after = outcome.after[rank]  # type: ignore[misc]
+    if tensors.same_bits(found, case.args[rank][0]):  # type: ignore[index]
+        said, right = "output is as it was before", expected[rank]
+        if not tensors.same_bits(after, case.data["inputs"][rank]):
+            said += "; the sum is in input" * tensors.holds(after, right)
+        return said
+    others = [r for r in range(p) if tensors.same_bits(found, expected[r])]
+    if others:
+        return f"it is the part of rank {others[0]}"
+    if tensors.same_bits(found, case.args[rank][0] + expected[rank]):  # type: ignore[index]
+        return "it was added to what output held before"
+    parts = [[x.chunk(p)[r] for x in case.data["inputs"]] for r in range(p)]
+    outputs = [after[0] for after in outcome.after]  # type: ignore[index]
+    sums = [
+        causes.Sum(output, right, given)
+        for output, right, given in zip(outputs, expected, parts, strict=True)
+        if tensors.kind_of(output) == tensors.kind_of(right)
+    ]
+    return causes.of_sums(sums) or causes.contributions(parts[rank], found)
 
 
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:

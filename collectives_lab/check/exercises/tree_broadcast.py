@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from collectives_lab import fabrics, plans
-from collectives_lab.check import least, tensors
+from collectives_lab.check import causes, least, tensors
 from collectives_lab.check.spec import (
     GOOD,
     SCHEDULES,
@@ -34,7 +34,7 @@ def _case(
     given = [tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)]
     args = [(tensors.given(layout, x), root) for x in given]
     label = f"root {root}, {tensors.described(shape, dtype, layout)}"
-    data = {"expected": given[root], "nbytes": given[root].nbytes, "root": root}
+    data = {"given": given, "nbytes": given[root].nbytes, "root": root}
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
 
@@ -64,10 +64,26 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
         found, wrong = tensors.arrived(case.args[rank][0], outcome.after[rank][0])  # type: ignore[index]
         if found is None:
             return bad(f"rank {rank}: {wrong}")
-        text, _ = tensors.compared(found, case.data["expected"], f"rank {rank}: tensor")
+        given, root = case.data["given"], case.data["root"]
+        text, at = tensors.compared(found, given[root], f"rank {rank}: tensor")
         if text:
-            return bad(f"{text}, which is what root {case.data['root']} had")
+            why = "" if at is None else _why(given, found, rank, root)
+            return bad(f"{text}, which is what root {root} had{why and f': {why}'}")
     return GOOD
+
+
+def _why(
+    given: Sequence[torch.Tensor], found: torch.Tensor, rank: int, root: int
+) -> str:
+    """What a rank has instead; empty where that is not clear."""
+    if tensors.same_bits(found, given[rank]):
+        return "it is as it was before"
+    for other, own in enumerate(given):
+        if tensors.same_bits(found, own):
+            return f"it is what rank {other} had"
+    if tensors.same_bits(found, given[root] + given[rank]):
+        return "it was added to what this rank had; copy it"
+    return causes.rounded(found, given[root], given[root][None])
 
 
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:

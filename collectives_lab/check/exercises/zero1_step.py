@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from collectives_lab import plans
-from collectives_lab.check import least, sums, tensors
+from collectives_lab.check import causes, least, sums, tensors
 from collectives_lab.check.spec import (
     GOOD,
     SCHEDULES,
@@ -98,18 +98,32 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
                 f"rank {rank}: weights are as they were before; the new ones must be "
                 "in the tensor that was given, not in another one"
             )
-        why = "" if at is None else _why(case, rank, at[0], found[at].item())
+        why = "" if at is None else _why(case, rank, found, expected)
         return bad(f"{text}: {why}" if why else text)
     return GOOD
 
 
-def _why(case: Case, rank: int, i: int, found: float) -> str:
-    """Which known mistake gives this weight; empty if none does."""
-    close = CLOSE[case.data["weights"].dtype]
-    for number, mistake in _mistakes(case, rank, i):
-        if abs(found - number) <= close * max(1, abs(number)):
-            return mistake
+def _why(case: Case, rank: int, found: torch.Tensor, expected: torch.Tensor) -> str:
+    """Which known mistake gives all the wrong weights; empty if none does."""
+    close = CLOSE[found.dtype]
+    off = (found.double() - expected.double()).abs() / expected.abs().clamp(min=1)
+    wrong = (~(off <= close)).nonzero().flatten().tolist()
+    known: list[set[str]] = []
+    for i in wrong[:LOOKED_AT]:
+        number = found[i].item()
+        made = _mistakes(case, rank, i)
+        known.append(
+            {why for x, why in made if abs(number - x) <= close * max(1, abs(x))}
+        )
+    if fits := set.intersection(*known):
+        return causes.either(sorted(fits))
+    if off.max() <= CLOSE[torch.float32] and len(wrong) > 1:
+        return "that is right to the digits of float32 only"
     return ""
+
+
+LOOKED_AT = 64
+"""Wrong weights that a mistake must explain."""
 
 
 def _mistakes(case: Case, rank: int, i: int) -> Iterator[tuple[float, str]]:
@@ -122,6 +136,11 @@ def _mistakes(case: Case, rank: int, i: int) -> Iterator[tuple[float, str]]:
     yield (
         weight - lr * (DECAY * kept + total),
         "it took the sum of the gradients, not their mean",
+    )
+    owner = i * len(gradients) // len(case.data["momentum"])
+    yield (
+        weight - lr * (DECAY * kept + gradients[owner]),
+        "its owner took its own gradient alone",
     )
     yield (
         weight - lr * (DECAY * kept + gradients[rank]),
@@ -141,12 +160,12 @@ def _mistakes(case: Case, rank: int, i: int) -> Iterator[tuple[float, str]]:
 
 
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
-    """The others' parts of the gradient go out, and their new weights come in.
-
-    Parts are uneven, and a collective is counted as if they were not: the average.
-    """
-    p, nbytes = case.world_size, case.data["weights"].nbytes
-    every = [nbytes * (p - 1) / p] * p
+    """The others' parts of the gradient go out, and their new weights come in."""
+    weights = case.data["weights"]
+    part = -(-len(weights) // case.world_size)
+    own = [len(piece) for piece in weights.split(max(part, 1))]
+    own += [0] * (case.world_size - len(own))
+    every = [(len(weights) - mine) * weights.itemsize for mine in own]
     return every, every
 
 

@@ -1,0 +1,84 @@
+"""An assignment's marks as CSV in the form that Canvas, Moodle or Gradescope has.
+
+Canvas and Moodle are told only marks that are final; a student without one is left out,
+so that an import changes nothing there. Gradescope's form has a row for everybody.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+
+from nbgrader.api import MissingEntry, Student
+
+from autograder import books, grades
+from autograder.grades import Row
+
+Table = Iterator[Sequence[object]]
+NAMELESS = Student(id="", first_name=None, last_name=None, email=None)
+
+
+def table(form: str, found: Sequence[Row], column: str) -> Table:
+    """The rows of the CSV, its header first."""
+    with books.gradebook() as book:
+        people = {student.id: student for student in book.students}
+        yield from FORMS[form](found, people, column)
+
+
+def final(found: Iterable[Row]) -> list[Row]:
+    """The rows whose marks nothing waits for."""
+    return [row for row in found if row.status == grades.GRADED]
+
+
+def _canvas(found: Sequence[Row], people: dict[str, Student], column: str) -> Table:
+    yield "Student", "ID", "SIS User ID", "SIS Login ID", "Section", column
+    most = next((row.max_score for row in found if row.max_score), "")
+    yield "    Points Possible", "", "", "", "", most
+    for row in final(found):
+        person = people.get(row.student_id, NAMELESS)
+        names = ", ".join(filter(None, (person.last_name, person.first_name)))
+        ids = (person.lms_user_id or "", "", row.student_id)
+        yield names or row.student_id, *ids, "", row.score
+
+
+def _moodle(found: Sequence[Row], people: dict[str, Student], column: str) -> Table:
+    yield "ID number", "Email address", column
+    for row in final(found):
+        person = people.get(row.student_id, NAMELESS)
+        yield row.student_id, person.email or "", row.score
+
+
+def _gradescope(found: Sequence[Row], people: dict[str, Student], _: str) -> Table:
+    yield (
+        *("First Name", "Last Name", "SID", "Email", "Sections", "Total Score"),
+        *("Max Points", "Status", "Submission ID", "Submission Time"),
+        "Lateness (H:M:S)",
+    )
+    for row in found:
+        person = people.get(row.student_id, NAMELESS)
+        status = STATUS.get(row.status, "Ungraded")
+        score = row.score if status == "Graded" else ""
+        time = f"{row.timestamp} +0000" if row.timestamp else ""
+        names = (person.first_name or "", person.last_name or "")
+        yield (
+            *(*names, row.student_id, person.email or "", "", score),
+            *(row.max_score, status, "", time, _lateness(row)),
+        )
+
+
+def _lateness(row: Row) -> str:
+    """Hours, which have no end, minutes and seconds."""
+    with books.gradebook() as book:
+        try:
+            found = book.find_submission(row.assignment, row.student_id)
+        except MissingEntry:
+            return ""
+        seconds = int(found.total_seconds_late)
+    hours, left = divmod(timedelta(seconds=seconds), timedelta(hours=1))
+    return f"{hours:02d}:{str(left)[2:]}"
+
+
+FORMS: dict[str, Callable[..., Table]] = {
+    "canvas": _canvas,
+    "moodle": _moodle,
+    "gradescope": _gradescope,
+}
+STATUS = {grades.GRADED: "Graded", grades.MISSING: "Missing"}

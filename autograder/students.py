@@ -1,0 +1,107 @@
+"""Who hands in an assignment, a student's extension, and the end of the examples."""
+
+import csv
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from nbgrader.api import Gradebook, MissingEntry
+
+from autograder import books, course, receipts, regrading
+
+EXAMPLE = re.compile(r"example-[0-9]{3,}")
+
+
+def expected(assignment: str, book: Gradebook) -> set[str]:
+    """Those on the assignment's roster; without one, every student of the gradebook.
+
+    Raises CourseError for a roster that cannot be read.
+    """
+    path = course.ROSTERS / f"{assignment}.csv"
+    if not path.exists():
+        return {student.id for student in book.students}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            ids = [row[0].strip() for row in csv.reader(file) if row]
+    except (OSError, ValueError, csv.Error) as error:
+        raise course.CourseError(f"{path} is no list of students: {error}") from None
+    return {name for name in ids if name} - {"id"}
+
+
+def extend(assignment: str, student: str, hours: float) -> str:
+    """Move a student's due date; 0 hours take an extension back. Says what holds.
+
+    Raises CourseError where the gradebook has no such student, or no due date.
+    """
+    books.require(assignment)
+    if hours < 0:
+        raise course.CourseError("an extension is 0 or more days and hours")
+    with books.gradebook() as book:
+        _require_student(book, student)
+        if book.find_assignment(assignment).duedate is None:
+            raise course.CourseError(
+                f"{assignment} has no due date to extend: `nbgrader db assignment add "
+                f'{assignment} --duedate "{books.EXAMPLE}"` sets one'
+            )
+        found = book.update_or_create_submission(assignment, student)
+        try:
+            book.grant_extension(assignment, student, hours=hours)
+            due = found.duedate
+        except OverflowError:
+            raise course.CourseError("no due date can be that far away") from None
+    books.renew_penalties(assignment)
+    return f"{student} has until {due} UTC for {assignment}"
+
+
+def _require_student(book: Gradebook, student: str) -> None:
+    try:
+        book.find_student(student)
+    except MissingEntry:
+        raise course.CourseError(
+            f"the gradebook has no student {student}: `nbgrader db student add "
+            f"{student}` adds one"
+        ) from None
+
+
+def remove_examples(assignment: str) -> str:
+    """Remove an assignment's examples and all that was made of them; says how many."""
+    places = (course.SUBMITTED, course.AUTOGRADED, course.FEEDBACK)
+    found = {name for place in places for name in _examples(place, f"*/{assignment}")}
+    with books.gradebook() as book:
+        found |= {
+            submission.student_id
+            for submission in book.assignment_submissions(assignment)
+            if EXAMPLE.fullmatch(submission.student_id)
+        }
+        for student in found:
+            _remove_from(book, assignment, student)
+    for student in found:
+        for place in places:
+            if (folder := place / student / assignment).is_dir():
+                shutil.rmtree(folder)
+            _remove_empty(place / student)
+        for place_of in (receipts.place, regrading.place):
+            place_of(assignment, student).unlink(missing_ok=True)
+            _remove_empty(place_of(assignment, student).parent)
+    return f"{len(found)} examples of {assignment} removed"
+
+
+def _examples(place: Path, pattern: str) -> Iterator[str]:
+    names = (path.parent.name for path in place.glob(pattern))
+    return filter(EXAMPLE.fullmatch, names)
+
+
+def _remove_from(book: Gradebook, assignment: str, student: str) -> None:
+    """Remove a submission, and the student who has no other."""
+    try:
+        book.remove_submission(assignment, student)
+    except MissingEntry:
+        return  # it was made, and never graded
+    if not book.student_submissions(student):
+        book.remove_student(student)
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

@@ -1,0 +1,99 @@
+"""A notebook's cells, run in a rank statement by statement, as in its kernel.
+
+A statement that fails costs only itself: in a notebook it may call what is not in the
+box, as `lab.run`. What it prints is dropped. The switch is told where the rank is, so
+that it is known of one that does not end or that ends the process.
+"""
+
+from __future__ import annotations
+
+import ast
+import codeop
+import contextlib
+import inspect
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+from collectives_lab.wire.frames import MOST_TOLD, Ran
+
+LONGEST_MESSAGE = 300
+WORTH_TELLING = 1e-3
+"""Seconds of a statement that ended well."""
+
+STAND_INS = {"display": lambda *_, **__: None, "get_ipython": lambda: None}
+"""What a notebook's kernel has and Python has not."""
+
+Tell = Callable[[str, int], None]
+
+
+def run(
+    texts: Sequence[tuple[str, str]], namespace: dict[str, Any], tell: Tell
+) -> list[Ran]:
+    """Run cells in a namespace; tell(cell, number) is called before each statement.
+
+    Returns those that failed or took time, the first of them where there are too many.
+    """
+    namespace |= STAND_INS
+    random.seed(0)  # torch's and numpy's are the server's, so the same on each rank
+    compiled = codeop.Compile()  # a future import holds for later cells
+    compiled.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    found: list[Ran] = []
+    with _silent():
+        for name, text in texts:
+            for number, node in enumerate(ast.parse(text, name).body):
+                tell(name, number)
+                cpu, wall = time.process_time(), time.monotonic()
+                said = _run(compiled, node, name, namespace)
+                cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+                if said or wall > WORTH_TELLING:
+                    found.append((name, number, cpu, wall, said))
+    return found[:MOST_TOLD]
+
+
+def _run(
+    compiled: codeop.Compile, node: ast.stmt, name: str, namespace: dict[str, Any]
+) -> str:
+    """Run a statement; the error that it ends with, in words."""
+    try:
+        module: Any = ast.Module([node], [])
+        code: CodeType = compiled(module, name, "exec")
+        awaited = eval(code, namespace)
+        if code.co_flags & inspect.CO_COROUTINE:
+            with contextlib.suppress(StopIteration):
+                while True:  # no asyncio: its loop needs a socket, which the seal has not
+                    awaited.send(None)
+    except BaseException as error:
+        return _words(error)
+    return ""
+
+
+def _words(error: BaseException) -> str:
+    try:
+        message = str(error).partition("\n")[0]
+    except BaseException:
+        message = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {message}"[:LONGEST_MESSAGE]
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Drop what is written meanwhile: it is not what the solution prints."""
+    streams = sys.stdout, sys.stderr
+    kept = [os.dup(fd) for fd in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for fd in (1, 2):
+        os.dup2(nowhere, fd)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        for stream, fd, old in zip(streams, (1, 2), kept, strict=True):
+            with contextlib.suppress(Exception):  # a cell may have closed it
+                stream.flush()
+            os.dup2(old, fd)
+            os.close(old)
