@@ -95,7 +95,9 @@ def _parser() -> argparse.ArgumentParser:
 
     gradescope = commands.add_parser("gradescope", help="make the zip for Gradescope")
     gradescope.add_argument("assignment")
-    gradescope.add_argument("--torch", help="what follows `pip install` for torch")
+    gradescope.add_argument(
+        "--torch", required=True, help="what follows `pip install`; for the CPU only"
+    )
     gradescope.add_argument("--to", type=Path, help="the file")
     gradescope.set_defaults(run=_gradescope)
 

@@ -58,17 +58,17 @@ MADE = (2026, 1, 1, 0, 0, 0)
 """The time of every file: the same course makes the same zip."""
 
 
-def make(assignment: str, torch: str | None, path: Path) -> str:
+def make(assignment: str, torch: str, path: Path) -> str:
     """Write the zip of an assignment; says where it is.
 
-    torch: what follows `pip install` for it, the tested version where it is left out.
-    The zip holds the course's secret, so hidden inputs and marks are those of `grade`.
-    Raises CourseError.
+    torch: what follows `pip install` for it. The package's own requirement would bring
+    a build for CUDA, beside which 768 MB are too little for honest work. The zip holds
+    the course's secret, so hidden inputs and marks are those of `grade`. Raises
+    CourseError.
     """
     course.released(assignment)
     course.secret()
-    chosen = shlex.split(torch) if torch else [_tested("torch")]
-    setup = SETUP.replace("@TORCH@", shlex.join(chosen))
+    setup = SETUP.replace("@TORCH@", shlex.join(shlex.split(torch)))
     setup = setup.replace("@OTHERS@", shlex.join(_requirements()))
     scripts = {"setup.sh": setup, "run_autograder": RUN}
     path.unlink(missing_ok=True)
@@ -104,9 +104,3 @@ def _requirements() -> list[str]:
     grading = project["optional-dependencies"]["grading"]
     needed = [*project["dependencies"], *grading, "nbformat"]
     return [one for one in needed if not one.startswith(("torch", "nbgrader"))]
-
-
-def _tested(name: str) -> str:
-    """The requirement that this release was tested with."""
-    lines = (course.ROOT / "constraints.txt").read_text().splitlines()
-    return next(line for line in lines if line.startswith(f"{name}=="))
