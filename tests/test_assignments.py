@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from autograder.program import extract
+from autograder import program as reading
 from autograder.statements import Code
 from book import badges
 from collectives_lab import check
@@ -410,7 +410,8 @@ def program(notebook: NotebookNode, exercise: str) -> Program:
     """The program of one exercise, as the autograder takes it from a notebook."""
     texts = [c.source for c in notebook.cells if c.cell_type == "code"]
     code = [Code(number, text) for number, text in enumerate(texts, 1)]
-    return Program.source(extract(code, check.EXERCISES[exercise].names).texts)
+    found = reading.read(code, check.EXERCISES[exercise].names)
+    return Program.notebook(reading.texts([s for s in found.runs if s in found.needed]))
 
 
 EACH = [pytest.param(p, name, id=name) for p in SOLUTIONS for name in parts(read(p))]
