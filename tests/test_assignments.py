@@ -18,7 +18,8 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from autograder.program import extract
+from autograder.program import read as read_for
+from autograder.program import texts
 from autograder.statements import Code
 from book import badges
 from collectives_lab import check
@@ -408,9 +409,9 @@ def test_a_solution_given_away_is_found(name: str, told: str) -> None:
 
 def program(notebook: NotebookNode, exercise: str) -> Program:
     """The program of one exercise, as the autograder takes it from a notebook."""
-    texts = [c.source for c in notebook.cells if c.cell_type == "code"]
-    code = [Code(number, text) for number, text in enumerate(texts, 1)]
-    return Program.source(extract(code, check.EXERCISES[exercise].names).texts)
+    sources = [c.source for c in notebook.cells if c.cell_type == "code"]
+    code = [Code(number, source) for number, source in enumerate(sources, 1)]
+    return Program.notebook(texts(read_for(code, check.EXERCISES[exercise].names).runs))
 
 
 EACH = [pytest.param(p, name, id=name) for p in SOLUTIONS for name in parts(read(p))]
