@@ -86,7 +86,8 @@ def _words(error: BaseException) -> str:
         message = str(error).partition("\n")[0]
     except BaseException:
         message = "(its message cannot be shown)"
-    return f"{type(error).__name__}: {message}"[:LONGEST_MESSAGE]
+    said = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return said[:LONGEST_MESSAGE]
 
 
 @contextlib.contextmanager
