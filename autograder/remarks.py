@@ -105,8 +105,8 @@ def _harmless(
 ) -> Iterator[str]:
     """What was left out or failed and is, as far as one can see, not needed."""
     spared = [s for s in mine if s not in reading.needed]
-    failed = [s for s in spared if s in found.failed]
     slow = [s for s in spared if s in found.slow]
+    failed = [s for s in spared if s in found.failed and s not in slow]
     if slow:
         yield (
             "left out, as it takes long and your solution does not use it: "

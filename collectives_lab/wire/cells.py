@@ -14,7 +14,7 @@ import inspect
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from time import monotonic, process_time  # a cell may replace those of the module
 from types import CodeType
 from typing import Any
@@ -68,14 +68,17 @@ def _run(
         code: CodeType = compiled(module, name, "exec")
         awaited = eval(code, namespace)
         if code.co_flags & inspect.CO_COROUTINE:
-            with contextlib.suppress(StopIteration):
-                while (
-                    True
-                ):  # no asyncio: its loop needs a socket, which the seal has not
-                    awaited.send(None)
+            _await(awaited)
     except BaseException as error:
         return _words(error)
     return ""
+
+
+def _await(coroutine: Coroutine) -> None:
+    """Run it to its end; asyncio would need a socket, which the seal refuses."""
+    with contextlib.suppress(StopIteration):
+        while True:
+            coroutine.send(None)
 
 
 def _words(error: BaseException) -> str:
@@ -83,7 +86,8 @@ def _words(error: BaseException) -> str:
         message = str(error).partition("\n")[0]
     except BaseException:
         message = "(its message cannot be shown)"
-    return f"{type(error).__name__}: {message}"[:LONGEST_MESSAGE]
+    said = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return said[:LONGEST_MESSAGE]
 
 
 @contextlib.contextmanager
