@@ -5,7 +5,6 @@ import gc
 import torch
 import torch.distributed as dist
 
-
 WIRE = next(x for x in gc.get_objects() if type(x).__name__ == "Wire")
 KINDS = type(WIRE).tell.__globals__["Kind"]
 honest = type(WIRE).tell_of_waiting

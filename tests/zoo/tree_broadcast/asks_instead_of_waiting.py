@@ -1,9 +1,8 @@
-"""fails: rounds — a line of P ranks that asks for what comes and hides that it waits."""
+"""fails: rounds — a line of P ranks that asks for what comes, to hide its wait."""
 
 import gc
 
 import torch.distributed as dist
-
 
 WIRE = next(x for x in gc.get_objects() if type(x).__name__ == "Wire")
 KINDS = type(WIRE).tell.__globals__["Kind"]
