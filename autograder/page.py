@@ -83,7 +83,9 @@ class Sanitized(HTMLExporter):
     instead_of_mathjax = ""
 
     def __init__(self, **more: Any) -> None:
-        macro = f"{{% macro mathjax() %}}{self.instead_of_mathjax}{{% endmacro %}}"
+        macro = (
+            f"{{% macro mathjax(url='') %}}{self.instead_of_mathjax}{{% endmacro %}}"
+        )
         super().__init__(extra_loaders=[DictLoader({"mathjax.html.j2": macro})], **more)
 
     @pass_context

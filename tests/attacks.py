@@ -3,6 +3,8 @@
 ACT = "void(document.title=/acted/.source)"
 ELSEWHERE = "//tracker.test/seen"
 """A machine that no page may ask for anything."""
+IMAGE = "http://tracker.test/x.png"
+"""An image there; it may become a link, which asks only when it is clicked."""
 HONEST = "https://pytorch.org/docs"
 
 LINKS = [
@@ -43,7 +45,7 @@ LINKS = [
     "[a](http://name@localhost/)",
 ]
 IMAGES = [
-    "![x](http://tracker.test/x.png)",
+    f"![x]({IMAGE})",
     f"![x]({ELSEWHERE}.png)",
     "![x](/logout)",
     "![x](http:logout)",

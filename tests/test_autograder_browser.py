@@ -156,7 +156,7 @@ def test_nothing_that_a_student_wrote_acts(
         page.goto(feedback(course))
     assert {a for a in asked if not a.startswith((url, "file:", "data:"))} == set()
     assert not any("logout" in a or "evil" in a for a in asked)
-    assert acts(browser, page) == {attacks.HONEST, RING}
+    assert acts(browser, page) - {attacks.IMAGE} == {attacks.HONEST, RING}
     for tag in ("td strong", ".highlight .k", 'img[src^="data:image/png"]'):
         assert page.locator(f"{TEXT} {tag}").count(), tag
     assert "$2 (P-1) \\alpha$" in page.inner_text("body")
