@@ -125,9 +125,8 @@ def _grade(asked: argparse.Namespace) -> None:
     failed = classrun.grade(name, asked.student, count, asked.tier, asked.force)
     found = grades.rows(name, failed)
     grades.write_csv(found, _marks(name))
-    shown = [
-        row for row in found if row.student_id in (asked.student or [row.student_id])
-    ]
+    chosen = asked.student or [row.student_id for row in found]
+    shown = [row for row in found if row.student_id in chosen]
     print(grades.summary(shown), grades.by_property(name, asked.student), sep="\n\n")
 
 

@@ -58,8 +58,11 @@ def require(assignment: str) -> None:
             ) from None
 
 
-def is_recorded(receipt: Receipt) -> bool:
-    """Whether the gradebook holds this verdict for the submission as it lies there."""
+def is_recorded(receipt: Receipt, points: dict[str, float]) -> bool:
+    """Whether the gradebook holds this verdict for the submission as it lies there.
+
+    points: of each graded cell as it is released now; a verdict is recorded under them.
+    """
     where = (receipt["student"], receipt["assignment"])
     path = course.AUTOGRADED.joinpath(*where, f"{receipt['assignment']}.ipynb")
     try:
@@ -67,9 +70,8 @@ def is_recorded(receipt: Receipt) -> bool:
     except (OSError, ValueError, KeyError):
         return False
     times = [place.joinpath(*where) for place in (course.SUBMITTED, course.AUTOGRADED)]
-    return (
-        ours.get("verdict") == verdict_id(receipt) and len(set(map(_time, times))) == 1
-    )
+    is_this = ours.get("verdict") == verdict_id(receipt)
+    return is_this and ours.get("points") == points and len(set(map(_time, times))) == 1
 
 
 def _time(folder: Path) -> str:

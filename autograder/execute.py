@@ -51,6 +51,7 @@ class WriteVerdict(NbGraderPreprocessor):
         for name, cell in tests.items():
             cell.outputs = outputs(receipt, name, float(marks(cell)["points"]))
         nb.metadata[OURS]["verdict"] = receipts.verdict_id(receipt)
+        nb.metadata[OURS]["points"] = receipts.points(release)
         nb.metadata[OURS]["ungraded"] = [
             marks(cell)["grade_id"]
             for cell in nb.cells

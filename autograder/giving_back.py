@@ -1,5 +1,6 @@
 """Feedback: nbgrader's HTML page for each student, and the same as text beside it."""
 
+import glob
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,12 @@ class ReleaseFeedback(ExchangeReleaseFeedback):
         submission, and stops at the first that has none.
         """
         excluded = self.coursedir.student_id_exclude
-        for folder in sorted(course.FEEDBACK.glob(f"*/{self.coursedir.assignment_id}")):
-            student = folder.parent.name
+        for folder in map(Path, glob.glob(self.src_path)):
             if not all((folder / name).is_file() for name in BY_EXCHANGE):
+                student = folder.parent.name
                 self.log.warning(
-                    "not released to %s, who did not hand in by the exchange: give back "
-                    "%s by hand",
+                    "not released to %s, who did not hand in by the exchange: send "
+                    "what lies in %s",
                     words.one_line(student),
                     words.one_line(str(folder)),
                 )

@@ -71,7 +71,8 @@ def placed(text: str, images: Images) -> tuple[str, Images]:
 
 
 def _without_pointers(text: str) -> str:
-    return text.replace(POINTER, "(image left out) ")
+    # Whoever opens the notebook itself would ask another machine for such an image.
+    return text.replace("![", "(image left out) [").replace(POINTER, "(left out) ")
 
 
 def _pointers(text: str) -> int:

@@ -47,6 +47,12 @@ def read_release(assignment: str) -> NotebookNode:
     return nbformat.read(course.released(assignment), as_version=4)
 
 
+def points(release: NotebookNode) -> dict[str, float]:
+    """The points of each graded cell of a released notebook, by its id."""
+    graded = [marks(cell) for cell in release.cells if marks(cell).get("grade")]
+    return {found["grade_id"]: float(found["points"]) for found in graded}
+
+
 def job(
     notebook: NotebookNode, release: NotebookNode, assignment: str, student: str
 ) -> Job:

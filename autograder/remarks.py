@@ -5,7 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from autograder.program import Reading
-from autograder.statements import FUNCTIONS, Code, Statement, quoted, statements
+from autograder.statements import (
+    EVERYTHING,
+    FUNCTIONS,
+    Code,
+    Statement,
+    quoted,
+    statements,
+)
 from autograder.trial import Tried
 
 SHOWN = 12
@@ -39,7 +46,7 @@ def _costly(reading: Reading, found: Tried) -> Iterator[str]:
     for s in sorted(why_not, key=lambda s: (s not in reading.needed, s.cell.number)):
         where = f"{s.cell.name}, line {s.first}: {quoted(s.text)} {why_not[s]}"
         if s in reading.needed:
-            uses = sorted((s.binds | s.alters) & reading.used)
+            uses = sorted((s.binds | s.alters) & reading.used - {EVERYTHING})
             yield f"{where}{_used(uses)}{_advice(why_not[s])}"
         elif s in stopped:
             yield where
@@ -101,7 +108,10 @@ def _harmless(
     failed = [s for s in spared if s in found.failed]
     slow = [s for s in spared if s in found.slow]
     if slow:
-        yield f"left out, as it takes long and your solution does not use it: {_places(slow)}"
+        yield (
+            "left out, as it takes long and your solution does not use it: "
+            f"{_places(slow)}"
+        )
     if failed:
         yield (
             f"fails {HERE}, and the rest went on: {_places(failed)} "

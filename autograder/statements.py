@@ -1,4 +1,4 @@
-"""The statements of a cell's top level, with the names that each binds, uses and alters.
+"""The statements of a cell's top level, and the names that each binds, uses, alters.
 
 Python's own parser and symbol table say what they are; nothing is run.
 """
@@ -120,7 +120,7 @@ def _without_magic(line: str) -> str:
 
 
 def _is_constant(node: ast.stmt) -> bool:
-    """A statement that is only a value: a comment by another name, or a magic's place."""
+    """A statement that is only a value: a comment, or what a magic has left."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
@@ -132,12 +132,14 @@ def _read(cell: Code, lines: list[bytes], node: ast.stmt) -> Statement:
     mine[-1] = mine[-1][: node.end_col_offset]
     mine[0] = mine[0][node.col_offset if first == node.lineno else 0 :]
     text = b"\n".join(mine).decode()
-    binds, uses, alters = _names(text)
+    binds, uses, declared = _names(text)
     if isinstance(node, ast.ImportFrom) and _binds_unseen(node):
         binds.add(EVERYTHING)
     return Statement(
         *(cell, type(node), first, last, text),
-        *map(frozenset, (binds, uses, alters | (_altered(node) & (binds | uses)))),
+        binds=frozenset(binds),
+        uses=frozenset(uses),
+        alters=frozenset(declared | (_altered(node) & (binds | uses))),
         is_plain_function=isinstance(node, FUNCTIONS) and not decorators,
         modules=tuple(_modules(node)),
     )
@@ -155,7 +157,7 @@ def _modules(node: ast.stmt) -> Iterator[str]:
 
 
 def _names(text: str) -> tuple[set[str], set[str], set[str]]:
-    """What a statement binds on top, what it takes from there, and binds by `global`."""
+    """What it binds on top, what it takes from there, what it binds by `global`."""
     with warnings.catch_warnings(action="ignore"):
         top = symtable.symtable(text, "a cell", "exec")
     names = top.get_symbols()

@@ -4,9 +4,10 @@ import csv
 import re
 import shutil
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Assignment, Gradebook, MissingEntry
 
 from autograder import books, course, receipts, regrading
 
@@ -35,23 +36,29 @@ def extend(assignment: str, student: str, hours: float) -> str:
     Raises CourseError where the gradebook has no such student, or no due date.
     """
     books.require(assignment)
-    if hours < 0:
-        raise course.CourseError("an extension is 0 or more days and hours")
     with books.gradebook() as book:
         _require_student(book, student)
-        if book.find_assignment(assignment).duedate is None:
-            raise course.CourseError(
-                f"{assignment} has no due date to extend: `nbgrader db assignment add "
-                f'{assignment} --duedate "{books.EXAMPLE}"` sets one'
-            )
-        found = book.update_or_create_submission(assignment, student)
-        try:
-            book.grant_extension(assignment, student, hours=hours)
-            due = found.duedate
-        except OverflowError:
-            raise course.CourseError("no due date can be that far away") from None
+        due = _extended(book.find_assignment(assignment), hours)
+        book.update_or_create_submission(assignment, student)
+        book.grant_extension(assignment, student, hours=hours)
     books.renew_penalties(assignment)
     return f"{student} has until {due} UTC for {assignment}"
+
+
+def _extended(assignment: Assignment, hours: float) -> datetime:
+    """The later due date; nbgrader would keep one that no date can hold."""
+    name, due = assignment.name, assignment.duedate
+    if hours < 0:
+        raise course.CourseError("an extension is 0 or more days and hours")
+    if due is None:
+        raise course.CourseError(
+            f"{name} has no due date to extend: `nbgrader db assignment add {name} "
+            f'--duedate "{books.EXAMPLE}"` sets one'
+        )
+    try:
+        return due + timedelta(hours=hours)
+    except OverflowError:
+        raise course.CourseError("no due date can be that far away") from None
 
 
 def _require_student(book: Gradebook, student: str) -> None:

@@ -5,20 +5,26 @@ is found from outside and left out; then the rest is tried again. What a rank te
 only cost its own student.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from autograder.program import Reading, texts
 from autograder.statements import Statement
 from collectives_lab.wire import Box, Failure, Program
+from collectives_lab.wire.values import clean
 
 LOADING = 1.0
 """CPU seconds for all statements together; half of what a rank then has."""
 WALL = 8.0
+ALL = 20.0
+"""Seconds for one trial, and for all of them."""
 MOST = 5
 """Trials; after them only what the solution needs is run."""
 ASIDE = 0.05
 """CPU seconds a rank for all that the solution does not need, as far as one can see."""
+LONGEST = 300
+"""Characters of an error."""
 WAITS = 0.2
 """Seconds for which such a statement may wait for something."""
 
@@ -38,17 +44,19 @@ class Tried:
 
 def tried(reading: Reading, box: Box, made: Made = lambda program: program) -> Tried:
     """Try a notebook; made: what a check makes of its program."""
-    found = Tried(list(reading.runs))
+    found, until = Tried(list(reading.runs)), time.monotonic() + ALL
     for _ in range(MOST):
         by_cell = _by_cell(found.runs)
         program = made(Program.notebook(texts(found.runs)))
-        with box.ranks(1, program, wall_seconds=WALL, loading=LOADING) as ranks:
+        with box.ranks(
+            1, program, wall_seconds=WALL, loading=LOADING, until=until
+        ) as ranks:
             failure, at, ran = ranks.failure, ranks.at, ranks.ran
         if failure is None:
             _judge(found, reading, by_cell, ran)
             return found
-        if at not in by_cell:  # no cell's, so the check itself will say why
-            return found
+        if failure.kind == "raised" or at not in by_cell:  # not by one statement
+            break
         found.endless[by_cell[at]] = _words(failure)
         found.runs.remove(by_cell[at])
     found.slow = [s for s in found.runs if s not in reading.needed]
@@ -79,7 +87,7 @@ def _judge(
         if s is None:
             continue
         if error:
-            found.failed[s] = error
+            found.failed[s] = clean(error, LONGEST)
         if s not in reading.needed:
             aside.append((wall > WAITS, cpu, s))
     aside.sort(key=lambda one: one[:2])

@@ -1,8 +1,10 @@
 """Workers, seen from the class run: processes that are given a job at a time.
 
-A worker that ends or hangs costs its own submission a verdict and nothing else.
-`graded` runs many jobs on several; `graded_here` one, on a worker that is kept until
-this process ends.
+A worker that ends, hangs or takes too much memory costs nobody but its own submission
+anything: that one is given to a fresh worker, and where this is lost too, it gets a zero
+for a person to look at, if a program of ours runs well on the same machine. `graded`
+runs many jobs on several workers; `graded_here` one, on a worker that is kept until this
+process ends.
 """
 
 import atexit
@@ -19,12 +21,18 @@ from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import Any
 
+import psutil
+
 from autograder import course
 from autograder.receipts import Job, Receipt
 
 STARTING = 180.0
-ANSWERING = 600.0
-"""Seconds for one submission: only for what the engine's own deadlines do not see."""
+ANSWERING = 90.0
+"""Seconds for an exercise: only for what the engine's own deadlines do not see."""
+MEMORY = 512 << 20
+"""Bytes that a worker may need for one submission, beside what it had before."""
+LOOKING = 0.1
+"""Seconds between two looks at that."""
 KEPT = ("key", "assignment", "student", "engine", "notes")
 """What of a job stands in its receipt."""
 
@@ -49,6 +57,8 @@ class Worker:
         )
         theirs.close()
         self.job: Job | None = None
+        self.had = 0
+        self.why_lost = ""
         self.deadline = time.monotonic() + STARTING
 
     def ready(self) -> None:
@@ -61,22 +71,44 @@ class Worker:
 
     def give(self, job: Job) -> None:
         """Hand it a job; it must be free."""
-        self.job, self.deadline = job, time.monotonic() + ANSWERING
-        with suppress(OSError):  # one that has ended is found by the receipt
+        self.job, self.had = job, self._memory()
+        self.deadline = time.monotonic() + ANSWERING * len(job["seeds"])
+        with suppress(OSError):  # one that has ended is found by its answer
             self.pipe.send_bytes(json.dumps(job).encode())
 
     def receipt(self) -> Receipt:
         """The receipt of its job; waits for the answer, until the job's time is up."""
-        job, self.job = self.job, None
+        job = self.job
         assert job is not None
-        left = max(self.deadline - time.monotonic(), 0)
-        said = self._heard() if self.pipe.poll(left) else None
+        _answered([self])
+        said = self.answer()
         if said is None:
-            late = time.monotonic() > self.deadline
-            self.end()
-            reason = f"no verdict after {ANSWERING:g} s" if late else self.last_words()
-            said = {"exercises": dict.fromkeys(job["seeds"], _lost(reason))}
+            said = {"exercises": dict.fromkeys(job["seeds"], _lost(self.why_lost))}
         return receipt(job, said)
+
+    def answer(self) -> dict[str, Any] | None:
+        """What it has answered; None, and its end, where its submission is lost."""
+        self.job, too_much = None, self.too_much()
+        said = self._heard() if self.pipe.poll(0) else None
+        if said is None:
+            self.end()
+            self.why_lost = too_much or self.last_words()
+        return said
+
+    def too_much(self) -> str:
+        """Why its submission cannot go on; empty where it may."""
+        if time.monotonic() > self.deadline:
+            return f"the check has no verdict after {ANSWERING:g} s"
+        if self._memory() > self.had + MEMORY:
+            return f"the check needed more than {MEMORY >> 20} MiB of memory"
+        return ""
+
+    def _memory(self) -> int:
+        """Bytes that the process has; 0 once it has ended."""
+        try:
+            return psutil.Process(self.process.pid).memory_info().rss
+        except psutil.Error:
+            return 0
 
     def _heard(self) -> dict[str, Any] | None:
         try:
@@ -104,8 +136,10 @@ def receipt(job: Job, said: dict[str, Any]) -> Receipt:
     kept = {name: job[name] for name in KEPT}
     verdicts = said["exercises"].values()
     retry = any(verdict["status"] != "graded" for verdict in verdicts)
+    looks = dict.fromkeys(verdict.get("look", "") for verdict in verdicts)
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    return kept | said | {"retry": retry, "made": made}
+    about = {"retry": retry, "look": "; ".join(filter(None, looks)), "made": made}
+    return kept | said | about
 
 
 def unread(job: Job) -> Receipt:
@@ -132,7 +166,12 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
                 if worker.job is None and waiting:
                     worker.give(waiting.pop())
             for worker in _answered(crew):
-                yield worker.receipt()
+                job, said = worker.job, worker.answer()
+                assert job is not None
+                if said is None:
+                    waiting.append(_again(job, worker.why_lost))
+                else:
+                    yield receipt(job, said)
                 if worker.process.poll() is not None:
                     crew[crew.index(worker)] = fresh = Worker(tier)
                     fresh.ready()
@@ -141,13 +180,19 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
             worker.end()
 
 
+def _again(job: Job, why: str) -> Job:
+    """A job whose worker was lost, to be given to a fresh one."""
+    return job | {"lost": [*job.get("lost", []), why]}
+
+
 def _answered(crew: Sequence[Worker]) -> list[Worker]:
-    """Those that have answered, have ended or are out of time; waits for the first."""
+    """Those that have answered, have ended or take too much; waits for the first."""
     busy = {worker.pipe: worker for worker in crew if worker.job}
-    left = min(worker.deadline for worker in busy.values()) - time.monotonic()
-    answered = wait(list(busy), max(left, 0))
-    late = [w for w in busy.values() if time.monotonic() > w.deadline]
-    return [w for pipe, w in busy.items() if pipe in answered] or late
+    while True:
+        if answered := wait(list(busy), LOOKING):
+            return [worker for pipe, worker in busy.items() if pipe in answered]
+        if over := [worker for worker in busy.values() if worker.too_much()]:
+            return over
 
 
 @functools.cache
@@ -160,8 +205,12 @@ def _kept() -> list[Worker]:
 def graded_here(job: Job) -> Receipt:
     """The receipt of one job, for who does not grade a class."""
     crew = _kept()
-    if not crew or crew[0].process.poll() is not None:
-        crew[:] = [Worker()]
-        crew[0].ready()
-    crew[0].give(job)
-    return crew[0].receipt()
+    while True:
+        if not crew or crew[0].process.poll() is not None:
+            crew[:] = [Worker()]
+            crew[0].ready()
+        crew[0].give(job)
+        _answered(crew)
+        if (said := crew[0].answer()) is not None:
+            return receipt(job, said)
+        job = _again(job, crew[0].why_lost)

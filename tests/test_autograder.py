@@ -333,10 +333,10 @@ def test_a_run_that_is_stopped_goes_on_later(small: Course) -> None:
 
 def is_checking(course: Course) -> bool:
     """Whether a box of this course has ranks: forks of its server, and so like it."""
-    package = str(course.folder.resolve() / "collectives_lab")
+    package = repr(str(course.folder.resolve() / "collectives_lab"))
     found = [p.info for p in psutil.process_iter(["name", "cmdline"])]
     pythons = [p["cmdline"] or [] for p in found if p["name"].startswith("python")]
-    return sum(package in words for words in pythons) > 1
+    return sum(package in " ".join(words) for words in pythons) > 1
 
 
 def test_a_worker_that_dies_costs_one_verdict_for_now(small: Course) -> None:

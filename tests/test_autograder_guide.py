@@ -20,7 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 GUIDE = (ROOT / "autograder" / "GUIDE.md").read_text()
 OURS = ("python -m autograder ", "nbgrader ")
-ELSEWHERE = {"nbgrader release_feedback": "test_autograder_exchange has the exchange"}
+ELSEWHERE = {
+    "nbgrader release_feedback": "test_autograder_exchange has the exchange",
+    "python -m autograder gradescope": "test_autograder_gradescope runs the zip",
+}
 STUDENTS = """id,first_name,last_name,email,lms_user_id
 ann,Ann,Lee,ann@uni.edu,4711
 ben,Ben,Ode,ben@uni.edu,

@@ -132,9 +132,11 @@ def test_an_extension_that_cannot_be_is_refused(book: Gradebook) -> None:
         (("undated", "ann", 1), "has no due date to extend"),
         (("first", "ann", -1), "0 or more"),
         (("first", "ann", 1e12), "that far away"),
+        (("first", "ann", 1e8), "that far away"),
     ]:
         with pytest.raises(course.CourseError, match=complaint):
             students.extend(*wrong)
+    assert not book.assignment_submissions("first")
 
 
 def test_a_roster_says_who_hands_in(book: Gradebook) -> None:

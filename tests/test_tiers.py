@@ -603,6 +603,14 @@ except BoxError as error:
     assert f"tier C is not to be had here: no {layer}: " in refused
 
 
+def test_a_clone_among_the_libraries_is_refused(fresh, monkeypatch) -> None:
+    """Where ranks would read the course with their libraries no box is offered."""
+    place = str(seal.PACKAGE.parents[1])
+    monkeypatch.setattr(seal, "SYSTEM", (*seal.SYSTEM, place))
+    reason = f"is in {place}, which ranks can read: move it elsewhere"
+    assert all(reason in (tiers.probe(letter) or "") for letter in "ABC")
+
+
 def test_a_cgroup_is_made_where_it_is_handed_on(monkeypatch, tmp_path) -> None:
     """In version 2 the nearest group that hands on memory and pids is the parent."""
     here = tmp_path / "user" / "terminal"

@@ -873,6 +873,25 @@ def test_a_seed_makes_a_race_and_makes_it_again(
     assert first == again and len({tuple(order) for order in first.values()}) > 2
 
 
+CLAIMS = "threading.active_count = lambda: 10**6\n"
+
+
+def test_a_claim_of_threads_switches_no_schedule_off(box: Box) -> None:
+    """Whoever says that some thread still runs waits longer, and is reordered."""
+    seen = {
+        tuple(outcome_of(box, CLAIMS + RACE, 4, seed=s).results[0]) for s in range(6)
+    }
+    assert len(seen) > 1
+
+
+@pytest.mark.slow
+def test_nobody_puts_messages_in_order_by_sleeping(box: Box) -> None:
+    """A late schedule is more patient than ranks may be idle."""
+    body = RACE.replace("    if r:\n", "    if r:\n        time.sleep(0.6 * r)\n")
+    seen = {tuple(outcome_of(box, body, 4, seed=s).results[0]) for s in range(3)}
+    assert len(seen) > 1
+
+
 def test_threads_of_a_rank_share_its_wire(box: Box) -> None:
     """One thread waits in a recv while another sends."""
     body = (

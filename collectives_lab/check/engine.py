@@ -3,15 +3,18 @@
 Cases of one world size share their ranks until one breaks them; the rest gets fresh
 ones. A case is left out once each property that it is for has failed, so a deadlock
 costs little, and a loop ends the whole check: every other case would cost its deadline
-again.
+again. What ranks return is judged at once and not kept, so a check needs the memory of
+one case. An error in a judge is a zero that names it, and that a person should look at.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import torch
 
@@ -21,15 +24,21 @@ from collectives_lab.check.spec import (
     Case,
     Exercise,
     Inputs,
-    Judge,
     Judgement,
+    Property,
     bad,
 )
 from collectives_lab.check.words import told
 from collectives_lab.launch.errors import LabError
 from collectives_lab.replay import Stuck
-from collectives_lab.wire import Box, BoxError, Outcome, Program
+from collectives_lab.trace import Trace
+from collectives_lab.wire import Box, BoxError, Failure, Outcome, Program
 from collectives_lab.wire.values import clean
+
+SECONDS = 40.0
+"""For all cases of one check together, and no more than the box gives to a session."""
+
+NO_TRACE = Trace.from_events([], 1)
 
 FINAL = {"cpu", "wall", "idle", "memory", "flood", "late", "protocol"}
 """Failures after which nothing more is tried."""
@@ -41,11 +50,27 @@ class NotGradable(LabError):
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A case, its outcome, and what its result was worth."""
+    """A case, how it ended, and what is judged of it: its result, then by property.
+
+    run: its line of the receipt.
+    """
 
     case: Case
-    outcome: Outcome
+    failure: Failure | None
     result: Judgement
+    judged: Mapping[str, Judgement]
+    trace: Trace
+    run: Mapping[str, Any]
+    printed: str
+
+    @property
+    def to_show(self) -> int:
+        """How well it is drawn, the lower the better: wrong, or on 4 ranks, or not."""
+        if not len(self.trace):
+            return 3
+        if self.failure or not self.result.holds:
+            return 0
+        return 1 if self.case.world_size == 4 else 2
 
 
 def in_its_world(exercise: Exercise, program: Program) -> Program:
@@ -68,24 +93,51 @@ def examine(
         key=lambda case: case.world_size,
     )
     try:
-        tried = list(_try_all(exercise, cases, program, box))
+        return _report(exercise, cases, program, box, seed)
     except BoxError as error:
         raise NotGradable(str(error)) from error
-    findings = [
-        _finding(exercise, p.name, cases, tried, program) for p in exercise.properties
-    ]
-    shown = _shown(tried)
+    except Exception as error:  # of ours, with a student's values in play
+        reason = f"the check failed on what the program sent or returned ({error!r})"
+        return unjudged(exercise, reason, box, seed)
+
+
+def _report(
+    exercise: Exercise, cases: Sequence[Case], program: Program, box: Box, seed: str
+) -> Report:
+    """Try the cases and report on them; one of their runs is kept, to be drawn."""
+    tried: list[Tried] = []
+    shown: Tried | None = None
+    for one in _try_all(exercise, cases, program, box):
+        if one.to_show < (shown.to_show if shown else 3):
+            shown = one
+        tried.append(replace(one, trace=NO_TRACE))
+    findings = [_finding(p, cases, tried, program) for p in exercise.properties]
     return Report(
         exercise.name,
         findings,
         box.description,
         seed,
         str(shown.case) if shown else "",
-        clean(next((t.outcome.printed for t in tried if t.outcome.printed), "")),
-        [_run(t) for t in tried],
+        clean(next((t.printed for t in tried if t.printed), "")),
+        [t.run for t in tried],
         versions(),
         _note(program.modules),
-        shown.outcome.trace if shown else None,
+        trace=shown.trace if shown else None,
+    )
+
+
+def unjudged(
+    exercise: Exercise, reason: str, box: Box | None = None, seed: str = ""
+) -> Report:
+    """The zero of a submission whose check came to no end, for a person to look at."""
+    message = clean(reason)
+    findings = [
+        Finding(p.name, False, 0, p.points, message, p.title)
+        for p in exercise.properties
+    ]
+    tier = box.description if box else ""
+    return Report(
+        exercise.name, findings, tier, seed, versions=versions(), look=message
     )
 
 
@@ -123,52 +175,57 @@ def _try_all(
     exercise: Exercise, cases: Sequence[Case], program: Program, box: Box
 ) -> Iterator[Tried]:
     failed: set[str] = set()
+    deadline = time.monotonic() + SECONDS
     for _, group in groupby(cases, key=lambda case: case.world_size):
         left = list(group)
         while left := [c for c in left if not failed.issuperset(c.tests)]:
             count = 0
-            for one in _on_fresh_ranks(exercise, left, program, box):
+            for one in _on_fresh_ranks(exercise, left, program, box, deadline):
                 count += 1
                 yield one
-                failed |= _failed_by(exercise, one)
-                failure = one.outcome.failure
-                if failure is not None and failure.kind in FINAL:
+                failed |= {name for name, said in one.judged.items() if not said.holds}
+                if one.failure is not None and one.failure.kind in FINAL:
                     return
             left = left[count:]
 
 
 def _on_fresh_ranks(
-    exercise: Exercise, cases: Sequence[Case], program: Program, box: Box
+    exercise: Exercise,
+    cases: Sequence[Case],
+    program: Program,
+    box: Box,
+    deadline: float,
 ) -> Iterator[Tried]:
     """Try cases of one world size up to the first that breaks the ranks."""
-    with box.ranks(cases[0].world_size, program) as ranks:
+    with box.ranks(cases[0].world_size, program, until=deadline) as ranks:
         for case in cases:
             entry = case.entry or exercise.name
             outcome = ranks.call(entry, case.args, exercise.allowed, case.schedule)
-            yield Tried(case, outcome, _judged(exercise.result, case, outcome))
+            yield _tried(exercise, case, outcome)
             if outcome.failure is not None:
                 return
 
 
-def _failed_by(exercise: Exercise, one: Tried) -> set[str]:
-    """The properties that a case has decided: it failed them."""
-    return {name for name in one.case.tests if not _holds(exercise, name, one).holds}
+def _tried(exercise: Exercise, case: Case, outcome: Outcome) -> Tried:
+    """Judge an outcome, and keep of it what a report says."""
+    failure = outcome.failure
+    result = GOOD if failure else exercise.result(case, outcome)
+    judged = {n: _judged(exercise, n, case, outcome, result) for n in case.tests}
+    run = _run(case, outcome, result)
+    return Tried(case, failure, result, judged, outcome.trace, run, outcome.printed)
 
 
-def _judged(judge: Judge, case: Case, outcome: Outcome) -> Judgement:
-    return GOOD if outcome.failure else judge(case, outcome)
-
-
-def _holds(exercise: Exercise, name: str, one: Tried) -> Judgement:
+def _judged(
+    exercise: Exercise, name: str, case: Case, outcome: Outcome, result: Judgement
+) -> Judgement:
     """Whether a property holds in one case; a failure of the run is told elsewhere."""
-    if one.outcome.failure is not None:
+    if outcome.failure is not None:
         return bad("")
     judge = exercise.judges.get(name)
-    if not one.result.holds:
-        wrong = one.result.message
-        return bad(f"{NOT_JUDGED}{wrong}") if judge else one.result
+    if not result.holds:
+        return bad(f"{NOT_JUDGED}{result.message}") if judge else result
     try:
-        return judge(one.case, one.outcome) if judge else GOOD
+        return judge(case, outcome) if judge else GOOD
     except Stuck as error:
         return bad(
             f"right, but its run cannot be replayed: {error}. A replay takes the calls "
@@ -178,23 +235,19 @@ def _holds(exercise: Exercise, name: str, one: Tried) -> Judgement:
 
 
 def _finding(
-    exercise: Exercise,
-    name: str,
-    cases: Sequence[Case],
-    tried: Sequence[Tried],
-    program: Program,
+    prop: Property, cases: Sequence[Case], tried: Sequence[Tried], program: Program
 ) -> Finding:
     """Judge one property by all its cases; the smallest that fails speaks."""
-    (prop,) = (p for p in exercise.properties if p.name == name)
+    name = prop.name
     mine = [one for one in tried if name in one.case.tests]
-    last = tried[-1].outcome.failure if tried else None
+    last = tried[-1].failure if tried else None
     all_tried = len(mine) == sum(name in case.tests for case in cases)
     said = GOOD
     for one in mine:
-        judgement = _holds(exercise, name, one)
+        judgement = one.judged[name]
         said = judgement if judgement.message else said
         if not judgement.holds:
-            failure, case = one.outcome.failure, str(one.case)
+            failure, case = one.failure, str(one.case)
             message = clean(
                 told(failure, program, one.case.about_ranks)
                 if failure
@@ -212,22 +265,14 @@ def _finding(
     return Finding(name, True, *points, said.message, prop.title, "", *measured)
 
 
-def _shown(tried: Sequence[Tried]) -> Tried | None:
-    """The run to draw: the smallest that failed, else the first on 4 ranks."""
-    sent = [t for t in tried if len(t.outcome.trace)]
-    wrong = [t for t in sent if t.outcome.failure or not t.result.holds]
-    on_four = [t for t in sent if t.case.world_size == 4]
-    return next(iter([*wrong, *on_four, *sent]), None)
-
-
-def _run(one: Tried) -> dict[str, object]:
+def _run(case: Case, outcome: Outcome, result: Judgement) -> Mapping[str, Any]:
     """A line of the receipt."""
-    sent = one.outcome.trace.bytes_sent() if len(one.outcome.trace) else []
+    sent = outcome.trace.bytes_sent() if len(outcome.trace) else []
     return {
-        "case": str(one.case),
-        "tests": list(one.case.tests),
-        "failure": one.outcome.failure.kind if one.outcome.failure else "",
-        "right": one.outcome.failure is None and one.result.holds,
+        "case": str(case),
+        "tests": list(case.tests),
+        "failure": outcome.failure.kind if outcome.failure else "",
+        "right": outcome.failure is None and result.holds,
         "bytes_sent": [round(n) for n in sent],
-        "operations": len(one.outcome.trace),
+        "operations": len(outcome.trace),
     }

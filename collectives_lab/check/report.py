@@ -42,7 +42,8 @@ class Report:
     own runs, the smallest that failed if one did, else one on 4 ranks; None where
     nothing was sent. shown: which case that is. runs: for each case what it sent and
     how it ended. versions: of what has judged. note: why the grader's verdict may be
-    another one, empty where nothing speaks for that.
+    another one, empty where nothing speaks for that. look: why a person should look at
+    this verdict: the check came to no end on this submission, which has a zero for it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Report:
     runs: Sequence[Mapping[str, Any]] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    look: str = ""
     trace: Trace | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -120,6 +122,8 @@ class Report:
             lines += [f"         {line}" for line in self.said(finding).splitlines()]
         if self.note:
             lines.append(f"  note: {self.note}")
+        if self.look:
+            lines.append("  a person should look at this verdict")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -144,10 +145,12 @@ class Box:
         wall_seconds: float = WALL_SECONDS,
         memory: int = MEMORY,
         loading: float = LOADING,
+        until: float = math.inf,
     ) -> Iterator[SealedRanks]:
         """Fresh ranks that have run the program; ended at the end of the block.
 
         loading: CPU seconds a rank for that; they do not count for what is called.
+        until: when all of it is over at the latest, on the clock of time.monotonic.
         """
         self.open()
         self._preload(program)
@@ -168,7 +171,8 @@ class Box:
             for _, writing in pipes:
                 os.close(writing)
         outputs = [reading for reading, _ in pipes]
-        ranks = SealedRanks(self, [ours for ours, _ in pairs], outputs, wall_seconds)
+        socks = [ours for ours, _ in pairs]
+        ranks = SealedRanks(self, socks, outputs, wall_seconds, until)
         try:
             ranks.load(program)
             if ranks.failure is None:
@@ -289,11 +293,12 @@ class SealedRanks:
         socks: Sequence[socket.socket],
         outputs: Sequence[int],
         seconds: float,
+        until: float,
     ):
         self.box = box
         self.switch = Switch(socks, outputs, box.watch, [box.control.fileno()])
-        self.seconds = seconds
-        self.deadline = time.monotonic() + seconds
+        self.seconds, self.until = seconds, until
+        self.deadline = self._deadline()
         self.failure: Failure | None = None
 
     @property
@@ -310,7 +315,10 @@ class SealedRanks:
         """Run the program on every rank; what goes wrong stays in `failure`."""
         found = self.switch.load(program.to_bytes(), self.deadline)
         self.failure = self._explained(found)
-        self.deadline = time.monotonic() + self.seconds
+        self.deadline = self._deadline()
+
+    def _deadline(self) -> float:
+        return min(time.monotonic() + self.seconds, self.until)
 
     def call(
         self,

@@ -24,9 +24,9 @@ ROOT = "/rank"
 FILES = ("own_cluster.py", "units.py") + tuple(
     f"wire/{name}.py"
     for name in (
-        *("end", "face", "frames", "futures", "group", "landlock", "limits", "linux"),
-        *("operations", "pending", "preload", "program", "rank", "seal", "seccomp"),
-        *("server", "syscalls", "values"),
+        *("cells", "end", "face", "frames", "futures", "group", "landlock", "limits"),
+        *("linux", "operations", "pending", "preload", "program", "rank", "seal"),
+        *("seccomp", "server", "syscalls", "values"),
     )
 )
 """What the server imports of this package, and no more: the rest solves exercises."""

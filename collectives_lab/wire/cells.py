@@ -14,10 +14,12 @@ import inspect
 import os
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
+from time import monotonic, process_time  # a cell may replace those of the module
 from types import CodeType
 from typing import Any
+
+import numpy
 
 from collectives_lab.wire.frames import MOST_TOLD, Ran
 
@@ -39,17 +41,19 @@ def run(
     Returns those that failed or took time, the first of them where there are too many.
     """
     namespace |= STAND_INS
-    random.seed(0)  # torch's and numpy's are the server's, so the same on each rank
+    random.seed(0)  # so the same on each rank, as torch's are
+    numpy.random.seed(0)
     compiled = codeop.Compile()  # a future import holds for later cells
     compiled.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     found: list[Ran] = []
+    cells = [(name, ast.parse(text, name).body) for name, text in texts]
     with _silent():
-        for name, text in texts:
-            for number, node in enumerate(ast.parse(text, name).body):
+        for name, body in cells:
+            for number, node in enumerate(body):
                 tell(name, number)
-                cpu, wall = time.process_time(), time.monotonic()
+                cpu, wall = process_time(), monotonic()
                 said = _run(compiled, node, name, namespace)
-                cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+                cpu, wall = process_time() - cpu, monotonic() - wall
                 if said or wall > WORTH_TELLING:
                     found.append((name, number, cpu, wall, said))
     return found[:MOST_TOLD]
@@ -65,7 +69,9 @@ def _run(
         awaited = eval(code, namespace)
         if code.co_flags & inspect.CO_COROUTINE:
             with contextlib.suppress(StopIteration):
-                while True:  # no asyncio: its loop needs a socket, which the seal has not
+                while (
+                    True
+                ):  # no asyncio: its loop needs a socket, which the seal has not
                     awaited.send(None)
     except BaseException as error:
         return _words(error)

@@ -113,6 +113,10 @@ class Reader:
     def __init__(self) -> None:
         self._held = bytearray()
 
+    def __len__(self) -> int:
+        """Bytes of the frame that is not whole yet."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are whole now; raises Malformed."""
         self._held += data

@@ -8,7 +8,6 @@ is here, but for what torch hands out for a call (`pending`).
 from __future__ import annotations
 
 import datetime
-import socket
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -294,6 +293,8 @@ dist.Backend.register_backend(
 
 def compute(seconds: float) -> None:
     """Declare that this rank computes for so long: a replay counts it, nobody waits."""
+    if not dist.is_initialized():
+        raise RuntimeError("compute() is for ranks, and here is none yet")
     _Backend.wire.tell(Kind.COMPUTE, 0, round(seconds * 1e9), where=student_line())
 
 

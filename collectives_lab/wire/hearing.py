@@ -43,6 +43,8 @@ class Line:
     answer: Any = None
     given: int = 0
     after: tuple | None = None
+    returned: int = 0
+    """Bytes of what it has returned."""
     groups: dict[int, str] = field(default_factory=lambda: {0: World})
     posted: dict[int, Posted] = field(default_factory=dict)
     held: dict[str, dict[int, Frame]] = field(default_factory=lambda: defaultdict(dict))
@@ -52,6 +54,12 @@ class Line:
     at: tuple[str, int] | None = None
     """The statement of a notebook that it says it runs: cell, the how manieth."""
     ran: Sequence[Ran] = ()
+
+    @property
+    def keeps(self) -> int:
+        """Bytes that the switch keeps for it: what has come, and what is to go."""
+        here = len(self.reader) + len(self.unsent)
+        return here + self.holds + self.returned
 
     @property
     def rests(self) -> bool:
@@ -103,6 +111,8 @@ def group(line: Line, frame: Frame, groups: Groups) -> None:
     world = groups[World]
     if line.rank not in members or not set(members) <= set(world):
         raise Malformed(f"a group of {len(members)} ranks that is none")
+    if len(set(members)) < len(members):
+        raise Malformed(f"a group of {len(members)} ranks, some of them twice")
     if len(line.groups) > 1000:
         raise Malformed("too many groups")
     number, nth = frame.a, frame.b

@@ -169,6 +169,7 @@ class Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            sys.stdin = os.fdopen(0, closefd=False)
             sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
             sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
             memory, seconds = command["memory"], math.ceil(command["most"]) + 1

@@ -19,6 +19,7 @@ from itertools import takewhile
 from typing import Any
 
 from collectives_lab.trace import Trace
+from collectives_lab.units import format_bytes
 from collectives_lab.wire import hearing
 from collectives_lab.wire.collectives import carry_out
 from collectives_lab.wire.frames import Frame, Kind, digest
@@ -32,11 +33,19 @@ from collectives_lab.wire.wires import MOST_UNSENT, Wires
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
 
+MOST_KEPT = 160 << 20
+"""Bytes of messages and results that the switch keeps of all ranks together."""
+
+MOST_REMEMBERED = 64 << 20
+OPERATION, NUMBER = 1000, 10
+"""Bytes of memory for the operations of one call, as they are estimated: for each, and
+for each byte of the sizes that came with it."""
+
 TICK = 0.02
 PATIENCE = 3.0
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
 TICK where it may because it has threads, not all of which wait on the wire. It is
-longer than ranks may sleep (`box.IDLE`), so nobody puts messages in order by that."""
+longer than ranks may sleep (`box.IDLE`), so messages are not ordered by sleeping."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +158,9 @@ class Switch:
         self.allowed, self.schedule = allowed, schedule
         self.random = random.Random(schedule.seed)
         self.failures: dict[int, Failure] = {}
+        self.on_the_way = self.remembered = 0
+        self.transfers.clear()
+        self.deadline = deadline
         self.wires.forget_printed()
         self.began = self.heard_at = self.begun_at = time.monotonic()
         try:
@@ -158,16 +170,16 @@ class Switch:
                 line.polls = False
                 line.posted.clear()
                 line.held.clear()
-                line.holds = 0
+                line.holds = line.returned = 0
                 self.wires.send(line, Frame(kind, a=schedule.is_strict, body=body))
-            self._go_on(deadline)
+            self._go_on()
             broken = None
         except Broken as error:
             broken = error.failure
         # The lowest rank that failed by itself: what else went wrong follows from it.
         return self.failures[min(self.failures)] if self.failures else broken
 
-    def _go_on(self, deadline: float) -> None:
+    def _go_on(self) -> None:
         """Serve the ranks until all have returned and nothing is on the way."""
         while True:
             if self._everyone_rests():
@@ -177,13 +189,17 @@ class Switch:
                 elif not any(line.polls for line in self.lines):
                     self._end()
                     return
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise Broken(Failure("wall", "the ranks have not ended in time"))
-            self._hear(min(left, TICK))
+            self._hear(min(self._time_left(), TICK))
             is_late = self.schedule.seed is not None and self._is_silent()
             if is_late and (meetings := self.traffic.candidates()):
                 self._begin(self._drawn(meetings))
+
+    def _time_left(self) -> float:
+        """Seconds to the deadline; asked for each frame, as frames cost time too."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise Broken(Failure("wall", "the ranks have not ended in time"))
+        return left
 
     def _is_silent(self) -> bool:
         """Whether to go on although some rank may still be about to say something."""
@@ -249,7 +265,9 @@ class Switch:
     def _take_all(self, line: Line, data: bytes) -> None:
         try:
             for frame in line.reader.feed(data):
+                self._time_left()
                 self._take(line, frame)
+            self._refuse_hoards(line)
         except (Malformed, KeyError, IndexError, struct.error) as error:
             text = f"what it sent is none of ours: {error}"
             raise Broken(Failure("protocol", text, line.rank)) from None
@@ -288,6 +306,7 @@ class Switch:
                 line.ran = hearing.loaded(frame)
             if frame.kind == Kind.RETURNED:
                 line.answer, line.after = hearing.returned(line, frame)
+                line.returned = len(frame.body)
                 for op in line.posted.values():
                     if op.completed is not None:
                         self._hand_over(op)
@@ -298,16 +317,29 @@ class Switch:
         line.answered = True
 
     def _compute(self, line: Line, frame: Frame) -> None:
-        self._refuse_floods(line)
+        self._refuse_floods(line, frame)
         self.traffic.compute(hearing.compute(line, frame))
 
-    def _refuse_floods(self, line: Line) -> None:
+    def _refuse_floods(self, line: Line, frame: Frame) -> None:
+        self.remembered += OPERATION + len(frame.where) + NUMBER * len(frame.body)
         if len(self.traffic.posted) >= MOST_OPERATIONS:
             text = f"more than {MOST_OPERATIONS} operations in one call"
             raise Broken(Failure("flood", text, line.rank))
+        if self.remembered > MOST_REMEMBERED:
+            text = "its operations have too many tensors for one call"
+            raise Broken(Failure("flood", text, line.rank))
+
+    def _refuse_hoards(self, line: Line) -> None:
+        """End a call whose messages and results fill the memory of the checker."""
+        if self.on_the_way + sum(line.keeps for line in self.lines) > MOST_KEPT:
+            text = (
+                f"more than {format_bytes(MOST_KEPT)} are on the way at once: data that "
+                "nobody asks for, results, or collectives that not all ranks complete"
+            )
+            raise Broken(Failure("flood", text, line.rank))
 
     def _post(self, line: Line, frame: Frame) -> None:
-        self._refuse_floods(line)
+        self._refuse_floods(line, frame)
         if frame.id <= line.last_id:
             raise Malformed(f"operation {frame.id} again")
         line.last_id = frame.id
@@ -369,11 +401,13 @@ class Switch:
         if digest(frame.body) != op.promised:
             self._overwritten(op)
         transfer.data[line.rank] = frame.body
+        self.on_the_way += len(frame.body)
         if None not in transfer.data.values():
             self._deliver(transfer)
 
     def _deliver(self, transfer: Transfer) -> None:
         ops = transfer.meeting.operations
+        self.on_the_way -= sum(len(body or b"") for body in transfer.data.values())
         if transfer.meeting.is_message:
             send, _ = ops
             bodies: Sequence[bytes] = (b"", transfer.data[send.rank] or b"")

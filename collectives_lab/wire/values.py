@@ -28,6 +28,8 @@ DEEPEST = 4
 """Containers within containers."""
 
 MOST_ITEMS = 4096
+MOST_PARTS = 1 << 14
+"""Values within a value, over all its containers."""
 MOST_TEXT = 1 << 16
 MOST_DIMENSIONS = 16
 
@@ -188,6 +190,7 @@ class _Reader:
     def __init__(self, data: memoryview):
         self.data = data
         self.at = 0
+        self.parts = 0
 
     def take(self, count: int) -> memoryview:
         if not 0 <= count <= len(self.data) - self.at:
@@ -203,6 +206,9 @@ class _Reader:
 
     def value(self, depth: int) -> Any:
         kind = bytes(self.take(1))
+        self.parts += 1
+        if self.parts > MOST_PARTS:
+            raise Malformed(f"a value of more than {MOST_PARTS} parts")
         if kind in _CONSTANTS:
             return _CONSTANTS[kind]
         if kind == b"i":

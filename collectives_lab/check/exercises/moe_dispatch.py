@@ -200,7 +200,7 @@ def _why(case: Case, rank: int, i: int, row: torch.Tensor) -> str:
                 return f"that is the result of token {j}{whose}; results keep its order"
     if case.data["mix"]:
         count = torch.cat(case.data["wants"]).tolist().count(int(wants[i]))
-        return f"{token}; was that called once, with all of its {count} tokens?"
+        return f"{token}: call an expert once, with all of its {count} tokens"
     return ""
 
 
