@@ -116,8 +116,6 @@ def _released(assignments: tuple[str, ...]) -> tempfile.TemporaryDirectory:
         shutil.copy(path, folder / "autograder")
     for name in assignments:
         shutil.copytree(ROOT / "solutions" / name, folder / "solutions" / name)
-    for name in ("pyproject.toml", "constraints.txt"):  # for Gradescope's zip
-        shutil.copy(ROOT / name, folder)
     package = ROOT / "collectives_lab"  # whose digest is in every receipt
     kept = shutil.ignore_patterns("__pycache__")
     shutil.copytree(package, folder / "collectives_lab", ignore=kept)
