@@ -126,12 +126,13 @@ def _checks(pid: int) -> dict[str, list[Instruction]]:
 def _no_traces() -> dict[str, list[Instruction]]:
     """What another rank could see where `/proc` and folders for all are there.
 
-    A file is opened for reading only, even `/dev/null`; the process keeps its name.
+    No file is made, and none mapped to be changed: by its limit of a file's size the
+    process cannot write one that is only open for writing, as `/dev/null` may be.
     """
-    writes = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | _UNNAMED
+    left = os.O_RDWR | os.O_CREAT | os.O_TRUNC | _UNNAMED
     return {
-        "open": [_argument(1), (_IF_ANY_BIT, 0, 1, writes), _DENY, _ALLOW],
-        "openat": [_argument(2), (_IF_ANY_BIT, 0, 1, writes), _DENY, _ALLOW],
+        "open": [_argument(1), (_IF_ANY_BIT, 0, 1, left), _DENY, _ALLOW],
+        "openat": [_argument(2), (_IF_ANY_BIT, 0, 1, left), _DENY, _ALLOW],
         "prctl": _if_one_of(0, [one for one in _PRCTLS if one != _NAME]),
     }
 
