@@ -106,9 +106,9 @@ class Wire:
             raise Refused(operation.refused)
 
     def poll(self, operation: Operation) -> None:
-        """Ask the switch for the end of an operation; in vain for long, do little else.
+        """Ask the switch for what comes of an operation; after many questions, pause.
 
-        What came is handed to a rank that waits or asks for it, and to no other.
+        A rank gets only what it waits or asks for. The answer comes later, to `look`.
         """
         self._in_vain += 1
         rests = self._in_vain >= ASKS

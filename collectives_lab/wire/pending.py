@@ -75,7 +75,7 @@ class Operation(Waitable):
         return True
 
     def is_completed(self) -> bool:
-        """Whether it has ended; the first question is never answered with yes."""
+        """Whether it has ended and its data is here; asks the switch for it if not."""
         self.wire.look()
         if not self.done:
             self.wire.poll(self)
