@@ -30,7 +30,7 @@ OF_ALL = 2 * 10**9
 ENTRIES = 20_000
 """Files in a zip."""
 RATIO = 200
-"""Bytes that a byte of a zip may become, past the first million: a notebook has 50."""
+"""Bytes that a byte of a zip may become, past the first million."""
 
 PREFIXES = [
     re.compile(r"[^/]+?_[0-9]+_assignsubmission_[a-z]+_/?"),  # Moodle
