@@ -22,6 +22,7 @@ from autograder import remarks
 from autograder.program import read, texts
 from autograder.statements import Code
 from autograder.trial import tried
+from autograder.workers import LOST
 from collectives_lab import check
 from collectives_lab.check.engine import in_its_world, unjudged
 from collectives_lab.launch import LabError
@@ -31,10 +32,6 @@ Job = dict[str, Any]
 
 PACKAGES = ("torch", "numpy", "nbgrader")
 ALONE = "alone"
-
-
-LOST = 2
-"""Workers that a submission may cost."""
 
 
 def checked(job: Job, name: str, box: Box) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Workers, seen from the class run: processes that are given a job at a time.
 
 A worker that ends, hangs or takes too much memory costs nobody but its own submission
-anything: that one is given to a fresh worker, and where this is lost too, it gets a zero
-for a person to look at, if a program of ours runs well on the same machine. `graded`
-runs many jobs on several workers; `graded_here` one, on a worker that is kept until this
+anything. That one is given to a fresh worker. Where this is lost too, it gets a zero for
+a person to look at, if a program of ours runs well on the same machine. `graded` runs
+many jobs on several workers; `graded_here` one, on a worker that is kept until this
 process ends.
 """
 
@@ -33,6 +33,8 @@ MEMORY = 512 << 20
 """Bytes that a worker may need for one submission, beside what it had before."""
 LOOKING = 0.1
 """Seconds between two looks at that."""
+LOST = 2
+"""Workers that a submission may cost; the next one gives it a zero."""
 KEPT = ("key", "assignment", "student", "engine", "notes")
 """What of a job stands in its receipt."""
 
@@ -81,10 +83,12 @@ class Worker:
         job = self.job
         assert job is not None
         _answered([self])
-        said = self.answer()
-        if said is None:
-            said = {"exercises": dict.fromkeys(job["seeds"], _lost(self.why_lost))}
-        return receipt(job, said)
+        return receipt(job, self.answer() or self.lost(job))
+
+    def lost(self, job: Job) -> dict[str, Any]:
+        """In place of an answer, that there is no verdict."""
+        verdict = {"status": "not gradable", "reason": self.why_lost, "notes": []}
+        return {"exercises": dict.fromkeys(job["seeds"], verdict)}
 
     def answer(self) -> dict[str, Any] | None:
         """What it has answered; None, and its end, where its submission is lost."""
@@ -150,10 +154,6 @@ def unread(job: Job) -> Receipt:
     }
 
 
-def _lost(reason: str) -> dict[str, Any]:
-    return {"status": "not gradable", "reason": reason, "notes": []}
-
-
 def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receipt]:
     """Work through jobs on `count` workers; yields each receipt as it comes."""
     waiting = list(reversed(jobs))
@@ -168,10 +168,10 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
             for worker in _answered(crew):
                 job, said = worker.job, worker.answer()
                 assert job is not None
-                if said is None:
+                if said is None and len(job.get("lost", [])) < LOST:
                     waiting.append(_again(job, worker.why_lost))
                 else:
-                    yield receipt(job, said)
+                    yield receipt(job, said or worker.lost(job))
                 if worker.process.poll() is not None:
                     crew[crew.index(worker)] = fresh = Worker(tier)
                     fresh.ready()
@@ -211,6 +211,7 @@ def graded_here(job: Job) -> Receipt:
             crew[0].ready()
         crew[0].give(job)
         _answered(crew)
-        if (said := crew[0].answer()) is not None:
-            return receipt(job, said)
+        said = crew[0].answer()
+        if said is not None or len(job.get("lost", [])) >= LOST:
+            return receipt(job, said or crew[0].lost(job))
         job = _again(job, crew[0].why_lost)

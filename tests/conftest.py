@@ -50,6 +50,24 @@ def files_left() -> set[str]:
     }
 
 
+class Memory:
+    """The most memory that this process has had since it was last asked."""
+
+    status = Path("/proc/self/status")
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+        self.before = self.read("VmRSS")
+
+    def read(self, name: str) -> int:
+        lines = self.status.read_text().splitlines()
+        (line,) = (line for line in lines if line.startswith(f"{name}:"))
+        return int(line.split()[1]) * 1024
+
+    def grown(self) -> int:
+        return self.read("VmHWM") - self.before
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Heed SIGINT, though these tests may have been started in the background."""

@@ -24,6 +24,7 @@ from nbgrader.utils import determine_grade
 
 from autograder import course as layout
 from autograder import examples, receipts
+from autograder import workers as workers_of
 from autograder.execute import outputs
 from autograder.rebuild import exercise, marks
 from autograder.worker import checked, main
@@ -340,8 +341,8 @@ def is_checking(course: Course) -> bool:
     return sum(package in " ".join(words) for words in pythons) > 1
 
 
-def test_a_worker_that_dies_costs_one_verdict_for_now(small: Course) -> None:
-    """Its submission is not gradable, which is no zero; the next run tries again."""
+def test_a_worker_that_dies_costs_nobody_a_verdict(small: Course) -> None:
+    """Its submission is given to another one in the same run."""
     small.hand_in("ben", with_code(small.source(RING), examples.LOOP))
     command = [sys.executable, "-m", "autograder", "grade", RING, "--workers", "1"]
     run = subprocess.Popen(
@@ -350,18 +351,53 @@ def test_a_worker_that_dies_costs_one_verdict_for_now(small: Course) -> None:
     try:
         receipts = small.autograder / "receipts" / RING
         assert until(lambda: (receipts / "ann.json").exists(), 60)
-        assert until(lambda: is_checking(small)), "ben's check has not begun"
+        assert until(lambda: is_checking(small), 30), "ben's check has not begun"
         next(workers(small)).kill()
         assert run.wait(90) == 0
     finally:
         run.kill()
         run.wait()
     rows = small.rows()
-    assert [row["score"] for row in rows.values()] == ["20.0", "", "20.0"]
-    assert rows["ben"]["status"] == "not gradable"
-    assert "the checking process ended" in rows["ben"]["reason"]
-    small.python("grade", RING)
-    assert small.rows()["ben"]["score"] == "0.0"
+    assert [row["score"] for row in rows.values()] == ["20.0", "0.0", "20.0"]
+    assert rows["ben"]["checked"] == "0" and not rows["ben"]["look"]
+
+
+def test_a_submission_that_loses_worker_after_worker_has_a_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a program of ours runs well it is the submission's, and to be looked at."""
+    release = receipts.read_release(RING)
+    job = receipts.job(receipts.rebuild([], release), release, RING, "ann")
+    why = "the check needed more than 512 MiB of memory"
+    lost = [why] * workers_of.LOST
+    monkeypatch.setattr(
+        workers_of.Worker,
+        "too_much",
+        lambda worker: why if worker.job and worker.job.get("lost") != lost else "",
+    )
+    (receipt,) = workers_of.graded([job], 1, None)
+    verdict = receipt["exercises"][RING]
+    assert (verdict["status"], verdict["score"]) == ("graded", 0.0)
+    assert why in receipt["look"] and not receipt["retry"]
+    assert why in verdict["text"]
+
+
+def test_a_worker_that_takes_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory and time of the checking process are looked at from outside."""
+    release = receipts.read_release(RING)
+    job = receipts.job(receipts.rebuild([], release), release, RING, "ann")
+    for name, value, why in (
+        ("MEMORY", -(1 << 40), "memory"),
+        ("ANSWERING", 0.0, "no verdict"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(workers_of, name, value)
+            worker = workers_of.Worker()
+            worker.ready()
+            worker.give(job)
+            found = worker.receipt()
+        assert why in found["exercises"][RING]["reason"] and found["retry"]
+        assert worker.process.poll() is not None
 
 
 def test_late_work_loses_what_nbgrader_takes(small: Course) -> None:

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import Memory
 
 import collectives_lab as lab
 from collectives_lab.card import card_html
-from collectives_lab.check import EXERCISES, NotGradable, Report, grade, tensors
-from collectives_lab.check.spec import Case, Inputs
+from collectives_lab.check import EXERCISES, NotGradable, Report, engine, grade, tensors
+from collectives_lab.check.spec import Case, Inputs, Judgement
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Box, BoxError, Outcome, Program, Strided
 
@@ -578,3 +579,57 @@ def test_a_case_says_what_it_is() -> None:
     assert str(Case([(), ()], (), "7 elements", schedule=late)) == (
         "2 ranks, 7 elements, messages delayed and reordered"
     )
+
+
+# -- what the checker bears ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [TypeError, MemoryError, RecursionError, KeyError])
+def test_a_judge_that_fails_is_a_zero_to_be_looked_at(
+    box: Box, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a student's values in play it is no lack of a verdict, to be tried again."""
+
+    def fails(case: Case, outcome: Outcome):
+        raise error("of these values")
+
+    broken = replace(EXERCISES["ring_all_reduce"], result=fails)
+    monkeypatch.setitem(EXERCISES, "ring_all_reduce", broken)
+    report = graded(box, RING)
+    assert report.points == 0 and error.__name__ in report.look
+    assert {f.points for f in report.findings} == {0}
+    assert Report.from_json(report.as_json()).look == report.look
+    assert "a person should look" in str(report)
+
+
+@pytest.mark.slow
+def test_what_ranks_return_is_not_kept(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty cases of 12 MiB from each of 2 ranks need the memory of a few."""
+    args = [[torch.ones(2)]] * 2
+    cases = [Case(args, ["two_ranks"], f"case {n}") for n in range(20)]
+    exercise = EXERCISES["ring_all_reduce"]
+    many = replace(
+        exercise,
+        properties=[p for p in exercise.properties if p.name == "two_ranks"],
+        cases=lambda inputs: cases,
+        result=lambda case, outcome: Judgement(outcome.failure is None),
+        judges={},
+    )
+    monkeypatch.setitem(EXERCISES, "ring_all_reduce", many)
+    text = "import torch\ndef ring_all_reduce(x): return torch.ones(3 << 20)\n"
+    graded(box, text)
+    memory = Memory()
+    report = graded(box, text)
+    assert report.passed, report
+    assert memory.grown() < 160 << 20
+
+
+def test_a_check_has_a_deadline_over_all_its_cases(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No number of sessions adds up to more."""
+    monkeypatch.setattr(engine, "SECONDS", 0.0)
+    report = graded(box, RING)
+    assert report.points == 0 and "in time" in str(report)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, files_left, until
+from conftest import ROOT, Memory, files_left, until
 
 from collectives_lab.check import Report, grade
 from collectives_lab.launch.server import servers
@@ -115,24 +115,6 @@ def changed(before: dict[str, tuple[int, int]]) -> list[str]:
     """Which of these files are others now, or new."""
     now = package()
     return [path for path in now | before if now.get(path) != before.get(path)]
-
-
-class Memory:
-    """The most memory that this process has had since it was last asked."""
-
-    status = Path("/proc/self/status")
-
-    def __init__(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")
-        self.before = self.read("VmRSS")
-
-    def read(self, name: str) -> int:
-        lines = self.status.read_text().splitlines()
-        (line,) = (line for line in lines if line.startswith(f"{name}:"))
-        return int(line.split()[1]) * 1024
-
-    def grown(self) -> int:
-        return self.read("VmHWM") - self.before
 
 
 def harmless(report: Report) -> str:

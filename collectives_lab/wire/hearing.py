@@ -19,7 +19,7 @@ from collectives_lab.wire.frames import MOST_TOLD, Frame, Kind, Ran
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.traffic import Posted, World, read_sides
-from collectives_lab.wire.values import DTYPES, Malformed, decode
+from collectives_lab.wire.values import DTYPES, MOST_PARTS, Malformed, decode
 
 LONGEST_COMPUTE = 3600 * 10**9
 """Nanoseconds that a rank may declare at once."""
@@ -154,7 +154,7 @@ def late(rank: int, frame: Frame) -> NoReturn:
 
 def loaded(frame: Frame) -> Sequence[Ran]:
     """What a rank tells of a notebook's statements."""
-    match decode(frame.body):
+    match decode(frame.body, MOST_PARTS):
         case list(told) if all(_has_run(one) for one in told[: MOST_TOLD + 1]):
             return told[:MOST_TOLD]
     raise Malformed("a report on statements that is none of ours")
@@ -167,7 +167,7 @@ def _has_run(told: Any) -> bool:
 
 def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:
     """A result, and what has become of the arguments."""
-    match decode(frame.body):
+    match decode(frame.body, MOST_PARTS):
         case (result, tuple(after)) if len(after) == line.given:
             return result, after
     raise Malformed("a return without its arguments")
@@ -175,7 +175,7 @@ def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:
 
 def raised(rank: int, frame: Frame) -> Failure:
     """The error that ended this rank's part."""
-    match decode(frame.body):
+    match decode(frame.body, MOST_PARTS):
         case (str(name), str(message), tuple(places)):
             kept = [
                 (p[0], p[1], p[2])

@@ -9,6 +9,7 @@ raises `Malformed` for all that `encode` would not have written.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,8 +29,10 @@ DEEPEST = 4
 """Containers within containers."""
 
 MOST_ITEMS = 4096
-MOST_PARTS = 1 << 14
-"""Values within a value, over all its containers."""
+MOST_PARTS = 1 << 17
+TENSOR = 8
+"""Values within what a rank sends, over all its containers; a tensor counts as so many,
+as it needs a kilobyte."""
 MOST_TEXT = 1 << 16
 MOST_DIMENSIONS = 16
 
@@ -177,9 +180,12 @@ def _write_tensor(out: bytearray, tensor: torch.Tensor) -> None:
     out += data
 
 
-def decode(data: bytes | memoryview) -> Any:
-    """The value of some bytes; raises Malformed."""
-    reader = _Reader(memoryview(data))
+def decode(data: bytes | memoryview, most_parts: float = math.inf) -> Any:
+    """The value of some bytes; raises Malformed, as for more values than `most_parts`.
+
+    A value may need many times the memory of its bytes: a stranger's has a bound.
+    """
+    reader = _Reader(memoryview(data), most_parts)
     value = reader.value(0)
     if reader.at != len(reader.data):
         raise Malformed("bytes after the end of a value")
@@ -187,10 +193,10 @@ def decode(data: bytes | memoryview) -> Any:
 
 
 class _Reader:
-    def __init__(self, data: memoryview):
+    def __init__(self, data: memoryview, most_parts: float):
         self.data = data
         self.at = 0
-        self.parts = 0
+        self.parts_left = most_parts
 
     def take(self, count: int) -> memoryview:
         if not 0 <= count <= len(self.data) - self.at:
@@ -206,8 +212,8 @@ class _Reader:
 
     def value(self, depth: int) -> Any:
         kind = bytes(self.take(1))
-        self.parts += 1
-        if self.parts > MOST_PARTS:
+        self.parts_left -= TENSOR if kind == b"t" else 1
+        if self.parts_left < 0:
             raise Malformed(f"a value of more than {MOST_PARTS} parts")
         if kind in _CONSTANTS:
             return _CONSTANTS[kind]
