@@ -1,10 +1,10 @@
 """Workers, seen from the class run: processes that are given a job at a time.
 
 A worker that ends, hangs or takes too much memory costs nobody but its own submission
-anything. That one is given to a fresh worker. Where this is lost too, it gets a zero for
-a person to look at, if a program of ours runs well on the same machine. `graded` runs
-many jobs on several workers; `graded_here` one, on a worker that is kept until this
-process ends.
+anything. That one is given to a fresh worker. Where this is lost too, it gets a zero
+for a person to look at, if a program of ours runs well on the same machine. `graded`
+runs many jobs on several workers; `graded_here` one, on a worker that is kept until
+this process ends.
 """
 
 import atexit

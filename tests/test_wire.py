@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import os
 import random
+import socket
 import struct
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,24 +21,28 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import Memory
 
 import collectives_lab as lab
 from collectives_lab.own_cluster import constants
 from collectives_lab.wire import (
+    EVERY_VERB,
     Box,
+    Failure,
     Other,
     Outcome,
     Program,
     Schedule,
     Strided,
     frames,
+    operations,
     switch,
 )
 from collectives_lab.wire.frames import Frame, Kind, Reader
 from collectives_lab.wire.outcome import Broken
 from collectives_lab.wire.preload import load, words_of
 from collectives_lab.wire.traffic import Posted, Traffic
-from collectives_lab.wire.values import Malformed, decode, encode
+from collectives_lab.wire.values import MOST_PARTS, Malformed, decode, encode
 
 HEADER = "import os, sys, time, threading, torch, torch.distributed as dist\n"
 
@@ -809,6 +817,103 @@ def test_what_is_received_is_there_after_the_wait_only(box: Box) -> None:
         "    before = y.item()\n    work.wait()\n    return before, y.item()\n"
     )
     assert outcome_of(box, body, 2).results[1] == (0.0, 1.0)
+
+
+# -- what the checker bears ------------------------------------------------------------
+
+
+def end_of_a_call(said: Iterable[bytes], world_size: int = 2) -> Failure | None:
+    """How a call ends in which rank 0 says this and the others say nothing."""
+    pairs = [socket.socketpair() for _ in range(world_size)]
+    outputs = [os.pipe() for _ in range(world_size)]
+    at_switch, at_rank = zip(*pairs, strict=True)
+
+    def talk() -> None:
+        with contextlib.suppress(OSError):  # the switch has closed the wire
+            for data in said:
+                at_rank[0].sendall(data)
+
+    wire = switch.Switch(
+        at_switch, [reads for reads, _ in outputs], lambda silent: None
+    )
+    rank = threading.Thread(target=talk)
+    rank.start()
+    try:
+        args, deadline = [()] * world_size, time.monotonic() + 30
+        return wire.call("f", args, EVERY_VERB, Schedule(), deadline).failure
+    finally:
+        wire.close()
+        for sock in at_rank:
+            sock.close()
+        for fd in sum(outputs, ()):
+            os.close(fd)
+        rank.join(10)
+
+
+def group_of(members: Sequence[int], number: int) -> bytes:
+    body = struct.pack(f"<{len(members)}q", *members)
+    return frames.pack(Frame(Kind.GROUP, a=number, b=number, body=body))
+
+
+def collective_of(tensors: int, id: int) -> bytes:
+    sides = struct.pack(f"<q{2 * tensors}qq", tensors, *[0] * 2 * tensors, 0)
+    body, verb = frames.digest(b"") + sides, operations.VERBS.index("all_reduce")
+    return frames.pack(Frame(Kind.COLLECTIVE, id, verb, body=body))
+
+
+FLOODS = {
+    "members twice": (lambda n: group_of([0, 1] * 16_000, n), "protocol"),
+    "more groups than anybody needs": (lambda n: group_of([0, 1], n), "protocol"),
+    "operations of many tensors": (lambda n: collective_of(16_000, n), "flood"),
+    "many operations": (lambda n: collective_of(1, n), "flood"),
+    "long lines": (
+        lambda n: frames.pack(Frame(Kind.COMPUTE, where=f"{n} {'x' * 500}")),
+        "flood",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_what_a_rank_makes_the_switch_remember_has_a_bound(name: str) -> None:
+    """It is the rank's failure, long before it fills the memory of the checker."""
+    said, kind = FLOODS[name]
+    memory = Memory()
+    failure = end_of_a_call(said(n) for n in range(1, 1 << 20))
+    assert failure is not None and (failure.kind, failure.rank) == (kind, 0)
+    assert memory.grown() < 256 << 20
+
+
+def test_collectives_that_one_rank_never_completes_have_a_bound(box: Box) -> None:
+    """What the others give is not kept beyond it."""
+    body = (
+        "def f():\n    x = torch.zeros(1 << 20)\n"
+        "    works = [dist.all_reduce(x, async_op=True) for _ in range(60)]\n"
+        "    while dist.get_rank() == 0: pass\n    works[-1].wait()\n"
+    )
+    program = Program.source([("cell 1", HEADER + body)])
+    memory = Memory()
+    with box.ranks(3, program, cpu_seconds=30, wall_seconds=60) as ranks:
+        failure = ranks.call("f", [()] * 3).failure
+    assert failure.kind == "flood" and "on the way" in failure.text
+    assert memory.grown() < 512 << 20
+
+
+def nested(item: bytes, count: int) -> bytes:
+    """A list of lists that hold so many items."""
+    inner = b"[" + struct.pack("<q", 4096) + item * 4096
+    lists = count // 4096
+    return b"[" + struct.pack("<q", lists) + inner * lists
+
+
+EMPTY_TENSOR = b"t" + struct.pack("<qqq", 0, 1, 0)
+
+
+@pytest.mark.parametrize("item, few", [(b"N", 8), (EMPTY_TENSOR, 1)])
+def test_a_value_of_a_stranger_has_a_bound_of_parts(item: bytes, few: int) -> None:
+    """A byte of it may cost a kilobyte."""
+    assert decode(nested(item, few * 4096), MOST_PARTS)
+    with pytest.raises(Malformed, match="parts"):
+        decode(nested(item, MOST_PARTS), MOST_PARTS)
 
 
 def test_a_rank_that_polls_goes_on(box: Box) -> None:

@@ -333,8 +333,8 @@ class Switch:
         """End a call whose messages and results fill the memory of the checker."""
         if self.on_the_way + sum(line.keeps for line in self.lines) > MOST_KEPT:
             text = (
-                f"more than {format_bytes(MOST_KEPT)} are on the way at once: data that "
-                "nobody asks for, results, or collectives that not all ranks complete"
+                f"more than {format_bytes(MOST_KEPT)} are on the way at once: results, "
+                "data that nobody asks for, collectives that not all ranks complete"
             )
             raise Broken(Failure("flood", text, line.rank))
 
