@@ -53,6 +53,9 @@ c.GenerateFeedback.preprocessors = [
     "autograder.page.Scores",
 ]
 
+# On a hub, what lies in the exchange as a student's own, and nothing by a link.
+c.ExchangeFactory.collect = "autograder.exchange.Collect"
+
 # Notebooks that `python -m autograder submit` has named, as an LMS delivers them.
 c.ZipCollectApp.downloaded_directory = f"{HERE.name}/downloaded"
 c.ZipCollectApp.extractor_plugin = "autograder.collecting.Notebooks"

@@ -1,17 +1,16 @@
-"""How work gets in and feedback out: nbgrader's exchange, an LMS's zip, a mail."""
+"""How work gets in and feedback out: an LMS's zip, a mail, a file in an exchange."""
 
 import os
 import re
-import subprocess
 import time
 import zipfile
 from pathlib import Path
 
 import nbformat
 import pytest
-from autograder_course import NBGRADER, RING, Course, new_course
+from autograder_course import RING, Course, new_course
 
-from autograder import examples
+from autograder import examples, exchange
 
 
 @pytest.fixture
@@ -30,46 +29,20 @@ def solve(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) -> None:
-    """Release, fetch, submit, collect, grade, release and fetch the feedback."""
-    exchange, student = tmp_path / "exchange", tmp_path / "home"
-    exchange.mkdir(mode=0o777)
-    exchange.chmod(0o777)  # whatever the umask says
-    student.mkdir()
-    place = [f"--Exchange.root={exchange}"]
-    mine = [
-        *place,
-        "--course=collectives_lab",
-        f"--Exchange.cache={tmp_path / 'cache'}",
-    ]
-
-    def as_student(*command: str) -> None:
-        done = subprocess.run(
-            [NBGRADER, *command, *mine],
-            cwd=student,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=course.env | {"HOME": str(student)},
-        )
-        assert done.returncode == 0, done.stderr
-
-    course.nbgrader("release_assignment", RING, *place)
-    as_student("fetch_assignment", RING)
-    solve(student / RING / f"{RING}.ipynb")
-    as_student("submit", RING)
-    course.nbgrader("collect", RING, *place)
-    course.python("grade", RING)
-    ((name, row),) = course.rows().items()
-    assert row["score"] == "20.0" and row["timestamp"]
-    course.python("feedback", RING)
-    course.nbgrader("release_feedback", RING, *place)
-    as_student("fetch_feedback", RING)
-    (page,) = student.glob(f"{RING}/feedback/*/{RING}.html")
-    assert "two_ranks" in page.read_text()
-    assert (course.autograder / "submitted" / name).is_dir()
+def test_only_a_students_own_files_come_out_of_the_exchange(tmp_path: Path) -> None:
+    """No link is followed, no pipe is waited for, nothing of another's is read."""
+    (tmp_path / "own.ipynb").write_text("{}")
+    (tmp_path / "link.ipynb").symlink_to(__file__)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    folder, me = os.open(tmp_path, os.O_RDONLY), os.getuid()
+    try:
+        copied = {n: exchange._own_file(folder, n, me, 9) for n in os.listdir(folder)}
+        assert {n: text for n, text in copied.items() if text} == {"own.ipynb": b"{}"}
+        assert exchange._own_file(folder, "own.ipynb", me + 1, 9) is None
+        assert exchange._own_file(folder, "own.ipynb", me, 1) is None
+    finally:
+        os.close(folder)
 
 
 @pytest.mark.slow
