@@ -59,6 +59,8 @@ c.GenerateFeedback.preprocessors = [
 
 # Who handed in by a mail gets no feedback by the exchange, and stops nobody else's.
 c.ExchangeFactory.release_feedback = "autograder.giving_back.ReleaseFeedback"
+# On a hub, what lies in the exchange as a student's own, and nothing by a link.
+c.ExchangeFactory.collect = "autograder.exchange.Collect"
 
 # Notebooks that `python -m autograder submit` has named, as an LMS delivers them.
 c.ZipCollectApp.downloaded_directory = f"{HERE.name}/downloaded"

@@ -34,12 +34,13 @@ from autograder import examples  # noqa: E402 - found by the line above
 RING = "ring_all_reduce"
 ADDRESS = "http://127.0.0.1:8000"
 DEADLINE = 120
-PROF, ANN, BEN = "prof", "ann", "ben"
+PROF, ANN, BEN, STRANGER = "prof", "ann", "ben", "stranger"
 CLONE = Path("/home/prof/collectives_lab")
 SHARED = Path("/srv/collectives_lab")
 LOG = Path("/srv/jupyterhub.log")
 
-IN_NAMESPACES = "unshare --mount --pid --net --fork --kill-child --mount-proc".split()
+IN_NAMESPACES = ["unshare", "--mount", "--pid", "--net", "--mount-proc"]
+IN_NAMESPACES += ["--fork", "--kill-child"]  # it ends with whoever has started it
 
 
 def missing() -> list[str]:
@@ -83,7 +84,9 @@ def make_machine() -> Path:
     sh("mount -t tmpfs tmpfs /mnt && mount -t tmpfs -o mode=755 tmpfs /home")
     sh("mount -t tmpfs -o mode=755 tmpfs /srv && ip link set lo up")
     for path in (Path(sys.base_prefix), ROOT):
-        for folder in reversed(path.parents):  # as /root, where Python is in /root/.pyenv
+        for folder in reversed(
+            path.parents
+        ):  # as /root, where Python is in /root/.pyenv
             if not folder.stat().st_mode & 0o001:
                 make_private(folder, held)
                 folder.chmod(0o711)
@@ -119,8 +122,12 @@ def set_up(held: Path) -> str:
     assert made == copied == 1
     sh(machine, held / "clone")
     ann = accounts.splitlines()[-1]
-    sh("\n".join([accounts, ann.replace(ANN, BEN), "useradd stranger"]))
-    words = "".join(f"{name}:{name} of 2026\n" for name in (PROF, ANN, BEN, "stranger"))
+    sh(
+        "\n".join(
+            [accounts, ann.replace(ANN, BEN), f"useradd --create-home {STRANGER}"]
+        )
+    )
+    words = "".join(f"{name}:{name} of 2026\n" for name in (PROF, ANN, BEN, STRANGER))
     subprocess.run(["chpasswd"], input=words, text=True, check=True)
     shutil.copytree(held / "clone", CLONE)
     sh(f"chown -R {PROF}: {CLONE}")
@@ -200,8 +207,10 @@ class User:
         """Until this user's server answers."""
         status = f"{self.home}/api/status"
         until(
-            lambda: self.session.get(f"{self.home}/lab", timeout=DEADLINE).ok
-            and self.session.get(status, timeout=DEADLINE).ok,
+            lambda: (
+                self.session.get(f"{self.home}/lab", timeout=DEADLINE).ok
+                and self.session.get(status, timeout=DEADLINE).ok
+            ),
             f"the server of {self.name}",
         )
 
@@ -233,7 +242,9 @@ class User:
         """The pages that were fetched, all of them."""
         folder, pages = f"api/contents/{RING}/feedback", []
         for day in self.ask("GET", folder).json()["content"]:
-            for file in self.ask("GET", f"api/contents/{day['path']}").json()["content"]:
+            for file in self.ask("GET", f"api/contents/{day['path']}").json()[
+                "content"
+            ]:
                 path = f"api/contents/{file['path']}?type=file&format=text"
                 pages.append(self.ask("GET", path).json()["content"])
         return pages
@@ -260,6 +271,18 @@ async def _typed(request: HTTPRequest, command: str) -> tuple[int, str]:
     return int(ended[1]), text
 
 
+FORGE = f"""
+cd /srv/nbgrader/exchange/collectives_lab/inbound
+at='+{RING}+2030-01-01 00:00:00 UTC+'
+mkdir "{BEN}$at"for_ben '{ANN}+{RING}+nonsense+x' "{STRANGER}$at"own
+ln -s {CLONE}/solutions/{RING} "{STRANGER}"'+{RING}+2031-01-01 00:00:00 UTC+link'
+ln -s {CLONE}/solutions/{RING}/{RING}.ipynb "{STRANGER}$at"own
+mkdir "{STRANGER}$at"own/folder
+mkfifo "{STRANGER}$at"own/timestamp.txt
+"""
+"""What an account may do in the exchange: forge, disturb, and point elsewhere."""
+
+
 # -- an assignment ---------------------------------------------------------------------
 
 
@@ -267,16 +290,17 @@ def main() -> dict[str, Any]:
     """Go through an assignment, and give what was seen on the way."""
     start, seen = set_up(make_machine()), {}
     with hub(start):
-        refused = [User(ANN, "another"), User("stranger")]
+        refused = [User(ANN, "another"), User(STRANGER)]
         seen["refused"] = [user.answer.status_code for user in refused]
         prof, ann, ben = users = [User(name) for name in (PROF, ANN, BEN)]
         for user in users:
             user.wait()
-        seen["owners"] = sh("ps -eo user:20,args | grep [s]ingleuser | cut -d' ' -f1")
+        seen["owners"] = sh("ps -ewwo user:20,args | grep [s]ingleuser | cut -d' ' -f1")
         course(prof, "cd autograder && nbgrader generate_assignment", "--force")
         course(prof, "cd autograder && nbgrader release_assignment")
         hand_in(prof, ann, ben)
-        course(prof, "cd autograder && nbgrader collect")
+        sh(FORGE, account=STRANGER)
+        seen["collected"] = course(prof, "cd autograder && nbgrader collect")
         course(prof, "python -m autograder grade")
         seen["grades"] = (CLONE / "autograder" / "grades" / f"{RING}.csv").read_text()
         give_back(prof, ann, ben, seen)
@@ -293,11 +317,14 @@ def main() -> dict[str, Any]:
     return seen
 
 
-def course(prof: User, command: str, *more: str) -> None:
-    """A command of the guide in the instructor's terminal."""
-    line = f". {SHARED}/.venv/bin/activate; cd {CLONE}; {command} {RING} {' '.join(more)}"
+def course(prof: User, command: str, *more: str) -> str:
+    """A command of the guide in the instructor's terminal; gives what it prints."""
+    line = (
+        f". {SHARED}/.venv/bin/activate; cd {CLONE}; {command} {RING} {' '.join(more)}"
+    )
     code, said = prof.terminal(line)
     assert code == 0, said
+    return said
 
 
 def hand_in(prof: User, ann: User, ben: User) -> None:
@@ -318,10 +345,7 @@ def hand_in(prof: User, ann: User, ben: User) -> None:
 def private() -> list[str]:
     """What Ann must not read: the course's, the solutions, Ben's, the hub's."""
     exchange = Path("/srv/nbgrader/exchange/collectives_lab")
-    known = list(exchange.glob(f"inbound/{BEN}+*/*.ipynb")), list(exchange.glob("feedback/*.html"))
-    print(known, file=sys.stderr); sh(f"ls -laR {exchange} >&2; cat /etc/passwd >&2")
-    for f in known[0]+known[1]: subprocess.run(["runuser","-u",ANN,"--","sh","-c",f"head -c 20 '{f}' >&2"])
-    for f in known[0]+known[1]: subprocess.run(["runuser","-u",ANN,"--","sh","-c",f"ls -la '{f}' >&2"])
+    assert list(exchange.glob(f"inbound/{BEN}+*")) and any(exchange.glob("feedback/*"))
     return [
         f"{CLONE}/autograder/course_secret",
         f"{CLONE}/autograder/gradebook.db",

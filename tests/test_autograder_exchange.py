@@ -1,8 +1,7 @@
-"""How work gets in and feedback out: nbgrader's exchange, an LMS's zip, a mail."""
+"""How work gets in and feedback out: an LMS's zip, a mail, a file in an exchange."""
 
 import os
 import re
-import subprocess
 import time
 import zipfile
 from pathlib import Path
@@ -11,7 +10,7 @@ import nbformat
 import pytest
 from autograder_course import NBGRADER, RING, Course, new_course
 
-from autograder import examples
+from autograder import examples, exchange
 from autograder.collecting import Notebooks
 
 
@@ -74,6 +73,22 @@ def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) 
     (page,) = student.glob(f"{RING}/feedback/*/{RING}.html")
     assert "two_ranks" in page.read_text()
     assert (course.autograder / "submitted" / name).is_dir()
+
+
+def test_only_a_students_own_files_come_out_of_the_exchange(tmp_path: Path) -> None:
+    """No link is followed, no pipe is waited for, nothing of another's is read."""
+    (tmp_path / "own.ipynb").write_text("{}")
+    (tmp_path / "link.ipynb").symlink_to(__file__)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    folder, me = os.open(tmp_path, os.O_RDONLY), os.getuid()
+    try:
+        copied = {n: exchange._own_file(folder, n, me, 9) for n in os.listdir(folder)}
+        assert {n: text for n, text in copied.items() if text} == {"own.ipynb": b"{}"}
+        assert exchange._own_file(folder, "own.ipynb", me + 1, 9) is None
+        assert exchange._own_file(folder, "own.ipynb", me, 1) is None
+    finally:
+        os.close(folder)
 
 
 @pytest.mark.slow
