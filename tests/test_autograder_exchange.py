@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import time
 import zipfile
 from pathlib import Path
