@@ -345,8 +345,7 @@ def hand_in(prof: User, ann: User, ben: User) -> None:
 def private() -> list[str]:
     """What Ann must not read: the course's, the solutions, Ben's, the hub's."""
     exchange = Path("/srv/nbgrader/exchange/collectives_lab")
-    assert list(exchange.glob(f"inbound/{BEN}+*")) and any(exchange.glob("feedback/*"))
-    return [
+    paths = [
         f"{CLONE}/autograder/course_secret",
         f"{CLONE}/autograder/gradebook.db",
         f"{CLONE}/solutions/{RING}/{RING}.ipynb",
@@ -356,6 +355,8 @@ def private() -> list[str]:
         "/srv/jupyterhub/jupyterhub_cookie_secret",
         "/srv/jupyterhub/jupyterhub.sqlite",
     ]
+    sh("\n".join(f"cat {path} >/dev/null" for path in paths))  # there, for root
+    return paths
 
 
 def give_back(prof: User, ann: User, ben: User, seen: dict[str, Any]) -> None:
