@@ -408,6 +408,7 @@ def test_a_cell_that_takes_too_long_is_found() -> None:
         execution.run(small("while True: pass"), deadline=3)
 
 
+@pytest.mark.slow
 def test_a_process_left_behind_is_found() -> None:
     """A process that outlives the kernel is seen, though it is in its own session."""
     source = (
@@ -418,6 +419,7 @@ def test_a_process_left_behind_is_found() -> None:
         execution.run(small(source), DEADLINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deaths, ends", [(2, True), (3, False)])
 def test_a_kernel_that_dies_at_birth_is_replaced(
     deaths: int, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -382,7 +382,10 @@ def test_two_ranks_can_reach_each_other_without_a_sandbox(start, tmp_path) -> No
     assert {name: said for name, said in told.items() if said != ["done", "done"]} == {}
 
 
-@pytest.mark.parametrize("letter", "ABCU")  # U in test_autograder_gradescope.py
+SLOW = [pytest.param(letter, marks=pytest.mark.slow) for letter in "BCU"]
+
+
+@pytest.mark.parametrize("letter", ["A", *SLOW])  # U in test_autograder_gradescope.py
 def test_two_sealed_ranks_have_no_channel(letter: str, start) -> None:
     """No file, memory, socket, lock, signal or attribute carries a bit to a sibling."""
     with tempfile.TemporaryDirectory() as name:
