@@ -17,6 +17,9 @@ from collectives_lab.report import picture_html
 from collectives_lab.trace import Trace
 from collectives_lab.units import format_bytes
 
+MOST_DRAWN = 1000
+"""Operations of a run of which there is a picture."""
+
 # Colab has none of JupyterLab's colours: there it is the page's own, light or dark.
 _CSS = """
 .clab-card { --clab-dim: var(--jp-content-font-color2,
@@ -66,9 +69,16 @@ def card_html(report: Report, picture: bool = True) -> str:
         parts.append(f"<details><summary>What it printed</summary><pre>{printed}</pre>")
         parts.append("</details>")
     if picture and report.trace is not None and len(report.trace):
-        parts.append(f"<p>Your run on {html.escape(report.shown)}:</p>")
-        parts.append(picture_html(in_even_steps(report.trace)))
+        parts.append(_drawn(report.shown, report.trace))
     return f'<div class="clab-card">{"".join(parts)}</div>'
+
+
+def _drawn(shown: str, trace: Trace) -> str:
+    """A run and its picture; one of very many operations would take many seconds."""
+    run = f"Your run on {html.escape(shown)}"
+    if len(trace) > MOST_DRAWN:
+        return f"<p>{run} has {len(trace)} operations: too many to draw.</p>"
+    return f"<p>{run}:</p>{picture_html(in_even_steps(trace))}"
 
 
 def in_even_steps(trace: Trace) -> Trace:

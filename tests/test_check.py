@@ -18,6 +18,7 @@ import torch.distributed as dist
 from conftest import Memory
 
 import collectives_lab as lab
+from collectives_lab import card
 from collectives_lab.card import card_html
 from collectives_lab.check import EXERCISES, NotGradable, Report, engine, grade, tensors
 from collectives_lab.check.spec import Case, Inputs, Judgement
@@ -624,6 +625,25 @@ def test_what_ranks_return_is_not_kept(
     report = graded(box, text)
     assert report.passed, report
     assert memory.grown() < 160 << 20
+
+
+def test_a_run_of_very_many_operations_is_not_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its picture would take the checker many seconds; the card says so."""
+    events = [Event(0, "send", 4, 1, tag=n, issued=float(n)) for n in range(2000)]
+    report = Report("ring_all_reduce", [], trace=Trace.from_events(events, 2))
+    monkeypatch.setattr(card, "picture_html", lambda trace: pytest.fail("it is drawn"))
+    assert "2000 operations: too many to draw" in card_html(report)
+
+
+def test_a_large_tensor_is_searched_within_its_own_memory() -> None:
+    """What a rank has left in an input may be as large as a frame."""
+    found, part = torch.zeros(3_900_000), torch.arange(1.0, 65.0)
+    found[-64:] = part
+    memory = Memory()
+    assert tensors.holds(found, part) and not tensors.holds(found, part + 1)
+    assert memory.grown() < 128 << 20
 
 
 def test_a_check_has_a_deadline_over_all_its_cases(

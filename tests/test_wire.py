@@ -855,8 +855,14 @@ def group_of(members: Sequence[int], number: int) -> bytes:
     return frames.pack(Frame(Kind.GROUP, a=number, b=number, body=body))
 
 
-def collective_of(tensors: int, id: int) -> bytes:
-    sides = struct.pack(f"<q{2 * tensors}qq", tensors, *[0] * 2 * tensors, 0)
+def one_number(n: int) -> bytes:
+    """Another group by the number of the one before."""
+    body = struct.pack("<2q", 0, 1)
+    return frames.pack(Frame(Kind.GROUP, a=5, b=n, body=body))
+
+
+def collective_of(tensors: int, id: int, nbytes: int = 0) -> bytes:
+    sides = struct.pack(f"<q{2 * tensors}qq", tensors, *[0, nbytes] * tensors, 0)
     body, verb = frames.digest(b"") + sides, operations.VERBS.index("all_reduce")
     return frames.pack(Frame(Kind.COLLECTIVE, id, verb, body=body))
 
@@ -864,6 +870,8 @@ def collective_of(tensors: int, id: int) -> bytes:
 FLOODS = {
     "members twice": (lambda n: group_of([0, 1] * 16_000, n), "protocol"),
     "more groups than anybody needs": (lambda n: group_of([0, 1], n), "protocol"),
+    "groups of one number": (one_number, "protocol"),
+    "sizes beyond all bounds": (lambda n: collective_of(1, n, 1 << 62), "protocol"),
     "operations of many tensors": (lambda n: collective_of(16_000, n), "flood"),
     "many operations": (lambda n: collective_of(1, n), "flood"),
     "long lines": (
@@ -906,14 +914,35 @@ def nested(item: bytes, count: int) -> bytes:
 
 
 EMPTY_TENSOR = b"t" + struct.pack("<qqq", 0, 1, 0)
+TEXT = b"s" + struct.pack("<q", 256) + "\U0001f600".encode() * 64
 
 
-@pytest.mark.parametrize("item, few", [(b"N", 8), (EMPTY_TENSOR, 1)])
-def test_a_value_of_a_stranger_has_a_bound_of_parts(item: bytes, few: int) -> None:
-    """A byte of it may cost a kilobyte."""
+@pytest.mark.parametrize(
+    "item, few, many",
+    [(b"N", 8, 32), (EMPTY_TENSOR, 1, 4), (TEXT, 1, 2)],
+    ids=["None", "tensors", "texts"],
+)
+def test_a_value_of_a_stranger_has_a_bound_of_parts(
+    item: bytes, few: int, many: int
+) -> None:
+    """A byte of it may cost a kilobyte, or four in a text."""
     assert decode(nested(item, few * 4096), MOST_PARTS)
     with pytest.raises(Malformed, match="parts"):
-        decode(nested(item, MOST_PARTS), MOST_PARTS)
+        decode(nested(item, many * 4096), MOST_PARTS)
+
+
+def test_what_goes_to_all_ranks_has_a_bound(box: Box) -> None:
+    """A result that each of 8 ranks is to get is not there eight times."""
+    body = (
+        "def f():\n    x = torch.zeros(7 << 20, dtype=torch.int8)\n"
+        "    dist.all_gather_into_tensor(torch.zeros(8 * len(x), dtype=x.dtype), x)\n"
+    )
+    program = Program.source([("cell 1", HEADER + body)])
+    memory = Memory()
+    with box.ranks(8, program, cpu_seconds=30, wall_seconds=60) as ranks:
+        failure = ranks.call("f", [()] * 8).failure
+    assert failure.kind == "flood" and "than they read" in failure.text
+    assert memory.grown() < 384 << 20
 
 
 def test_a_rank_that_polls_goes_on(box: Box) -> None:

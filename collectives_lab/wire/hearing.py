@@ -18,7 +18,7 @@ from collectives_lab.wire import frames
 from collectives_lab.wire.frames import MOST_TOLD, Frame, Kind, Ran
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
-from collectives_lab.wire.traffic import Posted, World, read_sides
+from collectives_lab.wire.traffic import SIZES, Posted, World, read_sides
 from collectives_lab.wire.values import DTYPES, MOST_PARTS, Malformed, decode
 
 LONGEST_COMPUTE = 3600 * 10**9
@@ -93,7 +93,7 @@ def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
     op.verb = "send" if frame.kind == Kind.SEND else "recv"
     if frame.a != ANY or op.verb == "send":
         op.peer = _member(groups[name], frame.a)
-    op.tag, op.nbytes = frame.b, _within(frame.c, 1 << 40)
+    op.tag, op.nbytes = frame.b, _within(frame.c, len(SIZES))
     op.dtype = _dtype(frame.d & 0xFF)
     op.blocks = bool(frame.d & 0x100)
     return op
@@ -116,6 +116,8 @@ def group(line: Line, frame: Frame, groups: Groups) -> None:
     if len(line.groups) > 1000:
         raise Malformed("too many groups")
     number, nth = frame.a, frame.b
+    if number in line.groups and number != 0:
+        raise Malformed(f"group {number} again")
     name = World if number == 0 else f"{','.join(map(str, members))}#{nth}"
     if number == 0 and members != world:
         raise Malformed("another world")

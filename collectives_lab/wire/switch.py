@@ -33,7 +33,7 @@ from collectives_lab.wire.wires import MOST_UNSENT, Wires
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
 
-MOST_KEPT = 160 << 20
+MOST_KEPT = 64 << 20
 """Bytes of messages and results that the switch keeps of all ranks together."""
 
 MOST_REMEMBERED = 64 << 20

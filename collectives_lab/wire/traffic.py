@@ -23,6 +23,9 @@ from collectives_lab.wire.values import DTYPES, Malformed
 
 World = "0"
 
+SIZES = range(1 << 40)
+"""Bytes that a tensor may have: their sums fit into the integers of a trace."""
+
 Sides = tuple[tuple[tuple[int, int], ...], ...]
 """For what goes in and what comes out: (dtype code, bytes) of each tensor."""
 
@@ -129,7 +132,7 @@ def read_sides(body: bytes) -> Sides:
             raise Malformed("a collective without its tensors")
         pairs, words = words[: 2 * count], words[2 * count :]
         side = tuple(zip(pairs[0::2], pairs[1::2], strict=True))
-        if any(not 0 <= code < len(DTYPES) or n < 0 for code, n in side):
+        if any(not 0 <= code < len(DTYPES) or n not in SIZES for code, n in side):
             raise Malformed("a collective with impossible tensors")
         sides.append(side)
     return tuple(sides)

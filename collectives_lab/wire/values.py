@@ -30,9 +30,9 @@ DEEPEST = 4
 
 MOST_ITEMS = 4096
 MOST_PARTS = 1 << 17
-TENSOR = 8
-"""Values within what a rank sends, over all its containers; a tensor counts as so many,
-as it needs a kilobyte."""
+TENSOR, TEXT = 8, 16
+"""Values within what a rank sends, over all its containers. A tensor counts as so many,
+as it needs a kilobyte, and so many bytes of text as one, as each may need four."""
 MOST_TEXT = 1 << 16
 MOST_DIMENSIONS = 16
 
@@ -210,11 +210,14 @@ class _Reader:
             raise Malformed(f"{number} is not within 0 to {most}")
         return number
 
-    def value(self, depth: int) -> Any:
-        kind = bytes(self.take(1))
-        self.parts_left -= TENSOR if kind == b"t" else 1
+    def count(self, parts: int) -> None:
+        self.parts_left -= parts
         if self.parts_left < 0:
             raise Malformed(f"a value of more than {MOST_PARTS} parts")
+
+    def value(self, depth: int) -> Any:
+        kind = bytes(self.take(1))
+        self.count(TENSOR if kind == b"t" else 1)
         if kind in _CONSTANTS:
             return _CONSTANTS[kind]
         if kind == b"i":
@@ -222,7 +225,9 @@ class _Reader:
         if kind == b"d":
             return _DOUBLE.unpack(self.take(8))[0]
         if kind in b"so":
-            text = str(self.take(self.long(MOST_TEXT)), "utf-8", "replace")
+            size = self.long(MOST_TEXT)
+            self.count(size // TEXT)
+            text = str(self.take(size), "utf-8", "replace")
             return text if kind == b"s" else Other(text)
         if kind == b"t":
             return self.tensor()

@@ -14,6 +14,8 @@ from collectives_lab.wire.hearing import Line
 from collectives_lab.wire.outcome import Broken, Failure
 
 MOST_UNSENT = 64 << 20
+"""Bytes that wait for all ranks together: one result may go to each of them."""
+
 MOST_PRINTED = 4096
 """Bytes of what a rank prints that are kept."""
 
@@ -23,7 +25,7 @@ LARGEST_READ = 1 << 18
 class Wires:
     """The sockets of `lines`, their ranks' `outputs`, and what else may wake us.
 
-    No rank is waited for: what it does not read is kept, up to MOST_UNSENT bytes.
+    No rank is waited for: what they do not read is kept, up to MOST_UNSENT bytes.
     """
 
     def __init__(
@@ -74,11 +76,11 @@ class Wires:
 
     def send(self, line: Line, frame: Frame) -> None:
         """Send a frame to a rank, or keep it until the rank reads."""
+        waiting = sum(len(each.unsent) for each in self._lines)
+        if waiting + len(frame.body) > MOST_UNSENT:
+            text = "more is to go to the ranks than they read"
+            raise Broken(Failure("flood", text, line.rank))
         line.unsent += frames.pack(frame)
-        if len(line.unsent) > MOST_UNSENT:
-            raise Broken(
-                Failure("flood", "it reads nothing of what it gets", line.rank)
-            )
         self._flush(line)
 
     def _flush(self, line: Line) -> None:
