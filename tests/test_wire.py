@@ -640,7 +640,7 @@ def f():
 
 
 @pytest.mark.parametrize(
-    "ask", ["pass", "wire.tell(Kind.POLL, first.id); first.waited = True"]
+    "ask", ["pass", "wire.tell(Kind.POLL, first.id, 1); first.waited = True"]
 )
 def test_data_comes_with_the_wait_for_it(box: Box, ask: str) -> None:
     """Whoever looks early finds nothing; whoever asks otherwise has waited."""
@@ -943,6 +943,18 @@ def test_what_goes_to_all_ranks_has_a_bound(box: Box) -> None:
         failure = ranks.call("f", [()] * 8).failure
     assert failure.kind == "flood" and "than they read" in failure.text
     assert memory.grown() < 384 << 20
+
+
+def test_a_question_now_and_then_is_no_wait(box: Box) -> None:
+    """What has ended by the clock depends on the machine; a loop of questions waits."""
+    body = (
+        "def f():\n    r, y = dist.get_rank(), torch.zeros(1)\n"
+        "    w = dist.isend(y + 1, 1) if r == 0 else dist.irecv(y, 0)\n"
+        "    time.sleep(0.2)\n"
+        "    early = [w.is_completed() for _ in range(3) if not time.sleep(0.01)]\n"
+        "    while not w.is_completed(): pass\n    return *early, y.item()\n"
+    )
+    assert outcome_of(box, body, 2).results[1] == (False, False, False, 1.0)
 
 
 def test_a_rank_that_polls_goes_on(box: Box) -> None:

@@ -373,8 +373,12 @@ class Switch:
         op = line.posted.get(frame.id)
         if op is not None:
             op.asked = True
-            if op.completed is not None:
-                self._hand_over(op)
+        if frame.a > 0:
+            asked = [op for op in line.posted.values() if op.asked]
+            for op in asked:
+                op.wanted = True
+                if op.completed is not None:
+                    self._hand_over(op)
 
     # -- meetings ------------------------------------------------------------------
 
@@ -440,10 +444,11 @@ class Switch:
             self.failures.setdefault(op.rank, failure)
 
     def _hold(self, op: Posted, done: Frame) -> None:
-        """Keep what has come until its rank asks; a late schedule hands it over.
+        """Keep what has come until its rank waits; a late schedule hands it over.
 
         A rank that had its data before it says that it waits could use it unseen, and
-        a replay would take its next calls for calls that need nothing of it.
+        a replay would take its next calls for calls that need nothing of it. Asking for
+        it now and then is no waiting: what is there by then is a matter of the clock.
         """
         line = self.lines[op.rank]
         line.held[op.lane][op.id] = done
@@ -452,7 +457,7 @@ class Switch:
             text = "it waits for nothing of what it gets"
             raise Broken(Failure("flood", text, op.rank))
         is_late = self.schedule.seed is not None
-        if is_late or op.waited is not None or op.asked or line.answered:
+        if is_late or op.waited is not None or op.wanted or line.answered:
             self._hand_over(op)
 
     def _hand_over(self, op: Posted) -> None:

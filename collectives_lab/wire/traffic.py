@@ -36,7 +36,8 @@ class Posted:
 
     where: the line of the call, or of a wait for it; called: of the call. promised:
     the digest of what it gives, as its rank told it with the call. asked:
-    whether the rank asks for its end without waiting for it. sent, received, whole: of
+    whether the rank has asked for its end without waiting for it; wanted: whether it
+    did so again and again, which is waiting. sent, received, whole: of
     a collective that has met, what `carried` found.
     """
 
@@ -62,6 +63,7 @@ class Posted:
     called: str = ""
     promised: bytes = b""
     asked: bool = False
+    wanted: bool = False
     sent: float | None = None
     received: float | None = None
     whole: int | None = None
