@@ -957,6 +957,13 @@ def test_a_question_now_and_then_is_no_wait(box: Box) -> None:
     assert outcome_of(box, body, 2).results[1] == (False, False, False, 1.0)
 
 
+def test_a_program_may_hold_much_for_every_rank(box: Box) -> None:
+    """A solution in a notebook brings along what it refers to."""
+    program = Program.objects({"f": bytes(10 << 20).__len__})
+    with box.ranks(8, program, wall_seconds=60) as ranks:
+        assert ranks.call("f", [()] * 8).results == [10 << 20] * 8
+
+
 def test_a_rank_that_polls_goes_on(box: Box) -> None:
     """Asking again and again ends as waiting does, in a schedule of its own too."""
     body = (
