@@ -57,9 +57,8 @@ class Line:
 
     @property
     def keeps(self) -> int:
-        """Bytes that the switch keeps for it: what has come, and what is to go."""
-        here = len(self.reader) + len(self.unsent)
-        return here + self.holds + self.returned
+        """Bytes of it that the switch keeps; for what is to go, `Wires` has a bound."""
+        return len(self.reader) + self.holds + self.returned
 
     @property
     def rests(self) -> bool:
