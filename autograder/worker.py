@@ -44,7 +44,7 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
         return not_gradable(f"this engine has no exercise {name}")
     asked = {"seed": job["seeds"][name], "student": job["student"]}
     known: dict[str, Any] = asked | {"program": [], "notes": []}
-    reason = "; ".join(job.get("lost", []))
+    reason = "; ".join(dict.fromkeys(job.get("lost", [])))
     if len(job.get("lost", [])) < LOST:
         for _ in ("first", "again"):
             try:

@@ -1,10 +1,11 @@
 """Workers, seen from the class run: processes that are given a job at a time.
 
 A worker that ends, hangs or takes too much memory costs nobody but its own submission
-anything. That one is given to a fresh worker. Where this is lost too, it gets a zero
-for a person to look at, if a program of ours runs well on the same machine. `graded`
-runs many jobs on several workers; `graded_here` one, on a worker that is kept until
-this process ends.
+anything. One that ended is replaced and the submission tried again. Where the next one
+is lost too, or was ended for the time or memory that it took, there is a zero for a
+person to look at, if a program of ours runs well on the same machine. `graded` runs
+many jobs on several workers; `graded_here` one, on a worker that is kept until this
+process ends.
 """
 
 import atexit
@@ -27,7 +28,7 @@ from autograder import course
 from autograder.receipts import Job, Receipt
 
 STARTING = 180.0
-ANSWERING = 90.0
+ANSWERING = 75.0
 """Seconds for an exercise: only for what the engine's own deadlines do not see."""
 MEMORY = 512 << 20
 """Bytes that a worker may need for one submission, beside what it had before."""
@@ -61,6 +62,7 @@ class Worker:
         self.job: Job | None = None
         self.had = 0
         self.why_lost = ""
+        self.took_too_much = False
         self.deadline = time.monotonic() + STARTING
 
     def ready(self) -> None:
@@ -90,12 +92,18 @@ class Worker:
         verdict = {"status": "not gradable", "reason": self.why_lost, "notes": []}
         return {"exercises": dict.fromkeys(job["seeds"], verdict)}
 
+    def again(self, job: Job) -> Job:
+        """Its job as the next worker gets it; what took too much is not tried again."""
+        times = LOST if self.took_too_much else 1
+        return job | {"lost": [*job.get("lost", []), *[self.why_lost] * times]}
+
     def answer(self) -> dict[str, Any] | None:
         """What it has answered; None, and its end, where its submission is lost."""
         self.job, too_much = None, self.too_much()
         said = self._heard() if self.pipe.poll(0) else None
         if said is None:
             self.end()
+            self.took_too_much = bool(too_much)
             self.why_lost = too_much or self.last_words()
         return said
 
@@ -169,7 +177,7 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
                 job, said = worker.job, worker.answer()
                 assert job is not None
                 if said is None and len(job.get("lost", [])) < LOST:
-                    waiting.append(_again(job, worker.why_lost))
+                    waiting.append(worker.again(job))
                 else:
                     yield receipt(job, said or worker.lost(job))
                 if worker.process.poll() is not None:
@@ -178,11 +186,6 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
     finally:
         for worker in crew:
             worker.end()
-
-
-def _again(job: Job, why: str) -> Job:
-    """A job whose worker was lost, to be given to a fresh one."""
-    return job | {"lost": [*job.get("lost", []), why]}
 
 
 def _answered(crew: Sequence[Worker]) -> list[Worker]:
@@ -214,4 +217,4 @@ def graded_here(job: Job) -> Receipt:
         said = crew[0].answer()
         if said is not None or len(job.get("lost", [])) >= LOST:
             return receipt(job, said or crew[0].lost(job))
-        job = _again(job, crew[0].why_lost)
+        job = crew[0].again(job)
