@@ -40,8 +40,9 @@ from collectives_lab.wire import (
 )
 from collectives_lab.wire.frames import Frame, Kind, Reader
 from collectives_lab.wire.outcome import Broken
+from collectives_lab.wire.posted import Posted
 from collectives_lab.wire.preload import load, words_of
-from collectives_lab.wire.traffic import Posted, Traffic
+from collectives_lab.wire.traffic import Traffic
 from collectives_lab.wire.values import MOST_PARTS, Malformed, decode, encode
 
 HEADER = "import os, sys, time, threading, torch, torch.distributed as dist\n"

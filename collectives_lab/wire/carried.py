@@ -8,15 +8,8 @@ its parts (`unequal_parts`) and note what each rank has sent and received (`note
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collectives_lab.wire.traffic import Posted
-
-
-def size_of(side: Sequence[tuple[int, int]]) -> int:
-    """Bytes of all tensors of a side."""
-    return sum(n for _, n in side)
+from collectives_lab.wire.posted import Posted, size_of
 
 
 def cells(ops: Sequence[Posted]) -> list[list[int]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from collectives_lab.wire.carried import size_of
-from collectives_lab.wire.traffic import Posted
+from collectives_lab.wire.posted import Posted
 from collectives_lab.wire.values import DTYPES, raw_bytes, tensor_of
 
 _REDUCE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {

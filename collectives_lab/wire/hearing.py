@@ -18,7 +18,7 @@ from collectives_lab.wire import frames
 from collectives_lab.wire.frames import MOST_TOLD, Frame, Kind, Ran
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
-from collectives_lab.wire.traffic import SIZES, Posted, World, read_sides
+from collectives_lab.wire.posted import SIZES, Posted, World, read_sides
 from collectives_lab.wire.values import DTYPES, MOST_PARTS, Malformed, decode
 
 LONGEST_COMPUTE = 3600 * 10**9

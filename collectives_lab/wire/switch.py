@@ -26,7 +26,8 @@ from collectives_lab.wire.frames import Frame, Kind, digest
 from collectives_lab.wire.hearing import Line
 from collectives_lab.wire.operations import ANY, EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
-from collectives_lab.wire.traffic import Meeting, Posted, Traffic
+from collectives_lab.wire.posted import Posted
+from collectives_lab.wire.traffic import Meeting, Traffic
 from collectives_lab.wire.values import Malformed, encode
 from collectives_lab.wire.wires import MOST_UNSENT, Wires
 

@@ -8,7 +8,6 @@ and tag never overtake each other.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,127 +16,9 @@ from collectives_lab import deadlock
 from collectives_lab.deadlock import Key, Snapshot, Waiting
 from collectives_lab.trace import Event
 from collectives_lab.wire import carried
-from collectives_lab.wire.carried import size_of
 from collectives_lab.wire.operations import ANY, ROOTED
-from collectives_lab.wire.values import DTYPES, Malformed
-
-World = "0"
-
-SIZES = range(1 << 40)
-"""Bytes that a tensor may have: their sums fit into the integers of a trace."""
-
-Sides = tuple[tuple[tuple[int, int], ...], ...]
-"""For what goes in and what comes out: (dtype code, bytes) of each tensor."""
-
-
-@dataclass(eq=False)
-class Posted:
-    """An operation of one rank. Ranks are numbers in the world; times in seconds.
-
-    where: the line of the call, or of a wait for it; called: of the call. promised:
-    the digest of what it gives, as its rank told it with the call. asked:
-    whether the rank has asked for its end without waiting for it; wanted: whether it
-    did so again and again, which is waiting. sent, received, whole: of
-    a collective that has met, what `carried` found.
-    """
-
-    rank: int
-    id: int
-    verb: str
-    group: str
-    issued: float
-    where: str = ""
-    peer: int | None = None
-    tag: int = 0
-    nbytes: int = 0
-    dtype: str = ""
-    blocks: bool = False
-    root: int | None = None
-    reduce_op: str = ""
-    sides: Sides = ((), ())
-    number: int = 0
-    waited: float | None = None
-    completed: float | None = None
-    matched: bool = False
-    seconds: float | None = None
-    called: str = ""
-    promised: bytes = b""
-    asked: bool = False
-    wanted: bool = False
-    sent: float | None = None
-    received: float | None = None
-    whole: int | None = None
-
-    @property
-    def lane(self) -> str:
-        """Where its rank runs it after others: a group's collectives; empty: alone."""
-        return "" if self.verb in ("send", "recv") else self.group
-
-    def event(self, size: int) -> Event:
-        """The operation as a trace holds it; size: ranks in its group."""
-        message = self.verb in ("send", "recv")
-        variant = self.verb if self.blocks or not message else f"i{self.verb}"
-        to_itself = message and self.peer == self.rank
-        nbytes = self.nbytes if message else self._whole(size)
-        return Event(
-            self.rank,
-            self.verb,
-            nbytes,
-            self.peer if message else None,
-            self.root,
-            self.tag,
-            self.group,
-            variant,
-            self.dtype,
-            self.reduce_op,
-            self.issued,
-            self.waited,
-            self.completed,
-            self.where,
-            sent=0.0 if to_itself else self.sent,
-            received=0.0 if to_itself else self.received,
-            seconds=self.seconds,
-            splits=self._splits(),
-        )
-
-    def _whole(self, size: int) -> int:
-        """S of a collective; one that has not met is taken to have even parts."""
-        if self.whole is not None:
-            return self.whole
-        return full_bytes(self.verb, self.sides, size)
-
-    def _splits(self) -> str:
-        parts = [n for _, n in self.sides[0]]
-        uneven = self.verb == "all_to_all" and len(set(parts)) > 1
-        return ",".join(map(str, parts)) if uneven else ""
-
-
-def full_bytes(verb: str, sides: Sides, size: int) -> int:
-    """S of a collective: the bytes of the full logical tensor."""
-    given, taken = map(size_of, sides)
-    if verb == "all_gather":
-        return taken
-    if verb in ("scatter", "gather"):
-        return size * (taken if verb == "scatter" else given)
-    return given
-
-
-def read_sides(body: bytes) -> Sides:
-    """What `group.shape_of` has written; raises Malformed."""
-    if len(body) % 8:
-        raise Malformed("a collective of no whole numbers")
-    words = list(struct.unpack(f"<{len(body) // 8}q", body))
-    sides = []
-    for _ in range(2):
-        count = words.pop(0) if words else -1
-        if not 0 <= 2 * count <= len(words):
-            raise Malformed("a collective without its tensors")
-        pairs, words = words[: 2 * count], words[2 * count :]
-        side = tuple(zip(pairs[0::2], pairs[1::2], strict=True))
-        if any(not 0 <= code < len(DTYPES) or n not in SIZES for code, n in side):
-            raise Malformed("a collective with impossible tensors")
-        sides.append(side)
-    return tuple(sides)
+from collectives_lab.wire.posted import Posted, World, size_of
+from collectives_lab.wire.values import DTYPES
 
 
 @dataclass(frozen=True)
