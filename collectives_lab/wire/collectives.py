@@ -28,12 +28,12 @@ _REDUCE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
-def carry_out(ops: Sequence[Posted], data: Sequence[bytes]) -> list[bytes]:
-    """What each rank takes, in the order of `ops`; data: what each has given.
+def carry_out(ops: Sequence[Posted]) -> list[bytes]:
+    """What each rank takes of what all have given, in the order of `ops`.
 
     Raises ValueError for a reduce op that the dtype does not have.
     """
-    verb, size = ops[0].verb, len(ops)
+    verb, size, data = ops[0].verb, len(ops), [op.data for op in ops]
     place = next((i for i, op in enumerate(ops) if op.rank == op.root), 0)
     if verb == "barrier":
         return [b""] * size

@@ -1,11 +1,10 @@
 """A rank's end of the socket: it tells the switch of calls and answers what it asks.
 
-Nothing is sent before the switch asks for it: the buffer of a send is read when its
-recv is matched, as late as any library may, so that one reused early shows. That alone
-would make a program right that posts a send first and fills its buffer then, so a call
-tells the digest of what it gives, to which the switch holds what is read. Where
-something is received, a strict call (`Wire.strict`) looks itself whether the tensor is
-as it was: a program that hides that it is not keeps what comes apart, and is right. We
+What a call gives goes with it, so no rank can give what it gets later. A library may
+read a tensor as late as its receiver takes it, so the switch asks then for the digest
+of what it holds. Where something is received, the rank looks itself, in a strict call
+(`Wire.strict`), whether the tensor is as it was. A program that hides that it is not
+has kept a copy of what it sends, and apart what it receives, and then it is right. We
 have no thread: frames are answered while one of the student's threads waits.
 """
 
@@ -62,7 +61,7 @@ class Wire:
         self.sock, self.rank, self.world_size = sock, rank, world_size
         self.pending: dict[int, Operation] = {}
         self.strict = False
-        """Whether a tensor must stay as it is from a call until the wire takes it."""
+        """Whether nothing may be written to where something is being received."""
         self._overwritten = ""
         self._numbers = 0
         self._in_vain = 0
@@ -85,7 +84,7 @@ class Wire:
         """Number an operation and tell the switch of it."""
         operation.where = student_line()
         if kind is not Kind.RECV:
-            body = frames.digest(_data(operation.given)) + body
+            body += _data(operation.given)
         if self.strict:
             operation.room = _sum(operation.taken)
         with self._writing:
@@ -161,13 +160,13 @@ class Wire:
             return False
 
     def answer(self, frame: Frame) -> None:
-        """Give the data of an operation, or end it."""
+        """Tell what an operation gives by now, or end it."""
         self._in_vain = 0
         operation = self.pending.get(frame.id)
         if operation is None:
             return
         if frame.kind == Kind.READ:
-            self.tell(Kind.DATA, frame.id, body=_data(operation.given))
+            self.tell(Kind.DIGEST, frame.id, body=frames.digest(_data(operation.given)))
             return
         del self.pending[frame.id]
         if frame.kind == Kind.REFUSED:

@@ -21,6 +21,9 @@ MiB = 1 << 20
 LONGEST_WHERE = 512
 DIGEST = 16
 """Bytes of `digest`."""
+MOST_GIVEN = 16 * MiB
+"""Bytes of what one call gives, or of one result."""
+LONGEST_SHAPE = 256 * 1024
 MOST_TOLD = 300
 """Statements of a notebook of which a rank tells."""
 
@@ -34,24 +37,24 @@ class Kind(enum.IntEnum):
 
     From a rank: SEND and RECV (a: peer in the world, -1 for any, b: tag, c: bytes,
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),
-    where the body of a SEND or COLLECTIVE begins with the digest of what is given;
+    where the body of a SEND or COLLECTIVE ends with the data that is given;
     WAIT (for an operation; a: how many threads the rank has), POLL (it asks whether an
-    operation has ended; a: whether again and again, and does nothing else), DATA (what
-    was asked for), GROUP (a: its number, b: the how manieth of these ranks, body: its
-    ranks), COMPUTE (a: nanoseconds that it declares to compute for), STEP (where: the
-    cell that it runs, a: the how manieth statement of it), LOADED (body: what it tells
-    of a notebook's statements), RETURNED
-    (body: values) and RAISED (body: the error).
+    operation has ended; a: whether again and again, and does nothing else), DIGEST (of
+    what the tensors of an operation hold by now), GROUP (a: its number, b: the how
+    manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that it declares
+    to compute for), STEP (where: the cell that it runs, a: the how manieth statement of
+    it), LOADED (body: what it tells of a notebook's statements), RETURNED (body:
+    values) and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (a: whether strict, body: name and
-    arguments), READ (give the data of an operation), DONE (a: source, body: what came)
-    and REFUSED (body: why).
+    arguments), READ (tell the digest of what an operation gives), DONE (a: source,
+    body: what came) and REFUSED (body: why).
     """
 
     SEND = 1
     RECV = 2
     COLLECTIVE = 3
     WAIT = 4
-    DATA = 5
+    DIGEST = 5
     GROUP = 6
     POLL = 10
     COMPUTE = 11
@@ -82,18 +85,17 @@ class Frame(NamedTuple):
 _HEADER = struct.Struct("<BxHIqqqqQ")
 
 LONGEST = {
-    **dict.fromkeys((Kind.RECV, Kind.WAIT, Kind.POLL), 0),
-    Kind.SEND: DIGEST,
-    **dict.fromkeys((Kind.COMPUTE, Kind.STEP), 0),
-    **dict.fromkeys((Kind.COLLECTIVE, Kind.GROUP, Kind.RAISED), 256 * 1024),
-    Kind.LOADED: 256 * 1024,
-    **dict.fromkeys((Kind.DATA, Kind.RETURNED), 16 * MiB),
+    **dict.fromkeys((Kind.RECV, Kind.WAIT, Kind.POLL, Kind.COMPUTE, Kind.STEP), 0),
+    Kind.DIGEST: DIGEST,
+    **dict.fromkeys((Kind.GROUP, Kind.RAISED, Kind.LOADED), 256 * 1024),
+    **dict.fromkeys((Kind.SEND, Kind.RETURNED), MOST_GIVEN),
+    Kind.COLLECTIVE: LONGEST_SHAPE + MOST_GIVEN,
 }
 """The kinds that a rank may send, and how many bytes the body of each may have."""
 
 
 def digest(data: bytes) -> bytes:
-    """By which a rank that has posted data is known to give this and no other."""
+    """By which the switch sees whether a tensor is as it was."""
     return hashlib.blake2b(data, digest_size=DIGEST).digest()
 
 

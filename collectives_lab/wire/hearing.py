@@ -72,16 +72,20 @@ class Line:
 
 
 def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
-    """The send, recv or collective that a rank has posted."""
+    """The send, recv or collective that a rank has posted, with what it gives."""
+    op = _called(line, frame, groups)
+    if len(op.data) != op.given:
+        raise Malformed(f"{len(op.data)} bytes for {op.given}")
+    return op
+
+
+def _called(line: Line, frame: Frame, groups: Groups) -> Posted:
     name = line.groups[frame.d >> 16]
     op = Posted(line.rank, frame.id, "", name, time.monotonic(), frame.where)
     op.called = frame.where
-    op.promised = frame.body[: frames.DIGEST]
-    if frame.kind != Kind.RECV and len(op.promised) < frames.DIGEST:
-        raise Malformed("a call without the digest of what it gives")
     if frame.kind == Kind.COLLECTIVE:
         op.verb = VERBS[_within(frame.a, len(VERBS))]
-        op.sides = read_sides(frame.body[frames.DIGEST :])
+        op.sides, op.data = read_sides(frame.body)
         if op.verb in ROOTED:
             op.root = _member(groups[name], frame.b)
         if op.verb in REDUCING:
@@ -92,7 +96,7 @@ def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
     op.verb = "send" if frame.kind == Kind.SEND else "recv"
     if frame.a != ANY or op.verb == "send":
         op.peer = _member(groups[name], frame.a)
-    op.tag, op.nbytes = frame.b, _within(frame.c, len(SIZES))
+    op.tag, op.nbytes, op.data = frame.b, _within(frame.c, len(SIZES)), frame.body
     op.dtype = _dtype(frame.d & 0xFF)
     op.blocks = bool(frame.d & 0x100)
     return op

@@ -26,8 +26,8 @@ Sides = tuple[tuple[tuple[int, int], ...], ...]
 class Posted:
     """An operation of one rank. Ranks are numbers in the world; times in seconds.
 
-    where: the line of the call, or of a wait for it; called: of the call. promised:
-    the digest of what it gives, as its rank told it with the call. asked:
+    where: the line of the call, or of a wait for it; called: of the call. data:
+    what it gives, until it has been carried to where it goes. asked:
     whether the rank has asked for its end without waiting for it; wanted: whether it
     did so again and again, which is waiting. sent, received, whole: of
     a collective that has met, what `carried` found.
@@ -53,7 +53,7 @@ class Posted:
     matched: bool = False
     seconds: float | None = None
     called: str = ""
-    promised: bytes = b""
+    data: bytes = b""
     asked: bool = False
     wanted: bool = False
     sent: float | None = None
@@ -64,6 +64,15 @@ class Posted:
     def lane(self) -> str:
         """Where its rank runs it after others: a group's collectives; empty: alone."""
         return "" if self.verb in ("send", "recv") else self.group
+
+    @property
+    def given(self) -> int:
+        """Bytes of `data`."""
+        if self.verb in ("send", "recv"):
+            return self.nbytes if self.verb == "send" else 0
+        if self.verb == "broadcast" and self.rank != self.root:
+            return 0
+        return size_of(self.sides[0])
 
     def event(self, size: int) -> Event:
         """The operation as a trace holds it; size: ranks in its group."""
@@ -114,22 +123,28 @@ def full_bytes(verb: str, sides: Sides, size: int) -> int:
     return given
 
 
-def read_sides(body: bytes) -> Sides:
-    """What `group.shape_of` has written; raises Malformed."""
-    if len(body) % 8:
-        raise Malformed("a collective of no whole numbers")
-    words = list(struct.unpack(f"<{len(body) // 8}q", body))
-    sides = []
+def read_sides(body: bytes) -> tuple[Sides, bytes]:
+    """What `group.shape_of` has written, and the data after it; raises Malformed."""
+    sides, at = [], 0
     for _ in range(2):
-        count = words.pop(0) if words else -1
-        if not 0 <= 2 * count <= len(words):
-            raise Malformed("a collective without its tensors")
-        pairs, words = words[: 2 * count], words[2 * count :]
-        side = tuple(zip(pairs[0::2], pairs[1::2], strict=True))
-        if any(not 0 <= code < len(DTYPES) or n not in SIZES for code, n in side):
-            raise Malformed("a collective with impossible tensors")
+        side, at = _read_side(body, at)
         sides.append(side)
-    return tuple(sides)
+    return tuple(sides), body[at:]
+
+
+def _read_side(body: bytes, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The tensors of a side that begins there, and where it ends."""
+    count = struct.unpack_from("<q", body, at)[0] if at + 8 <= len(body) else -1
+    end = at + 8 + 16 * count
+    if count < 0 or end > len(body):
+        raise Malformed("a collective without its tensors")
+    side = tuple(struct.iter_unpack("<qq", body[at + 8 : end]))
+    for code, nbytes in side:
+        if not 0 <= code < len(DTYPES) or nbytes not in SIZES:
+            raise Malformed("a collective with impossible tensors")
+        if nbytes % DTYPES[code].itemsize:
+            raise Malformed(f"a tensor of {nbytes} bytes of {DTYPES[code]}")
+    return side, end
 
 
 def size_of(side: Sequence[tuple[int, int]]) -> int:

@@ -53,8 +53,8 @@ longer than ranks may sleep (`box.IDLE`), so messages are not ordered by sleepin
 class Schedule:
     """When operations meet: at once (seed None), or late and in the seed's order.
 
-    strict: whether a tensor written to while it is sent or received fails the call,
-    as it does with every seed: whenever it is read, the data must be the same.
+    strict: whether a tensor that is written to while something is received into it
+    fails the call, as it does with every seed. One that is being sent always does.
     """
 
     seed: int | None = None
@@ -70,10 +70,10 @@ class Schedule:
 
 @dataclass(eq=False)
 class Transfer:
-    """A meeting whose data is on the way; data: by rank, what has come."""
+    """A meeting; asked: ranks that have yet to tell the digest of what they give."""
 
     meeting: Meeting
-    data: dict[int, bytes | None]
+    asked: set[int]
 
 
 class Switch:
@@ -282,15 +282,15 @@ class Switch:
 
     def _take(self, line: Line, frame: Frame) -> None:
         asks = frame.kind == Kind.POLL and frame.a > 0
-        line.polls = asks or (line.polls and frame.kind == Kind.DATA)
-        if line.answered and frame.kind != Kind.DATA:
+        line.polls = asks or (line.polls and frame.kind == Kind.DIGEST)
+        if line.answered and frame.kind != Kind.DIGEST:
             hearing.late(line.rank, frame)
         if frame.kind in (Kind.SEND, Kind.RECV, Kind.COLLECTIVE):
             self._post(line, frame)
         elif frame.kind == Kind.WAIT:
             self._wait(line, frame)
-        elif frame.kind == Kind.DATA:
-            self._data(line, frame)
+        elif frame.kind == Kind.DIGEST:
+            self._compare(line, frame)
         elif frame.kind == Kind.GROUP:
             hearing.group(line, frame, self.traffic.groups)
         elif frame.kind == Kind.COMPUTE:
@@ -321,8 +321,9 @@ class Switch:
         self._refuse_floods(line, frame)
         self.traffic.compute(hearing.compute(line, frame))
 
-    def _refuse_floods(self, line: Line, frame: Frame) -> None:
-        self.remembered += OPERATION + len(frame.where) + NUMBER * len(frame.body)
+    def _refuse_floods(self, line: Line, frame: Frame, sizes: int = 0) -> None:
+        """Count an operation; sizes: bytes of the sizes that came with it."""
+        self.remembered += OPERATION + len(frame.where) + NUMBER * sizes
         if len(self.traffic.posted) >= MOST_OPERATIONS:
             text = f"more than {MOST_OPERATIONS} operations in one call"
             raise Broken(Failure("flood", text, line.rank))
@@ -340,11 +341,11 @@ class Switch:
             raise Broken(Failure("flood", text, line.rank))
 
     def _post(self, line: Line, frame: Frame) -> None:
-        self._refuse_floods(line, frame)
         if frame.id <= line.last_id:
             raise Malformed(f"operation {frame.id} again")
         line.last_id = frame.id
         op = hearing.operation(line, frame, self.traffic.groups)
+        self._refuse_floods(line, frame, len(frame.body) - len(op.data))
         if op.verb not in self.allowed:
             text = f"{op.verb} is not allowed in this exercise"
             self.failures.setdefault(
@@ -353,6 +354,7 @@ class Switch:
             self.wires.send(line, Frame(Kind.REFUSED, op.id, body=text.encode()))
             return
         line.posted[op.id] = op
+        self.on_the_way += len(op.data)
         self.traffic.post(op)
         if self.schedule.seed is None:
             for meeting in self.traffic.possible(op)[:1]:
@@ -384,65 +386,59 @@ class Switch:
     # -- meetings ------------------------------------------------------------------
 
     def _begin(self, meeting: Meeting) -> None:
-        """Ask for the data of what meets now."""
+        """Carry what meets now, once its givers have told that it is as it was."""
         self.begun_at = time.monotonic()
         quarrel = self.traffic.quarrel(meeting)
         if quarrel:
             raise Broken(Failure("mismatch", quarrel, meeting.operations[0].rank))
         self.traffic.take(meeting)
-        givers = meeting.operations[:1] if meeting.is_message else meeting.operations
+        givers = [op for op in meeting.operations if op.given]
         if any(self.lines[op.rank].gone for op in givers):
             return  # whoever waits for it waits in vain
-        transfer = Transfer(meeting, {op.rank: None for op in givers})
+        if not givers:
+            self._carry(meeting)
+            return
+        transfer = Transfer(meeting, {op.rank for op in givers})
         for op in givers:
             self.transfers[op.rank, op.id] = transfer
             self.wires.send(self.lines[op.rank], Frame(Kind.READ, op.id))
 
-    def _data(self, line: Line, frame: Frame) -> None:
+    def _compare(self, line: Line, frame: Frame) -> None:
+        """Take what a rank tells of what it gives; the last one lets it be carried."""
         transfer = self.transfers.pop((line.rank, frame.id))
         op = line.posted[frame.id]
-        if len(frame.body) != _given(op):
-            raise Malformed(f"{len(frame.body)} bytes for {_given(op)}")
-        if digest(frame.body) != op.promised:
+        if frame.body != digest(op.data):
             self._overwritten(op)
-        transfer.data[line.rank] = frame.body
-        self.on_the_way += len(frame.body)
-        if None not in transfer.data.values():
-            self._deliver(transfer)
+        transfer.asked.discard(line.rank)
+        if not transfer.asked:
+            self._carry(transfer.meeting)
 
-    def _deliver(self, transfer: Transfer) -> None:
-        ops = transfer.meeting.operations
-        self.on_the_way -= sum(len(body or b"") for body in transfer.data.values())
-        if transfer.meeting.is_message:
-            send, _ = ops
-            bodies: Sequence[bytes] = (b"", transfer.data[send.rank] or b"")
-        else:
-            try:
-                data = [transfer.data[op.rank] or b"" for op in ops]
-                bodies = carry_out(ops, data)
-            except ValueError as error:
-                raise Broken(Failure("mismatch", str(error), ops[0].rank)) from None
+    def _carry(self, meeting: Meeting) -> None:
+        """Bring what was given to where it goes."""
+        ops = meeting.operations
+        try:
+            bodies = [b"", ops[0].data] if meeting.is_message else carry_out(ops)
+        except ValueError as error:
+            raise Broken(Failure("mismatch", str(error), ops[0].rank)) from None
         now = time.monotonic()
         for op, body in zip(ops, bodies, strict=True):
-            op.completed = now
-            source = ops[0].rank if transfer.meeting.is_message else ANY
+            self.on_the_way -= len(op.data)
+            op.data, op.completed = b"", now
+            source = ops[0].rank if meeting.is_message else ANY
             self._hold(op, Frame(Kind.DONE, op.id, source, body=body))
 
     # -- what has come -------------------------------------------------------------
 
     def _overwritten(self, op: Posted) -> None:
-        """What is given is not what was posted: it counts as issued only now."""
-        op.issued = time.monotonic()
-        op.waited = None if op.waited is None else op.issued
-        if self.schedule.is_strict:
-            text = (
-                f"rank {op.rank}: a tensor was written to while it was being sent "
-                f"({op.called}). It belongs to the library from the call until its "
-                "wait returns: read at once, what it held is sent; read late, what was "
-                "written then"
-            )
-            failure = Failure("overwritten", text, op.rank, op.called)
-            self.failures.setdefault(op.rank, failure)
+        """Note that a tensor is no longer what it was when it was to be sent."""
+        text = (
+            f"rank {op.rank}: a tensor was written to while it was being sent "
+            f"({op.called}). It belongs to the library from the call until its "
+            "wait returns: read at once, what it held is sent; read late, what was "
+            "written then"
+        )
+        failure = Failure("overwritten", text, op.rank, op.called)
+        self.failures.setdefault(op.rank, failure)
 
     def _hold(self, op: Posted, done: Frame) -> None:
         """Keep what has come until its rank waits; a late schedule hands it over.
@@ -481,15 +477,6 @@ class Switch:
         done = line.held[op.lane].pop(op.id)
         line.holds -= len(done.body)
         self.wires.send(line, done)
-
-
-def _given(op: Posted) -> int:
-    """Bytes that an operation gives to the switch."""
-    if op.verb == "send":
-        return op.nbytes
-    if op.verb == "broadcast" and op.rank != op.root:
-        return 0
-    return sum(n for _, n in op.sides[0])
 
 
 def _unanswered(op: Posted) -> str:
