@@ -1,4 +1,4 @@
-"""fails: result — one buffer receives while it is still being sent."""
+"""fails: schedules — one buffer receives while it is still being sent."""
 
 import torch.distributed as dist
 
