@@ -43,7 +43,6 @@ except (ImportError, OSError) as _error:  # OSError: one of its libraries is mis
     _no_torch = str(_error) or type(_error).__name__
 else:
     from collectives_lab import algorithms, check, wire
-    from collectives_lab.exporting import export
     from collectives_lab.launch import (
         DeadlineExceeded,
         Deadlock,
@@ -78,7 +77,6 @@ __all__ = [
     "check",
     "compare",
     "costs",
-    "export",
     "fabrics",
     "parallel",
     "plans",
