@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from autograder.program import Reading, texts
 from autograder.statements import Statement
 from collectives_lab.wire import Box, Failure, Program
-from collectives_lab.wire.values import clean
+from collectives_lab.wire.codec import clean
 
 LOADING = 1.0
 """CPU seconds for all statements together; half of what a rank then has."""

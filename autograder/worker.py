@@ -23,10 +23,12 @@ from autograder.program import read, texts
 from autograder.statements import Code
 from autograder.trial import tried
 from autograder.workers import LOST
-from collectives_lab import check
-from collectives_lab.check.engine import in_its_world, unjudged
+from collectives_lab import checking
+from collectives_lab.checking.engine import in_its_world, unjudged
 from collectives_lab.launch import LabError
-from collectives_lab.wire import Box, Program, tiers
+from collectives_lab.notebook.report_html import report_html
+from collectives_lab.sandbox import tiers
+from collectives_lab.wire import Box, Program
 
 Job = dict[str, Any]
 
@@ -40,7 +42,7 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
     What fails again and again where a program of ours runs well is the submission's: it
     has a zero, for a person to look at.
     """
-    if name not in check.EXERCISES:
+    if name not in checking.EXERCISES:
         return not_gradable(f"this engine has no exercise {name}")
     asked = {"seed": job["seeds"][name], "student": job["student"]}
     known: dict[str, Any] = asked | {"program": [], "notes": []}
@@ -50,7 +52,7 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
             try:
                 known["program"], known["notes"] = _cells(job, name, box)
                 program = Program.notebook(known["program"])
-                return known | _graded(check.grade(name, program, box=box, **asked))
+                return known | _graded(checking.grade(name, program, box=box, **asked))
             except LabError as error:
                 reason = str(error)
             except Exception as error:  # a fault of ours, with what a student wrote
@@ -59,7 +61,9 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
             box.close()
     if not _runs_ours(box):
         return known | not_gradable(reason)
-    return known | _graded(unjudged(check.EXERCISES[name], reason, box, asked["seed"]))
+    return known | _graded(
+        unjudged(checking.EXERCISES[name], reason, box, asked["seed"])
+    )
 
 
 def _runs_ours(box: Box) -> bool:
@@ -78,7 +82,7 @@ def _cells(job: Job, name: str, box: Box) -> tuple[list[tuple[str, str]], list[s
         return job["programs"][name], []
     test = job["tests"][name]
     cells = [Code(n, source, n > test) for n, source in job["cells"]]
-    exercise = check.EXERCISES[name]
+    exercise = checking.EXERCISES[name]
     reading = read(cells, exercise.names)
     found = tried(reading, box, partial(in_its_world, exercise))
     return texts(found.runs), remarks.on(reading, found, exercise.names, job["given"])
@@ -92,7 +96,7 @@ def _graded(report: Any) -> dict[str, Any]:
         "max_points": report.max_points,
         "report": json.loads(report.as_json()),
         "text": str(report),
-        "html": report._repr_html_(),
+        "html": report_html(report),
         "look": report.look,
     }
 

@@ -24,7 +24,7 @@ from statistics import median
 import psutil
 
 from benchmarks.measure import Row, interleave
-from collectives_lab import check
+from collectives_lab import checking
 from collectives_lab.wire import Box, Program
 
 ROOT = Path(__file__).parents[1]
@@ -159,7 +159,7 @@ def single(rounds: int) -> list[Row]:
 
         def seconds(text: str) -> float:
             begun = time.perf_counter()
-            check.grade(RING, Program.source([("cell", text)]), box=box)
+            checking.grade(RING, Program.source([("cell", text)]), box=box)
             return time.perf_counter() - begun
 
         well, stuck = interleave(

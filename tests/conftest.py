@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from collectives_lab.launch import processes
+from collectives_lab.launch.processes import start_methods
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,14 +80,14 @@ def interruptible() -> Iterator[None]:
 def ranks_started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The process ids of all ranks that this process starts."""
     pids: list[int] = []
-    start = processes.start
+    start = start_methods.start
 
-    def noted(count: int, start_method: str) -> processes.Processes:
+    def noted(count: int, start_method: str) -> start_methods.Processes:
         started = start(count, start_method)
         pids.extend(ends.pid for ends in started.ends)
         return started
 
-    monkeypatch.setattr(processes, "start", noted)
+    monkeypatch.setattr(start_methods, "start", noted)
     return pids
 
 

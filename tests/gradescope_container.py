@@ -25,7 +25,7 @@ from typing import Any
 from conftest import ROOT
 from packaging.requirements import Requirement
 
-from collectives_lab.wire import cgroup, tiers
+from collectives_lab.sandbox import cgroup, tiers
 
 MEMORY, SHARE = 768 << 20, 0.5
 SECONDS = 200

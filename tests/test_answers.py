@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from collectives_lab import check
-from collectives_lab.check.exercises.which_verb import ANSWERS
+from collectives_lab import checking
+from collectives_lab.basics.own_cluster import CHOICES, constants
+from collectives_lab.checking.exercises.which_verb import ANSWERS
 from collectives_lab.costs import training
-from collectives_lab.own_cluster import CHOICES, constants
 from collectives_lab.wire import Box, Program
 
 ADA = constants("ada")
@@ -41,7 +41,7 @@ def program(text: str) -> Program:
     return Program.source([("cell 4", text)])
 
 
-def failed(report: check.Report) -> dict[str, str]:
+def failed(report: checking.Report) -> dict[str, str]:
     """The message of every property that does not hold."""
     return {f.name: f.message for f in report.findings if not f.passed}
 
@@ -61,7 +61,7 @@ def test_a_student_has_one_cluster_and_others_have_another() -> None:
 @pytest.mark.parametrize("student", ["ada", "bob", ""])
 def test_formulas_hold_on_every_cluster(box: Box, student: str) -> None:
     """A derivation in letters has full marks whoever hands it in."""
-    report = check.grade(
+    report = checking.grade(
         "communication_ratio", program(FORMULAS), student=student, box=box
     )
     assert report.passed, str(report)
@@ -73,8 +73,8 @@ def test_numbers_hold_for_their_student_only(box: Box) -> None:
     rates = [ADA[n] for n in ("flop_rate", "bandwidth", "bytes_per_parameter")]
     found = training.break_even_world_size(ADA["global_batch"], *rates)
     typed = program(f"{FORMULAS}\ndef break_even(c):\n    return {found:.3g}\n")
-    assert check.grade("communication_ratio", typed, student="ada", box=box).passed
-    other = check.grade("communication_ratio", typed, student="bob", box=box)
+    assert checking.grade("communication_ratio", typed, student="ada", box=box).passed
+    other = checking.grade("communication_ratio", typed, student="bob", box=box)
     assert list(failed(other)) == ["break_even"]
     assert "the cluster of bob" in str(other)
 
@@ -107,14 +107,16 @@ def test_a_slip_in_a_derivation_is_named(
     """A known mistake fails its property, and the message says which it is."""
     function = slip.partition("(")[0]
     text = f"{FORMULAS}\nold = {function}\ndef {slip}\n"
-    report = check.grade("communication_ratio", program(text), student="ada", box=box)
+    report = checking.grade(
+        "communication_ratio", program(text), student="ada", box=box
+    )
     assert told in failed(report)[name], str(report)
 
 
 def answered(box: Box, **changed: object) -> dict[str, str]:
     """What fails where some of the right answers are replaced."""
     text = f"def which_verb():\n    return {RIGHT | changed!r}\n"
-    return failed(check.grade("which_verb", program(text), box=box))
+    return failed(checking.grade("which_verb", program(text), box=box))
 
 
 def test_right_answers_have_full_marks(box: Box) -> None:
@@ -122,7 +124,7 @@ def test_right_answers_have_full_marks(box: Box) -> None:
     assert not answered(box)
     rest = {name: answer for name, answer in RIGHT.items() if name != "batch"}
     text = f"def which_verb():\n    return {rest!r}\n"
-    report = check.grade("which_verb", program(text), box=box)
+    report = checking.grade("which_verb", program(text), box=box)
     assert failed(report) == {"batch": "there is no answer yet"}
     assert report.points == report.max_points - 2
 
@@ -178,4 +180,4 @@ def test_what_is_no_answer_is_told_as_such(box: Box, answer: object, told: str) 
 def test_no_dict_of_answers_has_no_marks(box: Box, body: str) -> None:
     """Neither an error nor something else is worth a point."""
     text = f"def which_verb():\n    {body}\n"
-    assert check.grade("which_verb", program(text), box=box).points == 0
+    assert checking.grade("which_verb", program(text), box=box).points == 0

@@ -21,8 +21,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from autograder import program as reading
 from autograder.statements import Code
 from book import badges
-from collectives_lab import check
-from collectives_lab.check.spec import Exercise
+from collectives_lab import checking
+from collectives_lab.checking.spec import Exercise
 from collectives_lab.wire import Program
 
 ROOT = Path(__file__).parents[1]
@@ -98,12 +98,12 @@ def faults(notebook: NotebookNode, name: str) -> Iterator[str]:
     if not found:
         yield "nothing in it is checked"
     for exercise, own in found.items():
-        if exercise not in check.EXERCISES:
+        if exercise not in checking.EXERCISES:
             yield f"{exercise!r} is no exercise of the check"
             continue
         text = "\n".join(c.source for c in own if c.cell_type == "markdown")
-        yield from faults_of_text(text, check.EXERCISES[exercise])
-        yield from faults_of_cells(own, check.EXERCISES[exercise])
+        yield from faults_of_text(text, checking.EXERCISES[exercise])
+        yield from faults_of_cells(own, checking.EXERCISES[exercise])
 
 
 def faults_of_file(notebook: NotebookNode) -> Iterator[str]:
@@ -226,7 +226,7 @@ def test_an_assignment_has_its_form(path: Path) -> None:
 def test_every_exercise_has_its_notebook() -> None:
     """What the check knows is set somewhere, once."""
     found = [name for path in SOLUTIONS for name in parts(read(path))]
-    assert sorted(found) == sorted(check.EXERCISES)
+    assert sorted(found) == sorted(checking.EXERCISES)
 
 
 def cell(notebook: NotebookNode, name: str) -> NotebookNode:
@@ -410,7 +410,7 @@ def program(notebook: NotebookNode, exercise: str) -> Program:
     """The program of one exercise, as the autograder takes it from a notebook."""
     texts = [c.source for c in notebook.cells if c.cell_type == "code"]
     code = [Code(number, text) for number, text in enumerate(texts, 1)]
-    found = reading.read(code, check.EXERCISES[exercise].names)
+    found = reading.read(code, checking.EXERCISES[exercise].names)
     return Program.notebook(reading.texts([s for s in found.runs if s in found.needed]))
 
 
@@ -420,7 +420,7 @@ EACH = [pytest.param(p, name, id=name) for p in SOLUTIONS for name in parts(read
 @pytest.mark.parametrize("path, name", EACH)
 def test_the_reference_has_full_marks(path: Path, name: str) -> None:
     """What the source notebook holds solves its exercise, in every property."""
-    report = check.grade(name, program(read(path), name), seed="a test")
+    report = checking.grade(name, program(read(path), name), seed="a test")
     assert report.passed and report.points == report.max_points, str(report)
 
 
@@ -428,7 +428,7 @@ def test_the_reference_has_full_marks(path: Path, name: str) -> None:
 def test_the_stub_has_no_marks(path: Path, name: str) -> None:
     """What students are given earns nothing as it is."""
     notebook = read(ROOT / "exercises" / path.stem / path.name)
-    report = check.grade(name, program(notebook, name), seed="a test")
+    report = checking.grade(name, program(notebook, name), seed="a test")
     assert report.points == 0 and not report.passed, str(report)
 
 

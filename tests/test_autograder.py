@@ -28,7 +28,8 @@ from autograder import workers as workers_of
 from autograder.execute import outputs
 from autograder.rebuild import exercise, marks
 from autograder.worker import checked, main
-from collectives_lab.wire import Box, tiers
+from collectives_lab.sandbox import tiers
+from collectives_lab.wire import Box
 
 # A class and its marks in a minute or two; reading what is handed in is tried always.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ from autograder.program import Reading, read, texts
 from autograder.statements import IMPORTS, Code
 from autograder.trial import Tried, tried
 from autograder.worker import checked
-from collectives_lab import check
+from collectives_lab import checking
 from collectives_lab.wire import Box, Outcome, Program
 
 Cells = str | tuple[str, ...]
@@ -372,7 +372,7 @@ def test_the_self_check_predicts_the_grade(box: Box) -> None:
     for source in cells:
         with suppress(ZeroDivisionError, ImportError):
             exec(compile(source, "a cell", "exec", dont_inherit=True), kernel)
-    mine = check.check(RING, kernel[RING])
+    mine = checking.check(RING, kernel[RING])
     numbered = [(n, source) for n, source in enumerate(cells, 1)]
     job = {"cells": numbered, "given": [], "tests": {RING: len(cells) + 1}}
     job |= {"seeds": {RING: "1"}, "student": "ann"}

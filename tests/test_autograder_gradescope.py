@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 
 from autograder import course, examples, gradescope_run, receipts, workers
 from autograder.gradescope_run import graded, shown
-from collectives_lab.wire import cgroup
+from collectives_lab.sandbox import cgroup
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,8 @@ def attempts(here):
     def written(path, how):
         os.write(os.open(path, os.O_WRONLY | how), b"x")
 
-    library, tests = threading.__file__, here + "/source/collectives_lab/check/sums.py"
+    library = threading.__file__
+    tests = here + "/source/collectives_lab/checking/sums.py"
     yield "results written", lambda: opens(here + "/results/results.json", "wb")
     yield "results laid", lambda: left(here + "/results")
     yield "secret read", lambda: opens(here + "/source/autograder/course_secret")

@@ -14,7 +14,7 @@ from nbgrader.utils import compute_checksum, determine_grade
 
 from autograder.notebook import Cell, Unreadable, read
 from autograder.rebuild import OURS, marks, rebuild
-from collectives_lab import check
+from collectives_lab import checking
 
 ANSWER = "Because the order of the additions depends on the chunk."
 
@@ -42,7 +42,7 @@ def test_what_cannot_be_pickled_is_told_apart() -> None:
     space: dict[str, Any] = {"__name__": "__main__"}
     exec(source + "def ring_all_reduce(t): g(t)", space)
     with pytest.raises(TypeError, match=r"a function of functools\.singledispatch"):
-        check.check(RING, space[RING])
+        checking.check(RING, space[RING])
 
 
 # Answers in words

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from collectives_lab.check import EXERCISES, causes, tensors
-from collectives_lab.check.spec import Case, Inputs, Judgement
+from collectives_lab.checking import EXERCISES, causes, tensors
+from collectives_lab.checking.spec import Case, Inputs, Judgement
 from collectives_lab.trace import Trace
 from collectives_lab.wire import Outcome
 

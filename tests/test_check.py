@@ -18,10 +18,16 @@ import torch.distributed as dist
 from conftest import Memory
 
 import collectives_lab as lab
-from collectives_lab import card
-from collectives_lab.card import card_html
-from collectives_lab.check import EXERCISES, NotGradable, Report, engine, grade, tensors
-from collectives_lab.check.spec import Case, Inputs, Judgement
+from collectives_lab.checking import (
+    EXERCISES,
+    NotGradable,
+    Report,
+    engine,
+    grade,
+    tensors,
+)
+from collectives_lab.checking.spec import Case, Inputs, Judgement
+from collectives_lab.notebook import report_html as page
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Box, BoxError, Outcome, Program, Strided
 
@@ -59,7 +65,7 @@ def box() -> Iterator[Box]:
 def end_the_warm_box() -> Iterator[None]:
     """Other tests count the processes of this one."""
     yield
-    lab.check.close()
+    lab.checking.close()
 
 
 def graded(
@@ -422,7 +428,7 @@ def test_a_function_from_a_file_of_ones_own_is_said(tmp_path, monkeypatch) -> No
     my_rings, _ = importlib.import_module("my_rings"), importlib.import_module("unused")
     report = lab.check("ring_all_reduce", my_rings.mine)
     assert "code from my_rings.py, which a grader does not get" in report.note
-    assert report.note in str(report) and report.note in card_html(report)
+    assert report.note in str(report) and report.note in page.report_html(report)
 
     space = {"__name__": "__main__"}  # as a cell of a notebook
     exec("def mine(tensor): pass", space)
@@ -453,7 +459,7 @@ def test_a_wrong_call_says_what_is_right(name, solution, error, said) -> None:
 
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "collectives_lab.check", *arguments]
+    command = [sys.executable, "-m", "collectives_lab.checking", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
@@ -478,7 +484,7 @@ def test_the_command_line_says_the_same(tmp_path) -> None:
 def test_a_reader_who_has_gone_is_no_error(tmp_path) -> None:
     """`| head -1` ends before the report is out, and no traceback follows it."""
     (tmp_path / "right.py").write_text(RING)
-    command = [sys.executable, "-m", "collectives_lab.check", "ring_all_reduce"]
+    command = [sys.executable, "-m", "collectives_lab.checking", "ring_all_reduce"]
     command += [str(tmp_path / "right.py"), "--tier", "C"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True) as process:
@@ -505,19 +511,19 @@ def test_a_card_escapes_what_is_a_strangers(box: Box) -> None:
     text = f"print('{evil}')\ndef ring_all_reduce(t):\n    raise ValueError('{evil}')\n"
     program = Program.source([(f"cell {evil}", text)])
     report = grade("ring_all_reduce", program, box=box)
-    card = card_html(replace(report, shown=evil))
+    card = page.report_html(replace(report, shown=evil))
     assert "<script" not in card and "&lt;script" in card
 
 
 def test_a_card_shows_properties_bytes_and_the_run(box: Box) -> None:
     """In a notebook: with the picture, with bars against the bound."""
     report = graded(box, RING)
-    card = report._repr_html_()
+    card = page.report_html(report)
     assert (
         card.count("<li>") == len(report.findings) and "the line is the bound" in card
     )
     assert "<img" in card or "<svg" in card
-    assert "<img" not in card_html(report, picture=False)
+    assert "<img" not in page.report_html(report, picture=False)
 
 
 # -- tensors of cases ------------------------------------------------------------------
@@ -633,8 +639,8 @@ def test_a_run_of_very_many_operations_is_not_drawn(
     """Its picture would take the checker many seconds; the card says so."""
     events = [Event(0, "send", 4, 1, tag=n, issued=float(n)) for n in range(2000)]
     report = Report("ring_all_reduce", [], trace=Trace.from_events(events, 2))
-    monkeypatch.setattr(card, "picture_html", lambda trace: pytest.fail("it is drawn"))
-    assert "2000 operations: too many to draw" in card_html(report)
+    monkeypatch.setattr(page, "picture_html", lambda trace: pytest.fail("it is drawn"))
+    assert "2000 operations: too many to draw" in page.report_html(report)
 
 
 def test_a_large_tensor_is_searched_within_its_own_memory() -> None:

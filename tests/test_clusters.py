@@ -24,11 +24,11 @@ from hosts import Host, hosts
 from slurm import slurm
 
 import collectives_lab as lab
-from collectives_lab import clocks, parts, recorder
-from collectives_lab.clocks import Clock, Reading
-from collectives_lab.event import Event
+from collectives_lab import recorder
 from collectives_lab.fabrics import Link, hierarchical
 from collectives_lab.scripts import two_hosts
+from collectives_lab.trace import Event, clocks, join
+from collectives_lab.trace.clocks import Clock, Reading
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -344,13 +344,13 @@ def write_parts(folder: Path, world_size: int = 3, run: str = "a") -> None:
         ahead = 100.0 * (rank == 1)
         behind = [Reading(t + ahead, -ahead - 1e-4, -ahead + 1e-4) for t in (0, 10)]
         readings = behind if rank else [Reading(0, 0, 0), Reading(10, 0, 0)]
-        part = parts.Part(rank, world_size, run, f"clock {rank == 1}", readings, ahead)
+        part = join.Part(rank, world_size, run, f"clock {rank == 1}", readings, ahead)
         part.ended = ahead + 9
         begun, end = ahead + 1 + rank, ahead + 2 + rank
         send = Event(rank, "send", 8, (rank + 1) % world_size, issued=begun)
         recv = Event(rank, "recv", 8, (rank - 1) % world_size, issued=begun)
         times = [send, Event(**{**as_dict(recv), "completed": end})]
-        parts.write(folder, part, times, {})
+        join.write(folder, part, times, {})
 
 
 def as_dict(event: Event) -> dict:
@@ -382,11 +382,11 @@ def write_uneven_parts(folder: Path, *ends: float, count: int = 2) -> None:
     folder.mkdir()
     for rank, end in enumerate(ends):
         readings = [Reading(t, -1e-3 * rank, 1e-3 * rank) for t in (0, 10)]
-        part = parts.Part(rank, 2, "a", f"clock {rank % count}", readings, 0.0, 9.0)
+        part = join.Part(rank, 2, "a", f"clock {rank % count}", readings, 0.0, 9.0)
         calls = [(1, end), (3, None if rank else 4)]
         times = [Event(rank, "barrier", issued=a, completed=b) for a, b in calls]
         sums = [Event(rank, "all_reduce", 0, issued=5 + rank, completed=5 + rank)]
-        parts.write(folder, part, times + sums, {})
+        join.write(folder, part, times + sums, {})
 
 
 def test_collectives_that_end_early_show_the_limit(tmp_path: Path) -> None:
@@ -499,7 +499,7 @@ def test_a_recording_replaces_only_older_parts(tmp_path: Path) -> None:
     write_parts(tmp_path, 3, run="new")
     notes = tmp_path / "rank_notes_of_me.npz"
     notes.touch()
-    parts.clear(tmp_path, "new")
+    join.clear(tmp_path, "new")
     assert lab.Trace.load(tmp_path).world_size == 3
     assert notes.exists(), "it is the reader's"
 
@@ -656,7 +656,7 @@ def nothing_can_be_written(folder: Path) -> str:
     def fails(*args: object) -> Path:
         raise ZeroDivisionError
 
-    parts.write = fails
+    join.write = fails
     with lab.record(folder / "parts"):
         (guard,) = [t for t in threading.enumerate() if t.name == "lab.record"]
         os.kill(os.getpid(), signal.SIGTERM)
@@ -711,13 +711,13 @@ def test_a_handler_of_the_readers_has_sigterm_for_itself(tmp_path: Path) -> None
 
 def rank_1_is_ended_as_it_writes(folder: Path) -> None:
     if dist.get_rank() == 1:
-        write = parts.write
+        write = join.write
 
         def late(*args: object) -> Path:
             os.kill(os.getpid(), signal.SIGTERM)
             return write(*args)
 
-        parts.write = late
+        join.write = late
     with lab.record(folder / "parts"):
         dist.all_reduce(torch.ones(1))
 
@@ -908,9 +908,7 @@ def test_a_part_is_written_where_a_rank_fails(tmp_path: Path) -> None:
     left = lab.Trace.load(tmp_path / "traces" / "two_hang", partial=True)
     assert left.meta["missing"] == [0]
     # One of them may be the first to see that the other is gone.
-    stopped = re.compile(
-        r"SIGTERM in recv\(.*\), .*test_clusters.py:\d+"
-    )
+    stopped = re.compile(r"SIGTERM in recv\(.*\), .*test_clusters.py:\d+")
     assert any(map(stopped.fullmatch, left.meta["ended"].values())), left.meta
 
 

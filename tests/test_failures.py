@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from test_assignments import ROOT, program, read
 
-from collectives_lab import check
-from collectives_lab.check import failures, job
-from collectives_lab.check.exercises.failure_lab import WOULD_SHOW
-from collectives_lab.check.failures import CASES, KINDS, Fault
-from collectives_lab.check.job import Call
+from collectives_lab import checking
+from collectives_lab.checking import failure_recordings, job
+from collectives_lab.checking.exercises.failure_lab import WOULD_SHOW
+from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
+from collectives_lab.checking.job import Call
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Box, Program
 
@@ -95,7 +95,10 @@ def differences(
 @pytest.mark.parametrize("student", STUDENTS[::4])
 def test_a_recording_says_what_was_wrong_and_nothing_else(student: str) -> None:
     """From the recording alone the fault is found, and it is the only one to find."""
-    seeded, recordings = failures.seeded(student), failures.recordings(student)
+    seeded, recordings = (
+        failure_recordings.seeded(student),
+        failure_recordings.recordings(student),
+    )
     for case in CASES:
         first, *more = diagnose(recordings[case])
         assert first == seeded[case], case
@@ -107,7 +110,7 @@ def test_a_recording_says_what_was_wrong_and_nothing_else(student: str) -> None:
 def test_the_reference_diagnoses_anybody_s(box: Box, student: str) -> None:
     """It is a program, so that an example for any student has full marks."""
     notebook = read(ROOT / "solutions/failure_lab/failure_lab.ipynb")
-    report = check.grade(
+    report = checking.grade(
         "failure_lab", program(notebook, "failure_lab"), student=student, box=box
     )
     assert report.passed, str(report)
@@ -117,7 +120,9 @@ def test_a_right_job_has_no_fault() -> None:
     """The diagnosis above finds nothing where nothing was done."""
     nothing = Fault("slow", 9, 9, 8)
     programs = [
-        failures._program(rank, 5, 3, nothing, failures._random("", "right"))
+        failure_recordings._program(
+            rank, 5, 3, nothing, failure_recordings._random("", "right")
+        )
         for rank in range(5)
     ]
     trace = job.record(programs)
@@ -128,19 +133,24 @@ def test_a_right_job_has_no_fault() -> None:
 def test_only_a_slow_rank_lets_the_job_end() -> None:
     """Every other fault leaves calls that never end, and ranks that wait."""
     for student in STUDENTS[:20]:
-        for case, trace in failures.recordings(student).items():
+        for case, trace in failure_recordings.recordings(student).items():
             waits = [e for e in trace.events if e.waited is not None]
             stuck = any(event.completed is None for event in waits)
-            assert stuck == (failures.seeded(student)[case].kind != "slow")
+            assert stuck == (failure_recordings.seeded(student)[case].kind != "slow")
 
 
 def test_recordings_are_one_s_own() -> None:
     """They follow from the id, however it is written, and others have others."""
-    mine, again = failures.recordings(" Ada "), failures.recordings("ada")
+    mine, again = (
+        failure_recordings.recordings(" Ada "),
+        failure_recordings.recordings("ada"),
+    )
     assert all(mine[case] == again[case] for case in CASES)
-    drawn = {tuple(failures.seeded(student).values()) for student in STUDENTS}
+    drawn = {tuple(failure_recordings.seeded(student).values()) for student in STUDENTS}
     assert len(drawn) == len(STUDENTS)
-    kinds = Counter(f.kind for s in STUDENTS for f in failures.seeded(s).values())
+    kinds = Counter(
+        f.kind for s in STUDENTS for f in failure_recordings.seeded(s).values()
+    )
     assert set(kinds) == set(KINDS) == set(WOULD_SHOW)
     assert min(kinds.values()) > 0.5 * max(kinds.values())
 
@@ -189,14 +199,14 @@ def replaced(call: Call) -> Call:
 def right(student: str) -> dict[str, dict]:
     return {
         case: {"kind": f.kind, "rank": f.rank, "step": f.step, "line": f.line}
-        for case, f in failures.seeded(student).items()
+        for case, f in failure_recordings.seeded(student).items()
     }
 
 
 def failed(box: Box, answers: object, student: str = "ada") -> dict[str, str]:
     """The message of every property that does not hold."""
     typed = Program.source([("cell 9", f"def failure_lab(_):\n    return {answers!r}")])
-    report = check.grade("failure_lab", typed, student=student, box=box)
+    report = checking.grade("failure_lab", typed, student=student, box=box)
     return {f.name: f.message for f in report.findings if not f.passed}
 
 
@@ -220,7 +230,7 @@ def test_both_swapped_lines_name_the_place(box: Box) -> None:
     student, case = next(
         (s, c)
         for s in STUDENTS
-        for c, f in failures.seeded(s).items()
+        for c, f in failure_recordings.seeded(s).items()
         if f.kind == "swapped"
     )
     answers = right(student)
@@ -256,7 +266,7 @@ def test_a_later_slow_step_is_told_as_such(box: Box) -> None:
     student, case = next(
         (s, c)
         for s in STUDENTS
-        for c, f in failures.seeded(s).items()
+        for c, f in failure_recordings.seeded(s).items()
         if f.kind == "slow"
     )
     answers = right(student)
@@ -267,7 +277,7 @@ def test_a_later_slow_step_is_told_as_such(box: Box) -> None:
 
 def test_a_wrong_kind_is_told_without_the_right_one(box: Box) -> None:
     """What would be to see of the wrong kind is told, and the right one is not."""
-    fault = failures.seeded("ada")["A"]
+    fault = failure_recordings.seeded("ada")["A"]
     for kind in set(KINDS) - {fault.kind}:
         answers = right("ada")
         answers["A"]["kind"] = kind

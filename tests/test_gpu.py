@@ -27,24 +27,18 @@ from conftest import until
 from gpu import bodies, checks, ways
 
 import collectives_lab as lab
-from collectives_lab import (
-    _c10d,
-    algorithms,
-    bench,
-    devices,
-    recorder,
-    staging,
-    stream_clock,
-)
+from collectives_lab import algorithms, bench, recorder
 from collectives_lab.algorithms import exchange, rings
+from collectives_lab.basics import devices
 from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
-from collectives_lab.check import words
+from collectives_lab.checking import failure_words as words
 from collectives_lab.doctor import ranks as doctor_ranks
-from collectives_lab.event import Event
-from collectives_lab.launch import LaunchError, backends
+from collectives_lab.launch import LaunchError
+from collectives_lab.launch.processes import backends
 from collectives_lab.parallel import mesh, pipeline, problem, schedules
-from collectives_lab.trace import Trace
+from collectives_lab.recorder import cuda_timing, staging, torch_ops
+from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Failure, Program
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -407,15 +401,15 @@ class FakeEvent:
 
 def with_a_fake_gpu(late: float) -> None:
     """Let every call of this process be one of NCCL's on a GPU with fake events."""
-    FakeEvent.LATE, stream_clock.PATIENCE = late, late + 60
-    stream_clock.recorded = lambda device: FakeEvent()
-    stream_clock.is_capturing = lambda: False
-    stream_clock.free_stream = lambda device: nullcontext()
-    stream_clock._clock = lambda device: (_fresh := FakeEvent(), _fresh.at)
+    FakeEvent.LATE, cuda_timing.PATIENCE = late, late + 60
+    cuda_timing.recorded = lambda device: FakeEvent()
+    cuda_timing.is_capturing = lambda: False
+    cuda_timing.free_stream = lambda device: nullcontext()
+    cuda_timing._clock = lambda device: (_fresh := FakeEvent(), _fresh.at)
     devices.runs_on_nccl = lambda group=None: True
-    _c10d.device_of = lambda operator, args: 0
-    describe = _c10d.describe
-    _c10d.describe = lambda *args: describe(*args)._replace(on_cpu=False)
+    torch_ops.device_of = lambda operator, args: 0
+    describe = torch_ops.describe
+    torch_ops.describe = lambda *args: describe(*args)._replace(on_cpu=False)
 
 
 def on_a_fake_gpu(late: float) -> tuple[float, float]:
@@ -471,30 +465,30 @@ def test_a_barrier_of_nccls_is_seen_to_wait() -> None:
 
 def test_what_a_gpu_does_not_end_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that hangs costs a job the patience, and leaves a call without end."""
-    monkeypatch.setattr(stream_clock, "recorded", lambda device: FakeEvent())
-    monkeypatch.setattr(stream_clock, "free_stream", lambda device: nullcontext())
+    monkeypatch.setattr(cuda_timing, "recorded", lambda device: FakeEvent())
+    monkeypatch.setattr(cuda_timing, "free_stream", lambda device: nullcontext())
     monkeypatch.setattr(FakeEvent, "LATE", 1e9)
-    hangs = stream_clock.Stamps(0)
+    hangs = cuda_timing.Stamps(0)
     hangs.ends_here()
-    queued = stream_clock.Stamps(0)
-    assert stream_clock.read([hangs, queued], patience=0.05) == {}
+    queued = cuda_timing.Stamps(0)
+    assert cuda_timing.read([hangs, queued], patience=0.05) == {}
     monkeypatch.setattr(FakeEvent, "LATE", 0.0)
     before = time.perf_counter()
-    ended = stream_clock.Stamps(0)
+    ended = cuda_timing.Stamps(0)
     ended.ends_here()
     after = time.perf_counter()
-    (times,) = stream_clock.read([ended, queued]).values()
+    (times,) = cuda_timing.read([ended, queued]).values()
     assert times[1] is None and times[0] <= times[2]
-    room = 1e-3 + stream_clock.now() - after  # what reading the clock may take
+    room = 1e-3 + cuda_timing.now() - after  # what reading the clock may take
     assert before - room <= times[2] <= after + room
 
 
 def test_a_batch_ends_when_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL gives one work for a batch of messages: its wait is theirs, once."""
-    monkeypatch.setattr(stream_clock, "recorded", lambda device: FakeEvent())
+    monkeypatch.setattr(cuda_timing, "recorded", lambda device: FakeEvent())
     monkeypatch.setattr(FakeEvent, "LATE", 0.0)
     seen, work = recorder.Recorder(0), nullcontext()
-    batch = seen.coalesced = [stream_clock.Stamps(0), stream_clock.Stamps(0)]
+    batch = seen.coalesced = [cuda_timing.Stamps(0), cuda_timing.Stamps(0)]
     assert seen.wait(work, lambda: "done") == "done"
     ends = [one.ended for one in batch]
     assert all(one.begun.at <= one.waited.at <= one.ended.at for one in batch)

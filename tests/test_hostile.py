@@ -18,9 +18,11 @@ import psutil
 import pytest
 from conftest import ROOT, Memory, files_left, until
 
-from collectives_lab.check import Report, grade
-from collectives_lab.launch.server import servers
-from collectives_lab.wire import Box, Program, tiers
+from collectives_lab.checking import Report, grade
+from collectives_lab.launch.processes.fork_server_client import servers
+from collectives_lab.notebook.report_html import report_html
+from collectives_lab.sandbox import tiers
+from collectives_lab.wire import Box, Program
 
 HOSTILE = Path(__file__).parent / "hostile"
 FILES = sorted(HOSTILE.glob("*.py"))
@@ -119,7 +121,7 @@ def changed(before: dict[str, tuple[int, int]]) -> list[str]:
 
 def harmless(report: Report) -> str:
     """Why a report would harm who looks at it; empty if it does not."""
-    text, html = str(report), report._repr_html_()  # type: ignore[attr-defined]
+    text, html = str(report), report_html(report)
     if Report.from_json(report.as_json()).as_json() != report.as_json():
         return "it is another one after it was kept"
     if odd := {c for c in text if not c.isprintable()} - {"\n"}:

@@ -18,8 +18,9 @@ import torch.distributed as dist
 from conftest import alive, until
 
 import collectives_lab as lab
-from collectives_lab.launch import group, zygote
-from collectives_lab.launch.server import servers
+from collectives_lab.launch import group
+from collectives_lab.launch.processes import fork_server
+from collectives_lab.launch.processes.fork_server_client import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -151,7 +152,7 @@ def test_the_server_keeps_no_more_ranks_than_it_may() -> None:
     server = servers.current
     assert server is not None
     children = psutil.Process(server.process.pid).children(recursive=True)
-    assert len(children) <= zygote.PARKED
+    assert len(children) <= fork_server.PARKED
 
 
 # -- what ranks start themselves -------------------------------------------------------

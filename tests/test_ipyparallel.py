@@ -23,11 +23,12 @@ from conftest import ROOT, Script, alive, until
 
 import collectives_lab as lab
 from collectives_lab.deadlock import Waiting
-from collectives_lab.event import Event
-from collectives_lab.launch import engines, failures, group, host_clocks, network
-from collectives_lab.launch import output as outputs
-from collectives_lab.launch.channel import ChannelClosed
-from collectives_lab.launch.job import Outcome
+from collectives_lab.launch import group, job_errors
+from collectives_lab.launch.processes import engines, host_clocks, network
+from collectives_lab.launch.processes import output as outputs
+from collectives_lab.launch.processes.job import Outcome
+from collectives_lab.launch.rank.channel import ChannelClosed
+from collectives_lab.trace import Event
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 slow = pytest.mark.slow
@@ -237,7 +238,7 @@ def test_calls_that_do_not_fit_are_told_at_the_deadline(counts, words) -> None:
         text = f"all_reduce({count} float32, SUM)"
         waiting = [Waiting("all_reduce", "0", 1, where="<cell>:3", text=text)]
         outcome.seen[rank] = {"waiting": waiting, "where": "<cell>:3"}
-    assert words in str(failures.error_of(outcome, 2, 30.0))
+    assert words in str(job_errors.error_of(outcome, 2, 30.0))
 
 
 # -- what is refused -------------------------------------------------------------------
@@ -612,7 +613,9 @@ def test_a_closed_client_is_told(client, profile) -> None:
 @slow
 def test_a_busy_engine_is_named(client, monkeypatch, tmp_path) -> None:
     """An engine that does something else is not waited for without end."""
-    client[:].execute("import collectives_lab.launch.keeper", block=True)
+    client[:].execute(
+        "import collectives_lab.launch.processes.engine_agent", block=True
+    )
     monkeypatch.setattr(engines, "START_DEADLINE", 4.0)
     end = tmp_path / "end"
     waits = f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.1)"

@@ -25,8 +25,10 @@ from conftest import alive, until
 
 import collectives_lab as lab
 from collectives_lab import recorder
-from collectives_lab.launch import channel, group, output, store
-from collectives_lab.launch.server import servers
+from collectives_lab.launch import group
+from collectives_lab.launch.processes import output
+from collectives_lab.launch.processes.fork_server_client import servers
+from collectives_lab.launch.rank import channel, store
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -451,9 +453,9 @@ def test_nccl_without_gpus_is_refused() -> None:
 
 def test_a_memory_limit_is_named(monkeypatch, ranks_started: list[int]) -> None:
     """More ranks than the memory bears are refused with all figures."""
-    from collectives_lab.launch import limits
+    from collectives_lab.basics import machine_limits
 
-    monkeypatch.setattr(limits, "free_memory", lambda: 10**9)
+    monkeypatch.setattr(machine_limits, "free_memory", lambda: 10**9)
     with pytest.raises(lab.LaunchError, match=r"=1000 .*") as caught:
         lab.run(dist.get_rank, world_size=1000)
     assert str(caught.value).endswith(
@@ -1024,7 +1026,7 @@ def test_a_result_too_large_for_the_machine_is_refused() -> None:
     """A rank does not try to send more than fits, and says both figures."""
 
     def huge():
-        from collectives_lab.launch import rank
+        from collectives_lab.launch.rank import rank_process as rank
 
         rank.free_memory = lambda: 10**6
         return torch.zeros(10**7)

@@ -12,11 +12,12 @@ import psutil
 import pytest
 from conftest import until
 
-from collectives_lab import libraries, plans
+from collectives_lab import plans
 from collectives_lab.data import shipped
-from collectives_lab.libraries import Started
+from collectives_lab.other_libraries import verbs
+from collectives_lab.other_libraries.verbs import Started
 
-RECORDS = json.loads(shipped(libraries.RECORDS).read_text())
+RECORDS = json.loads(shipped(verbs.RECORDS).read_text())
 KiB, MiB = 2**10, 2**20
 
 
@@ -79,10 +80,10 @@ def test_what_was_not_recorded_is_said() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without mpi4py the calls of the chapter give records."""
-    find = libraries.importlib.util.find_spec
+    find = verbs.importlib.util.find_spec
     hide = lambda name: None if name in ("mpi4py", "jax") else find(name)  # noqa: E731
-    monkeypatch.setattr(libraries.importlib.util, "find_spec", hide)
-    answers = [started.answer() for started in libraries.calls()]
+    monkeypatch.setattr(verbs.importlib.util, "find_spec", hide)
+    answers = [started.answer() for started in verbs.calls()]
     assert not any(answer.live for answer in answers)
     assert len(RECORDS) == len(answers) + 1
 
@@ -151,8 +152,8 @@ def test_a_wrong_record_is_found() -> None:
 def test_mpi_really_runs() -> None:
     """Open MPI is installed here, runs as this user on four ranks, and does as said."""
     decided, forced = (
-        libraries.mpi("all_reduce", KiB, MiB),
-        libraries.mpi("all_reduce", MiB, algorithm="ring"),
+        verbs.mpi("all_reduce", KiB, MiB),
+        verbs.mpi("all_reduce", MiB, algorithm="ring"),
     )
     answers = decided.answer(100), forced.answer(100)
     assert all(answer.live for answer in answers), answers
@@ -162,7 +163,7 @@ def test_mpi_really_runs() -> None:
 @pytest.mark.slow
 def test_xla_really_runs() -> None:
     """So does XLA, in one process and over Gloo on four."""
-    over_gloo, compiled = libraries.xla_over_gloo(MiB), libraries.xla()
+    over_gloo, compiled = verbs.xla_over_gloo(MiB), verbs.xla()
     answers = compiled.answer(100), over_gloo.answer(100)
     assert all(answer.live for answer in answers), answers
     xla_facts(answers[0].said)

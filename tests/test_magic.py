@@ -356,7 +356,9 @@ def test_ranks_that_could_not_start_are_started_by_the_next_cell(kernel):
     kernel.run("from collectives_lab.launch import LaunchError")
     kernel.run("from collectives_lab import fabrics\nnet = fabrics.ethernet(1, 4)")
     kernel.run("%%ranks 4\nkept = 1")
-    kernel.run("from collectives_lab.launch.plan import Plan\nstart = Plan.start")
+    kernel.run(
+        "from collectives_lab.launch.launch_spec import Plan\nstart = Plan.start"
+    )
     kernel.run("def fails(plan): raise LaunchError('no memory')\nPlan.start = fails")
     assert "no memory" in kernel.run("%ranks restart 4 --fabric net").traceback
     kernel.run("Plan.start = start")

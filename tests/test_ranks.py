@@ -15,7 +15,8 @@ import torch.distributed as dist
 from conftest import until
 
 import collectives_lab as lab
-from collectives_lab.launch import group, output
+from collectives_lab.launch import group
+from collectives_lab.launch.processes import output
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")

@@ -22,9 +22,11 @@ import torch.distributed as dist
 from conftest import until
 
 import collectives_lab as lab
-from collectives_lab import _c10d, counts, recorder
-from collectives_lab.board import Board, create, digest
+from collectives_lab import recorder
+from collectives_lab.deadlock.status_board import Board, create, digest
 from collectives_lab.launch import group
+from collectives_lab.recorder import call_numbers as counts
+from collectives_lab.recorder import torch_ops
 
 P = 4
 TORCH = tuple(int(n) for n in torch.__version__.split(".")[:2])
@@ -397,7 +399,7 @@ def test_all_forms_of_this_torch_are_tried():
     """No operator of the dispatcher but the ones named here lacks its form."""
     names = torch._C._dispatch_get_all_op_names()
     verbs = {n.removeprefix("c10d::") for n in names if n.startswith("c10d::")}
-    known = set(_c10d._VERBS) | {"check_for_nan"}
+    known = set(torch_ops._VERBS) | {"check_for_nan"}
     assert {v for v in verbs if "." not in v} <= known
 
 
@@ -900,7 +902,8 @@ def test_every_rank_computes_the_same_digest():
     """A digest depends on its parts alone, whatever the process."""
     assert digest("message", "0", 1, 2) == digest("message", "0", 1, 2)
     assert digest("message", "0", 1, 2) != digest("message", "0", 2, 1)
-    script = "from collectives_lab.board import digest; print(digest('a', 1))"
+    script = "from collectives_lab.deadlock import status_board\n"
+    script += "print(status_board.digest('a', 1))"
     command = [sys.executable, "-c", script]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert int(out) == digest("a", 1)

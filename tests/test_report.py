@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from collectives_lab.report import clean, name_ranks, run_html, run_text, shorten
+from collectives_lab.deadlock import name_ranks
+from collectives_lab.launch.run_text import clean, run_text, shorten
+from collectives_lab.notebook.run_html import run_html
 from collectives_lab.trace import Event, Trace
 
 
@@ -205,7 +207,7 @@ def test_a_result_that_cannot_be_shown():
 def test_ranks_are_named_in_short():
     """Neighbours become a range."""
     assert name_ranks([0]) == "rank 0"
-    assert name_ranks([0, 2, 3, 4]) == "ranks 0, 2–4"
+    assert name_ranks([0, 2, 3, 4]) == "ranks 0 and 2-4"
 
 
 def test_the_picture_is_there_if_there_are_calls():

@@ -134,7 +134,7 @@ def test_a_wrong_arrow_is_found(module: str, source: str, complaint: str) -> Non
 @pytest.mark.parametrize(
     "module, source",
     [
-        ("launch.server", "from collectives_lab.launch.channel import send"),
+        ("launch.server", "from collectives_lab.launch.rank.channel import send"),
         ("launch.server", "from .channel import send"),
         ("launch.server", "from collectives_lab import board"),
         ("plots.space_time", "import matplotlib, numpy\nfrom ..trace import Trace"),

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from collectives_lab.wire import landlock, seal, seccomp
-from collectives_lab.wire.syscalls import ALLOWED
+from collectives_lab.sandbox import landlock, lockdown, seccomp
+from collectives_lab.sandbox.syscalls import ALLOWED
 
-PACKAGE = Path(seal.__file__).parents[1]
+PACKAGE = Path(lockdown.__file__).parents[1]
 pytestmark = pytest.mark.skipif(
-    bool(seal.why_missing()), reason=f"this machine has not {seal.why_missing()}"
+    bool(lockdown.why_missing()),
+    reason=f"this machine has not {lockdown.why_missing()}",
 )
 
 HARNESS = """
@@ -359,7 +360,9 @@ def test_what_is_left_out_is_so_by_every_name(tmp_path: Path) -> None:
         "up": tmp_path,
     }.items():
         (packages / name).symlink_to(target)
-    found = {str(p.relative_to(tmp_path)) for p in seal._around(tmp_path, [package])}
+    found = {
+        str(p.relative_to(tmp_path)) for p in lockdown._around(tmp_path, [package])
+    }
     assert found == {"lib/site-packages/torch", "lib/os"}
 
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import collectives_lab as lab
-from collectives_lab import Event, Trace, _c10d, algorithms, fabrics, plans
+from collectives_lab import Event, Trace, algorithms, fabrics, plans
 from collectives_lab.emulation import Links, SharedNetwork, create
 from collectives_lab.emulation.held import _until_next, _Work
 from collectives_lab.emulation.inside import Asked
@@ -24,6 +24,7 @@ from collectives_lab.emulation.links import MOST
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.launch import group
+from collectives_lab.recorder import torch_ops
 
 # -- the network alone, in virtual time ---------------------------------------------
 
@@ -357,7 +358,7 @@ def test_a_call_that_fails_in_the_background_fails_for_who_waits(timeout) -> Non
     call, own = SimpleNamespace(waits=False, on_cpu=True), SimpleNamespace(name="0")
     record = SimpleNamespace(is_message=False, call=call, group=own, number=1)
     begun = SimpleNamespace(get_future=lambda: real)
-    work = _c10d.Work.unbox(links._held.hold(Share("0", 1, 0), begun))
+    work = torch_ops.Work.unbox(links._held.hold(Share("0", 1, 0), begun))
     with pytest.raises(RuntimeError, match="the pair is closed"):
         links.meeting(record, work, work.wait, timeout)()
     links.cancel()

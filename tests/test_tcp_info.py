@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from collectives_lab import tcp_info
-from collectives_lab.tcp_info import connections, shut_down, wire_matrix
+from collectives_lab.recorder import tcp_info
+from collectives_lab.recorder.tcp_info import connections, shut_down
+from collectives_lab.trace.wire_bytes import wire_matrix
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="TCP_INFO is Linux's")
 

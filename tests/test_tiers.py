@@ -18,8 +18,9 @@ import psutil
 import pytest
 from conftest import Script, alive, until
 
-from collectives_lab.wire import bubblewrap, cgroup, seal, tiers
-from collectives_lab.wire.started import Started, TierError
+from collectives_lab.sandbox import bubblewrap, cgroup, lockdown, tiers
+from collectives_lab.sandbox.sandboxed_process import Started, TierError
+from collectives_lab.wire.box import FILES
 
 SECONDS = 20.0
 WIRE = "import os, socket, sys\nwire = socket.socket(fileno=int(sys.argv[1]))\n"
@@ -47,7 +48,9 @@ def start() -> Iterator[Callable[..., tuple[Started, socket.socket]]]:
         ours.settimeout(SECONDS)
         with theirs:
             argv = tiers.bare_python(WIRE + code, theirs.fileno())
-            started = tiers.start(letter, argv, [theirs.fileno()], **options)
+            started = tiers.start(
+                letter, argv, [theirs.fileno()], files=FILES, **options
+            )
         begun.append((started, ours))
         return begun[-1]
 
@@ -59,6 +62,7 @@ def start() -> Iterator[Callable[..., tuple[Started, socket.socket]]]:
 
 SLEEPER = """
 import time
+from collectives_lab.wire.box import FILES
 from collectives_lab.wire import seal
 seal.harden_server()
 wire.send(b"ready")
@@ -121,10 +125,12 @@ wire.send(json.dumps([seen, written, os.getuid(), processes]).encode())
 """
     root = Path(__file__).parents[1]
     outside = [str(root / "tests"), "/etc/passwd", "/sys/fs/cgroup", "/home", "/var"]
-    code = code.replace("sys.argv[2]", repr(json.dumps([*outside, str(seal.PACKAGE)])))
+    code = code.replace(
+        "sys.argv[2]", repr(json.dumps([*outside, str(lockdown.PACKAGE)]))
+    )
     _, wire = start(tier(letter), code)
     seen, written, uid, processes = json.loads(wire.recv(1 << 16))
-    assert seen == {**dict.fromkeys(outside, False), str(seal.PACKAGE): True}
+    assert seen == {**dict.fromkeys(outside, False), str(lockdown.PACKAGE): True}
     assert set(written) <= {1, 2, 13, 30}
     assert uid == 1000
     assert len(processes) == 2  # bubblewrap's first and this one
@@ -140,13 +146,13 @@ for module in list(sys.modules.values()):
 """
     told = subprocess.run(tiers.bare_python(code), stdout=subprocess.PIPE, text=True)
     files = [Path(line) for line in told.stdout.splitlines()]
-    ours = [path for path in files if path.is_relative_to(seal.PACKAGE)]
-    return {str(path.relative_to(seal.PACKAGE)) for path in ours}
+    ours = [path for path in files if path.is_relative_to(lockdown.PACKAGE)]
+    return {str(path.relative_to(lockdown.PACKAGE)) for path in ours}
 
 
 def test_a_box_holds_what_the_server_imports() -> None:
     """Of the package a box holds the files that its server needs, and no others."""
-    assert imported() == {*bubblewrap.FILES}
+    assert imported() == {*bubblewrap.FILES, *FILES}
 
 
 SEARCH = """
@@ -182,8 +188,8 @@ def test_a_rank_sees_nothing_of_the_package(letter: str, start) -> None:
     _, wire = start(letter, f"{known}LAYERS = ['limits', 'seccomp']\n{SEARCH}")
     rank, server = b"".join(iter(lambda: wire.recv(1 << 16), b"")).splitlines()
     assert json.loads(rank) == [[], False]
-    files = [Path(path).relative_to(seal.PACKAGE) for path in json.loads(server)]
-    assert {*map(str, files)} == {*bubblewrap.FILES}
+    files = [Path(path).relative_to(lockdown.PACKAGE) for path in json.loads(server)]
+    assert {*map(str, files)} == {*bubblewrap.FILES, *FILES}
 
 
 INSTALLED = """
@@ -193,7 +199,7 @@ code, tops, told = sys.argv[1], sys.argv[2:], {}
 for letter in "ABCD":
     ours, theirs = socket.socketpair()
     argv = tiers.bare_python(code, theirs.fileno(), letter, tiers.root(letter), *tops)
-    box = tiers.start(letter, argv, [theirs.fileno()])
+    box = tiers.start(letter, argv, [theirs.fileno()], files=FILES)
     theirs.close()
     text = b"".join(iter(lambda: ours.recv(1 << 16), b""))
     told[letter] = json.loads(text.splitlines()[0])[0]
@@ -216,9 +222,9 @@ def test_an_installed_package_is_hidden(runs: str, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
     (packages,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
     for place in (packages, packages / "old.egg"):
-        shutil.copytree(seal.PACKAGE, place / seal.PACKAGE.name)
+        shutil.copytree(lockdown.PACKAGE, place / lockdown.PACKAGE.name)
     (packages / "collectives_lab-0.1.0-py3-none-any.whl").write_text("x")
-    paths = [str(seal.PACKAGE.parent)] * (runs != "the wheel")
+    paths = [str(lockdown.PACKAGE.parent)] * (runs != "the wheel")
     paths += [sysconfig.get_path("purelib")]  # has torch, which no box needs here
     python, code = tmp_path / "venv/bin/python", WIRE + ASKED + SEARCH
     told = subprocess.run(
@@ -228,7 +234,7 @@ def test_an_installed_package_is_hidden(runs: str, tmp_path: Path) -> None:
         timeout=60,
     )
     package, found = json.loads(told.stdout)
-    assert (package == str(seal.PACKAGE)) == (runs != "the wheel")
+    assert (package == str(lockdown.PACKAGE)) == (runs != "the wheel")
     assert len(found.pop("D")) > 500  # so the search does find it
     assert found == {letter: [] for letter in "ABC"}
 
@@ -608,8 +614,8 @@ except BoxError as error:
 
 def test_a_clone_among_the_libraries_is_refused(fresh, monkeypatch) -> None:
     """Where ranks would read the course with their libraries no box is offered."""
-    place = str(seal.PACKAGE.parents[1])
-    monkeypatch.setattr(seal, "SYSTEM", (*seal.SYSTEM, place))
+    place = str(lockdown.PACKAGE.parents[1])
+    monkeypatch.setattr(lockdown, "SYSTEM", (*lockdown.SYSTEM, place))
     reason = f"is in {place}, which ranks can read: move it elsewhere"
     assert all(reason in (tiers.probe(letter) or "") for letter in "ABC")
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from collectives_lab.trees import Parents, double_tree, first_steps
+from collectives_lab.basics.trees import Parents, double_tree, first_steps
 
 WORLD_SIZES = [*range(1, 34), 100, 1000]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collectives_lab.units import (
+from collectives_lab.basics.units import (
     format_bandwidth,
     format_bytes,
     format_seconds,

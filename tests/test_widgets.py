@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from collectives_lab import costs, fabrics, plans, plots, widgets
+from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
-from collectives_lab.units import format_bytes, format_seconds
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets.coefficients import form_of
 from collectives_lab.widgets.moments import across, arrows, box

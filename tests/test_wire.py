@@ -24,7 +24,7 @@ import torch.distributed as dist
 from conftest import Memory
 
 import collectives_lab as lab
-from collectives_lab.own_cluster import constants
+from collectives_lab.basics.own_cluster import constants
 from collectives_lab.wire import (
     EVERY_VERB,
     Box,
@@ -38,12 +38,12 @@ from collectives_lab.wire import (
     operations,
     switch,
 )
+from collectives_lab.wire.codec import MOST_PARTS, Malformed, decode, encode
 from collectives_lab.wire.frames import Frame, Kind, Reader
+from collectives_lab.wire.matching import Traffic
 from collectives_lab.wire.outcome import Broken
 from collectives_lab.wire.posted import Posted
 from collectives_lab.wire.preload import load, words_of
-from collectives_lab.wire.traffic import Traffic
-from collectives_lab.wire.values import MOST_PARTS, Malformed, decode, encode
 
 HEADER = "import os, sys, time, threading, torch, torch.distributed as dist\n"
 
@@ -1270,7 +1270,7 @@ def test_the_program_cannot_load_what_solves(box: Box) -> None:
             )
     body = (
         "import collectives_lab as lab\n"
-        "def f(): return lab.units.format_bytes(2048), hasattr(lab, 'run')\n"
+        "def f(): return lab.basics.units.format_bytes(2048), hasattr(lab, 'run')\n"
     )
     assert outcome_of(box, body, 1).results == [("2 KiB", False)]
 
@@ -1279,11 +1279,11 @@ def test_a_cluster_of_ones_own_is_there_as_in_the_notebook(box: Box) -> None:
     """A cell that asks for its constants gets them in the box, and nothing else."""
     source = (
         "import collectives_lab as lab\n"
-        "cluster = lab.check.constants('ann')\n"
+        "cluster = lab.checking.constants('ann')\n"
         "def f(): return cluster['alpha']\n"
     )
     assert outcome_of(box, source, 1).results == [constants("ann")["alpha"]]
-    for line in ("lab.check('f', f)", "lab.check.grade", "lab.check.EXERCISES"):
+    for line in ("lab.check('f', f)", "lab.checking.grade", "lab.checking.EXERCISES"):
         failure = outcome_of(box, f"{source}{line}\n", 1).failure
         assert failure.type_name == "ImportError", failure
 

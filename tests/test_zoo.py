@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from collectives_lab.check import EXERCISES, Report, grade
+from collectives_lab.checking import EXERCISES, Report, grade
 from collectives_lab.wire import Box, Program
 
 ZOO = Path(__file__).parent / "zoo"

@@ -40,10 +40,7 @@ from collectives_lab.algorithms.reduce_scatter import (
     recursive_halving_reduce_scatter,
     ring_reduce_scatter,
 )
-from collectives_lab.algorithms.rings import (
-    hierarchical_all_reduce,
-    ring_all_reduce,
-)
+from collectives_lab.algorithms.rings import hierarchical_all_reduce, ring_all_reduce
 from collectives_lab.algorithms.scatter import binomial_scatter, direct_scatter
 
 __all__ = [

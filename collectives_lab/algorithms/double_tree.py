@@ -14,7 +14,7 @@ from torch.distributed import ReduceOp
 from collectives_lab.algorithms.arithmetic import Combine, reducing
 from collectives_lab.algorithms.exchange import exchange, place
 from collectives_lab.algorithms.rings import cut
-from collectives_lab.trees import double_tree, first_steps
+from collectives_lab.basics.trees import double_tree, first_steps
 
 
 class Edge(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from collectives_lab import devices
+from collectives_lab.basics import devices
 
 Part = tuple[torch.Tensor, int]
 """A contiguous tensor, and the rank in the group that it comes from or goes to."""

@@ -16,7 +16,7 @@ from torch.distributed import ReduceOp
 
 from collectives_lab.algorithms.arithmetic import Combine, reducing
 from collectives_lab.algorithms.exchange import exchange, in_batches, place
-from collectives_lab.nodes import node_size
+from collectives_lab.basics.nodes import node_size
 
 AHEAD = 2
 """Receives that are posted before the first of them is needed; more fill the caches."""

@@ -2,7 +2,7 @@
 
 import sys
 
-from collectives_lab import pipes
+from collectives_lab.basics import pipes
 from collectives_lab.bench.cli import main
 
 sys.exit(pipes.run(main))

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from collectives_lab import devices
+from collectives_lab.basics import devices
+from collectives_lab.basics.units import format_bandwidth, format_seconds, parse_bytes
 from collectives_lab.bench import table
 from collectives_lab.bench.case import OPS
 from collectives_lab.bench.crew import Crew, crew, is_torchrun
@@ -24,7 +25,6 @@ from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
 from collectives_lab.fabrics import Link
 from collectives_lab.launch import DeadlineExceeded, LabError, LaunchError
-from collectives_lab.units import format_bandwidth, format_seconds, parse_bytes
 
 INTERRUPTED = 130
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from collectives_lab import devices, recorder
+from collectives_lab import recorder
+from collectives_lab.basics import devices
 from collectives_lab.launch import Ranks
 
 

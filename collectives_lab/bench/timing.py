@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab import devices, recorder
+from collectives_lab import recorder
+from collectives_lab.basics import devices
 from collectives_lab.bench.case import Case
 from collectives_lab.bench.sweep import Row, Sweep, function_of, name_of
 from collectives_lab.bench.verbs import VERBS, Function

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from collectives_lab.basics.nodes import node_size
 from collectives_lab.costs.formula import Number, formula, rounds
-from collectives_lab.nodes import node_size
 
 
 @formula

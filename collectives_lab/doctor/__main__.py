@@ -2,7 +2,7 @@
 
 import sys
 
-from collectives_lab import pipes
+from collectives_lab.basics import pipes
 from collectives_lab.doctor import main
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ BROWSERS = ["chromium", "chromium-browser", "google-chrome", "chrome"]
 
 def sandbox() -> Iterator[Finding]:
     """The tier of the sandbox in which submissions are checked, by really making it."""
-    from collectives_lab.wire import tiers
+    from collectives_lab.sandbox import tiers
 
     best = tiers.best()
     do = {

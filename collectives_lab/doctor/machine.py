@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.doctor.finding import Finding
-from collectives_lab.units import format_bytes
 
 PART = "machine"
 CGROUP = Path("/sys/fs/cgroup")

@@ -16,8 +16,8 @@ SECONDS = 90.0
 
 def start() -> Iterator[Finding]:
     """How ranks are started, and how many this machine bears at once."""
-    from collectives_lab.launch.limits import why_too_many
-    from collectives_lab.launch.processes import default_start_method
+    from collectives_lab.basics.machine_limits import why_too_many
+    from collectives_lab.launch.processes.start_methods import default_start_method
 
     method = default_start_method()
     told = {
@@ -37,7 +37,7 @@ def start() -> Iterator[Finding]:
 
 def tcp_info() -> Iterator[Finding]:
     """Whether Linux tells the bytes of a connection, by sending some over one."""
-    from collectives_lab.tcp_info import connections
+    from collectives_lab.recorder.tcp_info import connections
 
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -86,7 +86,7 @@ def _adding() -> float:
     import torch
     import torch.distributed as dist
 
-    from collectives_lab import devices
+    from collectives_lab.basics import devices
 
     one = torch.tensor([dist.get_rank() + 1.0], device=devices.own())
     dist.all_reduce(one)

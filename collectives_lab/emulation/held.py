@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from collectives_lab import _c10d
 from collectives_lab.emulation.network import Message, Share
 from collectives_lab.emulation.shared import SharedNetwork
-from collectives_lab.records import now
+from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder.call_record import now
 
 LOOK = 0.002
 """Seconds between two looks at what depends on calls that others have yet to make."""
@@ -26,7 +26,7 @@ LOOK = 0.002
 LONG = 1e6
 """Seconds that can be slept at once, whatever the machine; what is longer is cut."""
 
-_wait = _c10d.Work.wait
+_wait = torch_ops.Work.wait
 """torch's own."""
 
 
@@ -63,7 +63,7 @@ class Held:
             real = work.get_future()
         except RuntimeError:  # Gloo's reduce_scatter has none
             real = _future_of(work)
-        held = _c10d.boxed_work(future.then(self._value))
+        held = torch_ops.boxed_work(future.then(self._value))
         real.add_done_callback(really_ended)
         return held
 

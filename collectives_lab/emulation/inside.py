@@ -10,10 +10,9 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
-from collectives_lab.event import Event
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
-from collectives_lab.trace import Trace
+from collectives_lab.trace import Event, Trace
 
 
 class Asked(NamedTuple):

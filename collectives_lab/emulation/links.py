@@ -15,12 +15,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from collectives_lab import _c10d
 from collectives_lab.emulation.held import LONG, LOOK, Held
 from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.emulation.shared import SharedNetwork
-from collectives_lab.records import Record, now
+from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder.call_record import Record, now
 
 MOST = 0.02
 """Seconds that a thread can be behind the network; what is more, it has lost.
@@ -93,7 +93,7 @@ class Links:
         if not record.call.on_cpu:
             return result  # its work ends when it is queued
         self.come(record)
-        work = None if record.call.waits else _c10d.work_of(result)
+        work = None if record.call.waits else torch_ops.work_of(result)
         if work is None:
             return result
         held = self._held.hold(self._share(record), work)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from collectives_lab.board import anonymous_file
+from collectives_lab.deadlock.status_board import anonymous_file
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.fabrics import Fabric
 

@@ -1,6 +1,6 @@
 """Processes for ranks: their start, jobs, output, errors and end."""
 
-from collectives_lab.launch.errors import (
+from collectives_lab.basics.errors import (
     DeadlineExceeded,
     Deadlock,
     LabError,
@@ -9,7 +9,7 @@ from collectives_lab.launch.errors import (
     RankDied,
     RankError,
 )
-from collectives_lab.launch.processes import warm
+from collectives_lab.launch.processes.start_methods import warm
 from collectives_lab.launch.ranks import Ranks, Run, run
 
 __all__ = [

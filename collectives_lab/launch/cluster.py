@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from collectives_lab.launch import engines
-from collectives_lab.launch.engine_ranks import EngineRanks
-from collectives_lab.launch.engines import Found
-from collectives_lab.launch.errors import LaunchError
+from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.group import Group
-from collectives_lab.launch.plan import (
+from collectives_lab.launch.launch_spec import (
     Plan,
     checked_env,
     checked_size,
     checked_timeout,
     refuse_on_a_rank,
 )
+from collectives_lab.launch.processes import engines
+from collectives_lab.launch.processes.engine_ranks import EngineRanks
+from collectives_lab.launch.processes.engines import Found
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collectives_lab import board as status_board
 from collectives_lab import deadlock
-from collectives_lab.launch import processes as rank_processes
-from collectives_lab.launch.channel import ChannelClosed
-from collectives_lab.launch.ends import START_DEADLINE, Processes
-from collectives_lab.launch.incoming import Incoming
-from collectives_lab.launch.job import Asked, Outcome
+from collectives_lab.deadlock import status_board as status_board
+from collectives_lab.launch.processes import start_methods as rank_processes
+from collectives_lab.launch.processes.handles import START_DEADLINE, Processes
+from collectives_lab.launch.processes.inbox import Incoming
+from collectives_lab.launch.processes.job import Asked, Outcome
+from collectives_lab.launch.rank.channel import ChannelClosed
 from collectives_lab.launch.watch import TICK, Watch
 
 SETTLE = 0.1

@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from collectives_lab.basics.errors import LabError, LaunchError
 from collectives_lab.fabrics import Fabric
-from collectives_lab.launch.calls import pack_call
-from collectives_lab.launch.channel import Parts, pack
 from collectives_lab.launch.cluster import ClusterPlan
-from collectives_lab.launch.errors import LabError, LaunchError
 from collectives_lab.launch.group import Group
-from collectives_lab.launch.job import Asked, Outcome
-from collectives_lab.launch.output import Display, write_here
-from collectives_lab.launch.plan import Plan, checked_timeout
+from collectives_lab.launch.launch_spec import Plan, checked_timeout
+from collectives_lab.launch.pickled_call import pack_call
+from collectives_lab.launch.processes.job import Asked, Outcome
+from collectives_lab.launch.processes.output import Display, write_here
+from collectives_lab.launch.rank.channel import Parts, pack
 from collectives_lab.launch.runs import Run, finish
-from collectives_lab.launch.unmatched import unmatched
+from collectives_lab.launch.unmatched_collectives import unmatched
 
 
 def run(

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from collectives_lab import tcp_info
-from collectives_lab.launch import server
-from collectives_lab.launch.channel import unpack
-from collectives_lab.launch.errors import LabError
-from collectives_lab.launch.failures import error_of
-from collectives_lab.launch.job import Outcome
-from collectives_lab.launch.plan import Plan
+from collectives_lab.basics.errors import LabError
+from collectives_lab.launch.job_errors import error_of
+from collectives_lab.launch.launch_spec import Plan
+from collectives_lab.launch.processes import fork_server_client
+from collectives_lab.launch.processes.job import Outcome
+from collectives_lab.launch.rank.channel import unpack
+from collectives_lab.launch.run_text import run_text
 from collectives_lab.trace import Trace
+from collectives_lab.trace.wire_bytes import wire_matrix
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Run:
     """What came of a job on every rank.
 
@@ -33,6 +34,9 @@ class Run:
     backend_reason: str
     elapsed: float
     _recorded: _Recorded
+
+    def __repr__(self) -> str:
+        return run_text(self)
 
     @cached_property
     def trace(self) -> Trace:
@@ -63,7 +67,7 @@ def finish(outcome: Outcome, plan: Plan) -> Run:
 def _run_of(outcome: Outcome, plan: Plan) -> Run:
     reports = outcome.reports
     if plan.start_method == "fork" and reports:
-        server.learn(reports[min(reports)].get("imported", []))
+        fork_server_client.learn(reports[min(reports)].get("imported", []))
     told = {**outcome.seen, **reports}
     times = [t for report in told.values() for t in _times(report)]
     begun = min(times, default=0.0)
@@ -103,7 +107,7 @@ class _Recorded:
         for report in told:
             groups |= report.get("groups", {})
         ranks = [self.told.get(rank, {}) for rank in range(self.world_size)]
-        wire = tcp_info.wire_matrix(
+        wire = wire_matrix(
             [r.get("wire_before", {}) for r in ranks],
             [r.get("wire_after", {}) for r in ranks],
         )

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from collectives_lab import deadlock
+from collectives_lab.basics import source_lines
 from collectives_lab.deadlock import Snapshot
-from collectives_lab.launch import places
 
 if TYPE_CHECKING:
     from collectives_lab.launch.group import Group
@@ -96,5 +96,5 @@ class Watch:
 
 def _named(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the reader's lines in words."""
-    waits = [replace(w, where=places.describe(w.where)) for w in snapshot.waiting]
+    waits = [replace(w, where=source_lines.describe(w.where)) for w in snapshot.waiting]
     return replace(snapshot, waiting=tuple(waits))

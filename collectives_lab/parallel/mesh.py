@@ -32,7 +32,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from collectives_lab import devices
+from collectives_lab.basics import devices
 from collectives_lab.parallel import (
     data,
     pipeline,

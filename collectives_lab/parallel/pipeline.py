@@ -30,7 +30,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from collectives_lab import devices, recorder
+from collectives_lab import recorder
+from collectives_lab.basics import devices
 from collectives_lab.parallel import problem
 from collectives_lab.parallel.problem import Batch
 from collectives_lab.parallel.schedules import (

@@ -24,7 +24,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from collectives_lab import devices
+from collectives_lab.basics import devices
 from collectives_lab.data import shipped
 
 VOCABULARY = 128

@@ -35,7 +35,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from collectives_lab import devices, recorder
+from collectives_lab import recorder
+from collectives_lab.basics import devices
 from collectives_lab.parallel import problem
 
 SERVER = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.nodes import node_size
+from collectives_lab.basics.nodes import node_size
 from collectives_lab.plans.binomial import rounds
 from collectives_lab.plans.pairs import standing
 from collectives_lab.plans.rings import turn

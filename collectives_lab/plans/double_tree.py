@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from collectives_lab.basics.trees import double_tree, first_steps
 from collectives_lab.plans.steps import Steps, check, segments, share
 from collectives_lab.trace import Trace
-from collectives_lab.trees import double_tree, first_steps
 
 
 def double_tree_all_reduce(

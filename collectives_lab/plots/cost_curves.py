@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike
 
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.plots.figure import (
     DPI,
     INK,
@@ -35,7 +36,6 @@ from collectives_lab.plots.series import (
     series_look,
     setting,
 )
-from collectives_lab.units import format_bytes
 
 SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePath
 
+from collectives_lab.basics.units import format_seconds
 from collectives_lab.plots.clock import counts_steps, in_steps
 from collectives_lab.trace import Event, Trace
-from collectives_lab.units import format_seconds
 
 FILLED = 0.64  # the share of a lane that bars take; the rest keeps lanes apart
 

@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, key_above
 from collectives_lab.plots.series import (
     SERIES,
@@ -21,7 +22,6 @@ from collectives_lab.plots.series import (
     medians,
     seconds_axis,
 )
-from collectives_lab.units import format_bytes
 
 ABOVE = (1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 BELOW = (0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)

@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
-from collectives_lab.units import format_bandwidth, format_bytes, format_seconds
+from collectives_lab.basics.units import format_bandwidth, format_bytes, format_seconds
 
 # None of the colours of the ranks, since these stand for algorithms. Lines are thin,
 # so each has a contrast of 3 with a white page and with a dark one.

@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.plots.figure import (
     INK,
     PILL,
@@ -29,7 +30,6 @@ from collectives_lab.plots.figure import (
     trace_of,
 )
 from collectives_lab.trace import Trace
-from collectives_lab.units import format_bytes
 
 SOURCES = {
     "messages": "payloads of the sends",

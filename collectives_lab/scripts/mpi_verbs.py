@@ -20,7 +20,9 @@ from mpi4py import MPI
 Array = np.ndarray
 Verb = Callable[[MPI.Intracomm, Array], Array]
 
-WIRE = runpy.run_path(str(Path(__file__).parents[1] / "tcp_info.py"))
+PACKAGE = Path(__file__).parents[1]
+TCP_INFO = runpy.run_path(str(PACKAGE / "recorder" / "tcp_info.py"))
+WIRE = runpy.run_path(str(PACKAGE / "trace" / "wire_bytes.py"))
 """Read by its path, since importing the package would import torch."""
 
 
@@ -80,10 +82,10 @@ def x_ray(comm: MPI.Intracomm, verb: Verb, nbytes: int) -> dict | None:
     """Call a verb, with the counters of all connections read before and after it."""
     verb(comm, np.full(nbytes // 8, 4.0**comm.rank))  # opens the connections
     comm.Barrier()
-    before = WIRE["connections"]()
+    before = TCP_INFO["connections"]()
     result = verb(comm, np.full(nbytes // 8, 4.0**comm.rank))
     comm.Barrier()  # some 20 bytes more for each of its messages
-    after = WIRE["connections"]()
+    after = TCP_INFO["connections"]()
     readings = comm.gather((before, after, [result[0], result[-1]]))
     if readings is None:
         return None

@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 from collectives_lab import algorithms
-from collectives_lab.recording import record
+from collectives_lab.recorder.script import record
 from collectives_lab.trace import Trace
 
 TIMEOUT = datetime.timedelta(seconds=100)

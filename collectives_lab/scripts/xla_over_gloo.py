@@ -16,7 +16,9 @@ import sys
 import time
 from pathlib import Path
 
-WIRE = runpy.run_path(str(Path(__file__).parents[1] / "tcp_info.py"))
+PACKAGE = Path(__file__).parents[1]
+TCP_INFO = runpy.run_path(str(PACKAGE / "recorder" / "tcp_info.py"))
+WIRE = runpy.run_path(str(PACKAGE / "trace" / "wire_bytes.py"))
 """Read by its path, since importing the package would import torch."""
 
 Counted = dict[tuple, int]
@@ -68,10 +70,10 @@ def rank_main(nbytes: int, rank: int, port: int) -> None:
         call = jax.jit(shared)
         call(x).block_until_ready()  # compiles, and opens the connections
         time.sleep(SETTLED)
-        before = WIRE["connections"]()
+        before = TCP_INFO["connections"]()
         result = call(x).block_until_ready()
         time.sleep(SETTLED)
-        readings[name] = before, WIRE["connections"]()
+        readings[name] = before, TCP_INFO["connections"]()
         assert result.addressable_data(0)[0] == begins(rank), (name, rank, result)
     print(json.dumps([jax.__version__, {k: pairs(*v) for k, v in readings.items()}]))
     jax.distributed.shutdown()

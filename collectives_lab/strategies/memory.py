@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from collectives_lab.basics.tables import Table, table
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.units import units
-from collectives_lab.tables import Table, table
-from collectives_lab.units import format_bytes
 
 
 @dataclass(frozen=True, repr=False)

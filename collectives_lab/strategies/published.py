@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collectives_lab.basics.tables import Table, table
 from collectives_lab.strategies import clusters, models
 from collectives_lab.strategies.clusters import Cluster
 from collectives_lab.strategies.models import gpt
 from collectives_lab.strategies.strategy import Precision, Strategy
 from collectives_lab.strategies.timing import StepTime, step_time
-from collectives_lab.tables import Table, table
 
 
 @dataclass(frozen=True)

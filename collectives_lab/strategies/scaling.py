@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from collectives_lab.basics.tables import Table, table
+from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.strategies.clusters import Cluster
 from collectives_lab.strategies.memory import memory
 from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.timing import StepTime, step_time
-from collectives_lab.tables import Table, table
-from collectives_lab.units import format_bytes, format_seconds
 
 HOLD = ("batch", "batch a rank")
 

@@ -23,11 +23,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from collectives_lab.event import bound
+from collectives_lab.basics.tables import Table, table
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.units import units
-from collectives_lab.tables import Table, table
-from collectives_lab.units import format_bytes
+from collectives_lab.trace import bound
 
 COUNT_BYTES = 8
 """Of a number of tokens, int64."""

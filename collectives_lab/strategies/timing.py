@@ -21,11 +21,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from collectives_lab.basics.tables import Table, table
+from collectives_lab.basics.units import format_seconds
 from collectives_lab.strategies.clusters import Cluster, call_seconds
 from collectives_lab.strategies.sentences import Sentence, sentences
 from collectives_lab.strategies.strategy import Strategy
-from collectives_lab.tables import Table, table
-from collectives_lab.units import format_seconds
 
 
 class Timed(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.plots.figure import Diagram, rank_color
 from collectives_lab.plots.lanes import Bar, Scene, verb
 from collectives_lab.plots.spacetime import UNITS
-from collectives_lab.units import format_bytes, format_seconds
 
 MOST_MOMENTS = 200
 MOST_THINGS = 8

@@ -1,4 +1,4 @@
-// Numbers with their units, written as collectives_lab/units.py writes them.
+// Numbers with their units, written as collectives_lab/basics/units.py writes them.
 
 function threeDigits(value) {
   const size = Math.abs(value);

@@ -9,11 +9,11 @@ and reorder it by a seeded `Schedule`, and knows a deadlock the moment it is the
 from __future__ import annotations
 
 from collectives_lab.wire.box import Box, BoxError, SealedRanks
+from collectives_lab.wire.codec import Other, Strided
 from collectives_lab.wire.operations import EVERY_VERB, POINT_TO_POINT
 from collectives_lab.wire.outcome import Failure, Outcome
 from collectives_lab.wire.program import Program
 from collectives_lab.wire.switch import Schedule
-from collectives_lab.wire.values import Other, Strided
 
 __all__ = [
     "EVERY_VERB",

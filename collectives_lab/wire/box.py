@@ -20,13 +20,24 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collectives_lab.launch.errors import LabError
-from collectives_lab.wire import preload, server, tiers
+from collectives_lab.basics.errors import LabError
+from collectives_lab.sandbox import tiers
+from collectives_lab.wire import preload, server
 from collectives_lab.wire.frames import Ran
 from collectives_lab.wire.operations import EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.program import Program
 from collectives_lab.wire.switch import Schedule, Switch
+
+FILES = tuple(f"basics/{name}.py" for name in ("own_cluster", "units")) + tuple(
+    f"wire/{name}.py"
+    for name in (
+        *("cells", "codec", "frames", "futures", "group", "operations", "pending"),
+        *("preload", "program", "rank_client", "rank_main", "server"),
+        "student_package",
+    )
+)
+"""What the server imports of this package beside the sandbox, and no more."""
 
 DATAGRAMS = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
 if sys.platform == "darwin":  # which knows the name, and has no such sockets
@@ -102,7 +113,7 @@ class Box:
         fd, root = theirs.fileno(), tiers.root(self.tier)
         argv = tiers.bare_python(server.START, fd, mode, root)
         try:
-            self._started = tiers.start(self.tier, argv, [fd])
+            self._started = tiers.start(self.tier, argv, [fd], files=FILES)
         except OSError as error:
             ours.close()
             raise BoxError(f"tier {self.tier} cannot be started: {error}") from error

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from collectives_lab.wire.carried import size_of
+from collectives_lab.wire.codec import DTYPES, raw_bytes, tensor_of
 from collectives_lab.wire.posted import Posted
-from collectives_lab.wire.values import DTYPES, raw_bytes, tensor_of
 
 _REDUCE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "SUM": torch.add,

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from collectives_lab.wire.values import Malformed
+from collectives_lab.wire.codec import Malformed
 
 MiB = 1 << 20
 LONGEST_WHERE = 512

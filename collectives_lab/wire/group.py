@@ -16,11 +16,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab.wire.end import Wire, student_line
+from collectives_lab.wire.codec import DTYPES
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, VERBS
 from collectives_lab.wire.pending import Operation, Several, Tensors
-from collectives_lab.wire.values import DTYPES
+from collectives_lab.wire.rank_client import Wire, student_line
 
 _BLOCKING = {"send", "recv"}
 # Without its types, whose signatures differ from release to release.

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from collectives_lab.wire.codec import tensor_of
 from collectives_lab.wire.frames import Frame
 from collectives_lab.wire.futures import Future
 from collectives_lab.wire.operations import ANY
-from collectives_lab.wire.values import tensor_of
 
 if TYPE_CHECKING:
-    from collectives_lab.wire.end import Wire
+    from collectives_lab.wire.rank_client import Wire
 
 Tensors = Sequence[torch.Tensor]
 

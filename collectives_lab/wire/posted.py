@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collectives_lab.trace import Event
-from collectives_lab.wire.values import DTYPES, Malformed
+from collectives_lab.wire.codec import DTYPES, Malformed
 
 World = "0"
 

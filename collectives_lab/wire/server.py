@@ -29,9 +29,10 @@ from typing import Any
 import cloudpickle  # noqa: F401  (a rank must not read it from the disk later)
 import torch
 
-import collectives_lab.units  # noqa: F401  (what `face` offers)
-from collectives_lab.wire import limits, linux, preload, seal
-from collectives_lab.wire import rank as rank_module
+import collectives_lab.basics.units  # noqa: F401  (what `face` offers)
+from collectives_lab.sandbox import limits, linux, lockdown
+from collectives_lab.wire import preload
+from collectives_lab.wire import rank_main as rank_module
 
 START = (
     "from collectives_lab.wire import server\n"
@@ -77,7 +78,7 @@ class Server:
         self.control = control
         self.sealed = sealed
         self.root = root
-        self.readable = seal.read_paths()
+        self.readable = lockdown.read_paths()
         self.checker = os.getppid()
         self.job: Job | None = None
         self.woken, wake = socket.socketpair()
@@ -174,7 +175,9 @@ class Server:
             sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
             memory, seconds = command["memory"], math.ceil(command["most"]) + 1
             if self.sealed:
-                seal.enter((1, 2, fd), memory, seconds, self.readable, root=self.root)
+                lockdown.enter(
+                    (1, 2, fd), memory, seconds, self.readable, root=self.root
+                )
             elif linux.IS_LINUX:
                 limits.apply(memory, seconds)
             rank_module.main(socket.socket(fileno=fd), rank, command["world_size"])
@@ -213,7 +216,7 @@ def _share_what_is_there() -> None:
 
 def main(fd: int, sealed: bool, root: str) -> None:
     """Serve the checker on the socket `fd`; sealed: ranks give up all rights."""
-    seal.harden_server()
+    lockdown.harden_server()
     torch.set_num_threads(1)
     tempfile.tempdir = "/tmp"  # parts of torch ask for one, and a rank can try none
     (torch.ones(4) + torch.ones(4)).sum().item()

@@ -18,18 +18,18 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.trace import Trace
-from collectives_lab.units import format_bytes
-from collectives_lab.wire import hearing
+from collectives_lab.wire import frame_parsing
+from collectives_lab.wire.codec import Malformed, encode
 from collectives_lab.wire.collectives import carry_out
+from collectives_lab.wire.frame_parsing import Line
 from collectives_lab.wire.frames import Frame, Kind, digest
-from collectives_lab.wire.hearing import Line
+from collectives_lab.wire.matching import Meeting, Traffic
 from collectives_lab.wire.operations import ANY, EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
+from collectives_lab.wire.poller import MOST_UNSENT, Wires
 from collectives_lab.wire.posted import Posted
-from collectives_lab.wire.traffic import Meeting, Traffic
-from collectives_lab.wire.values import Malformed, encode
-from collectives_lab.wire.wires import MOST_UNSENT, Wires
 
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
@@ -284,7 +284,7 @@ class Switch:
         asks = frame.kind == Kind.POLL and frame.a > 0
         line.polls = asks or (line.polls and frame.kind == Kind.DIGEST)
         if line.answered and frame.kind != Kind.DIGEST:
-            hearing.late(line.rank, frame)
+            frame_parsing.late(line.rank, frame)
         if frame.kind in (Kind.SEND, Kind.RECV, Kind.COLLECTIVE):
             self._post(line, frame)
         elif frame.kind == Kind.WAIT:
@@ -292,7 +292,7 @@ class Switch:
         elif frame.kind == Kind.DIGEST:
             self._compare(line, frame)
         elif frame.kind == Kind.GROUP:
-            hearing.group(line, frame, self.traffic.groups)
+            frame_parsing.group(line, frame, self.traffic.groups)
         elif frame.kind == Kind.COMPUTE:
             self._compute(line, frame)
         elif frame.kind == Kind.POLL:
@@ -300,13 +300,13 @@ class Switch:
         elif frame.kind == Kind.STEP:
             line.at = frame.where, frame.a
         elif frame.kind == Kind.RAISED:
-            self._fail(line, hearing.raised(line.rank, frame))
+            self._fail(line, frame_parsing.raised(line.rank, frame))
         else:
             line.answered = True
             if frame.kind == Kind.LOADED:
-                line.ran = hearing.loaded(frame)
+                line.ran = frame_parsing.loaded(frame)
             if frame.kind == Kind.RETURNED:
-                line.answer, line.after = hearing.returned(line, frame)
+                line.answer, line.after = frame_parsing.returned(line, frame)
                 line.returned = len(frame.body)
                 for op in line.posted.values():
                     if op.completed is not None:
@@ -319,7 +319,7 @@ class Switch:
 
     def _compute(self, line: Line, frame: Frame) -> None:
         self._refuse_floods(line, frame)
-        self.traffic.compute(hearing.compute(line, frame))
+        self.traffic.compute(frame_parsing.compute(line, frame))
 
     def _refuse_floods(self, line: Line, frame: Frame, sizes: int = 0) -> None:
         """Count an operation; sizes: bytes of the sizes that came with it."""
@@ -344,7 +344,7 @@ class Switch:
         if frame.id <= line.last_id:
             raise Malformed(f"operation {frame.id} again")
         line.last_id = frame.id
-        op = hearing.operation(line, frame, self.traffic.groups)
+        op = frame_parsing.operation(line, frame, self.traffic.groups)
         self._refuse_floods(line, frame, len(frame.body) - len(op.data))
         if op.verb not in self.allowed:
             text = f"{op.verb} is not allowed in this exercise"

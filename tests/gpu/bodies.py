@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab import devices, staging
+from collectives_lab.basics import devices
 from collectives_lab.parallel import (
     compression,
     data,
@@ -24,6 +24,7 @@ from collectives_lab.parallel import (
     server,
     zero,
 )
+from collectives_lab.recorder import staging
 
 STEPS, BATCH = 3, 12
 

@@ -25,11 +25,12 @@ import torch
 import torch.distributed as dist
 
 import collectives_lab as lab
-from collectives_lab import bench, devices, plans
+from collectives_lab import bench, plans
+from collectives_lab.basics import devices
 from collectives_lab.bench import table
 from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
-from collectives_lab.launch import backends
+from collectives_lab.launch.processes import backends
 from collectives_lab.trace import Trace
 from gpu import bodies
 from gpu.ways import CPU, Way
@@ -484,7 +485,7 @@ def a_check_runs_here_too(way: Way, out: Path) -> None:
     for name, text, points in (("good", good, "10 of 10"), ("bad", bad, "0 of 10")):
         file = out / f"check-{name}.py"
         file.write_text(text)
-        command = [sys.executable, "-m", "collectives_lab.check", "distributed_mean"]
+        command = [sys.executable, "-m", "collectives_lab.checking", "distributed_mean"]
         done = subprocess.run(
             [*command, str(file)], cwd=ROOT, capture_output=True, text=True, timeout=100
         )

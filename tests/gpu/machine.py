@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab import devices
+from collectives_lab.basics import devices
 
 COMMANDS = {
     "nvidia-smi.txt": ["nvidia-smi"],

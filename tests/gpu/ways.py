@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 import collectives_lab as lab
-from collectives_lab import devices
-from collectives_lab.launch import backends
+from collectives_lab.basics import devices
+from collectives_lab.launch.processes import backends
 
 
 @dataclass(frozen=True)

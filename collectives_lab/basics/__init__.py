@@ -1,0 +1,1 @@
+"""What every room may use: errors, units, tables, devices, trees over ranks."""

@@ -1,0 +1,176 @@
+"""failure_lab(recordings) -> {case: diagnosis}: what went wrong in one's own.
+
+The recordings and their faults follow from the student's id (`check.failures`). A check
+that says which part of an answer holds can be asked until all do, so the reasons, which
+a person reads, are worth as much as two cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from collectives_lab.basics.own_cluster import NOBODY
+from collectives_lab.checking import failure_recordings
+from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
+from collectives_lab.checking.spec import (
+    GOOD,
+    Case,
+    Exercise,
+    Inputs,
+    Judge,
+    Judgement,
+    Property,
+    bad,
+)
+from collectives_lab.checking.tensors import kind_of
+from collectives_lab.wire import Outcome
+
+PRELUDE = """
+def _lab_of_the_check(records):
+    recordings = {}
+    for record in records:  # in one list: values do not travel much deeper
+        recordings.setdefault(record.pop("case"), []).append(record)
+    return failure_lab(recordings)
+"""
+
+FIELDS = {"kind": str, "rank": int, "step": int, "line": int}
+"""What an answer says, and by which type."""
+
+WOULD_SHOW = {
+    "skipped": "in one step one rank has no record of a line, and has one of a later",
+    "swapped": "one rank has records of the same lines as the others, in another order",
+    "size": "in one call one rank has other bytes than the others",
+    "root": "in one call one rank has another root than the others",
+    "tag": "one end of a message has another tag than its step",
+    "stopped": "the last record of one rank is a computation that has no end",
+    "slow": "every call ends, and one rank needs longer for a line from a step on",
+}
+"""By kind, what there would be to see, but for a student who sees something else."""
+
+
+def _cases(inputs: Inputs) -> Iterator[Case]:
+    whose = inputs.student.strip() or NOBODY
+    data = {"faults": failure_recordings.seeded(inputs.student), "whose": whose}
+    tests = [f"{case}_{part}" for case in CASES for part in PARTS]
+    label = f"the recordings of {whose}"
+    given = [
+        {"case": case} | record
+        for case, trace in failure_recordings.recordings(inputs.student).items()
+        for record in failure_recordings.records(trace)
+    ]
+    entry = "_lab_of_the_check"
+    yield Case([(given,)], tests, label, data, entry=entry, about_ranks=False)
+
+
+def _result(case: Case, outcome: Outcome) -> Judgement:
+    (answers,) = outcome.results
+    if isinstance(answers, dict):
+        return GOOD
+    return bad(f"it returns {kind_of(answers)}, not a dict of answers")
+
+
+def _judge(name: str, judge_part: Any, case: Case, outcome: Outcome) -> Judgement:
+    """Judge a part of the answer for one recording, if there is an answer."""
+    answers: dict[str, Any] = outcome.results[0]
+    answer = answers.get(name)
+    if answer is None:
+        return bad("there is no answer yet")
+    if not isinstance(answer, dict):
+        return bad(f"the answer is {kind_of(answer)}, not a dict with {_list(FIELDS)}")
+    found = judge_part(answer, case.data["faults"][name])
+    if isinstance(found, str):
+        return bad(found)
+    return GOOD
+
+
+def _first(case: Case, outcome: Outcome) -> Judgement:
+    """Judge the first part of all, and say in whose recordings it holds."""
+    judged = _judge(CASES[0], _kind, case, outcome)
+    if not judged.holds:
+        return judged
+    remedy = "; write your id into STUDENT" if case.data["whose"] == NOBODY else ""
+    return Judgement(True, f"in the recordings of {case.data['whose']}{remedy}")
+
+
+def _no_value(answer: dict[str, Any], field: str) -> str:
+    """Why a field is none; empty if it is one."""
+    if field not in answer:
+        return f"the answer has no {field!r}"
+    value = answer[field]
+    if isinstance(value, bool) or not isinstance(value, FIELDS[field]):
+        wanted = "a name in quotation marks" if field == "kind" else "a whole number"
+        return f"{field!r} is {kind_of(value)}, not {wanted}"
+    return ""
+
+
+def _kind(answer: dict[str, Any], fault: Fault) -> str | None:
+    if wrong := _no_value(answer, "kind"):
+        return wrong
+    kind = answer["kind"]
+    if kind not in KINDS:
+        return f"{kind[:40]!r} is none of the kinds: {_list(KINDS)}"
+    if kind != fault.kind:
+        return f"if it were {kind!r}: {WOULD_SHOW[kind]}. That is not to be seen here"
+    return None
+
+
+def _rank(answer: dict[str, Any], fault: Fault) -> str | None:
+    if wrong := _no_value(answer, "rank"):
+        return wrong
+    if answer["rank"] != fault.rank:
+        return (
+            f"rank {answer['rank']} does what the program says; if it waits or others "
+            "wait for it, for whom does it wait itself?"
+        )
+    return None
+
+
+def _place(answer: dict[str, Any], fault: Fault) -> str | None:
+    for field in ("step", "line"):
+        if wrong := _no_value(answer, field):
+            return wrong
+    step, line = answer["step"], answer["line"]
+    if step == fault.step and line in fault.lines:
+        return None
+    if fault.kind == "slow" and step > fault.step and line == fault.line:
+        return f"in step {step} line {line} takes longer, but not for the first time"
+    return (
+        f"in step {step} all ranks do in line {line} what the program says; the first "
+        "step is step 0, and a cause comes before what it leads to"
+    )
+
+
+def _list(names: Any) -> str:
+    return ", ".join(names)
+
+
+PARTS = {
+    "kind": ("which of the seven faults it is", _kind),
+    "rank": ("the rank that it is on", _rank),
+    "place": ("the step and the line", _place),
+}
+
+
+def _judges() -> Iterator[tuple[str, Judge]]:
+    for case in CASES:
+        for part, (_, judge_part) in PARTS.items():
+            yield f"{case}_{part}", partial(_judge, case, judge_part)
+
+
+EXERCISE = Exercise(
+    "failure_lab",
+    "What went wrong?",
+    "medium",
+    60,
+    [
+        Property(f"{case}_{part}", 1, f"recording {case}: {title}")
+        for case in CASES
+        for part, (title, _) in PARTS.items()
+    ],
+    _cases,
+    _result,
+    dict(_judges()) | {f"{CASES[0]}_kind": _first},
+    prelude=PRELUDE,
+)

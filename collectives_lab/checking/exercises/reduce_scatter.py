@@ -1,0 +1,149 @@
+"""reduce_scatter(output, input) -> None: the first half of the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import torch
+
+from collectives_lab import plans
+from collectives_lab.checking import causes, least, sums, tensors
+from collectives_lab.checking.spec import (
+    GOOD,
+    SCHEDULES,
+    Case,
+    Exercise,
+    Inputs,
+    Judgement,
+    Property,
+    bad,
+)
+from collectives_lab.trace import Trace
+from collectives_lab.wire import POINT_TO_POINT, Outcome, Schedule
+
+
+def _case(
+    inputs: Inputs,
+    world_size: int,
+    shape: Sequence[int],
+    tests: str,
+    dtype: torch.dtype = torch.float32,
+    schedule: Schedule | None = None,
+) -> Case:
+    """One reduce-scatter; shape: of the output. The input is P times as long."""
+    whole = [shape[0] * world_size, *shape[1:]]
+    given = [tensors.integers(inputs.random, whole, dtype) for _ in range(world_size)]
+    args = [(tensors.integers(inputs.random, shape, dtype), x.clone()) for x in given]
+    label = f"output {tensors.described(shape, dtype)}"
+    data = {"inputs": given, "nbytes": given[0].nbytes, "itemsize": dtype.itemsize}
+    return Case(args, tests.split(), label, data, schedule or Schedule())
+
+
+def half_ring(make: Callable[..., Case], inputs: Inputs) -> Iterable[Case]:
+    """Cases for reduce_scatter and all_gather; make: makes one of theirs."""
+    yield make(inputs, 2, [1], "result neighbours input_kept")
+    yield make(inputs, 4, [3], "result neighbours input_kept")
+    for p in (1, 3, 5, 8):
+        more = " neighbours input_kept" * (p > 1)
+        yield make(inputs, p, [2], f"world_sizes{more}")
+    yield make(inputs, 3, [2, 3], "world_sizes")
+    for dtype in (torch.float64, torch.int64):
+        yield make(inputs, 3, [4], "dtypes input_kept", dtype)
+    for p in (2, 4, 8):
+        yield make(inputs, p, [1024], "traffic neighbours")
+    for p, n in ((3, 1030), (4, 3)):
+        for schedule in inputs.schedules(2):
+            yield make(inputs, p, [n], "schedules", schedule=schedule)
+
+
+def _result(case: Case, outcome: Outcome) -> Judgement:
+    """Whether every rank's output is its part of the sum."""
+    inputs, p = case.data["inputs"], case.world_size
+    expected = torch.stack(inputs).sum(0).chunk(p)
+    for rank in range(p):
+        found = outcome.after[rank][0]  # type: ignore[index]
+        text, at = tensors.compared(found, expected[rank], f"rank {rank}: output")
+        if not text:
+            continue
+        why = "" if at is None else _why(case, outcome, rank, expected)
+        return bad(f"{text}: {why}" if why else text)
+    return GOOD
+
+
+def _why(
+    case: Case, outcome: Outcome, rank: int, expected: Sequence[torch.Tensor]
+) -> str:
+    """What the first wrong output is instead; empty where that is not clear."""
+    p = case.world_size
+    found, after = outcome.after[rank]  # type: ignore[misc]
+    if tensors.same_bits(found, case.args[rank][0]):  # type: ignore[index]
+        said, right = "output is as it was before", expected[rank]
+        if not tensors.same_bits(after, case.data["inputs"][rank]):
+            said += "; the sum is in input" * tensors.holds(after, right)
+        return said
+    others = [r for r in range(p) if tensors.same_bits(found, expected[r])]
+    if others:
+        return f"it is the part of rank {others[0]}"
+    if tensors.same_bits(found, case.args[rank][0] + expected[rank]):  # type: ignore[index]
+        return "it was added to what output held before"
+    parts = [[x.chunk(p)[r] for x in case.data["inputs"]] for r in range(p)]
+    outputs = [after[0] for after in outcome.after]  # type: ignore[index]
+    sums = [
+        causes.Sum(output, right, given)
+        for output, right, given in zip(outputs, expected, parts, strict=True)
+        if tensors.kind_of(output) == tensors.kind_of(right)
+    ]
+    return causes.of_sums(sums) or causes.contributions(parts[rank], found)
+
+
+def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
+    """The parts of all others go out, and this rank's own part comes in."""
+    p, part = case.world_size, case.data["nbytes"] // case.world_size
+    return [(p - 1) * part] * p, [part] * p
+
+
+def input_kept(case: Case, outcome: Outcome) -> Judgement:
+    """Whether the second argument of every rank is as it was."""
+    for rank in range(case.world_size):
+        after = outcome.after[rank][1]  # type: ignore[index]
+        before = case.args[rank][1]  # type: ignore[index]
+        if not isinstance(after, torch.Tensor) or not tensors.same_bits(after, before):
+            return bad(
+                f"rank {rank}: input was written to; sum in a buffer of your own"
+            )
+    return GOOD
+
+
+def _budget(case: Case) -> Trace:
+    return plans.ring_reduce_scatter(case.world_size, case.data["nbytes"])
+
+
+def properties(what: str, half: str) -> list[Property]:
+    """Of reduce_scatter and all_gather alike."""
+    return [
+        Property("result", 2, f"{what} on 2 and 4 ranks"),
+        Property("world_sizes", 2, "on 1, 3, 5 and 8 ranks, 1-D and 2-D"),
+        Property("dtypes", 1, "float64 and int64, exact beyond what float32 can hold"),
+        Property("input_kept", 1, "input is as it was before"),
+        Property("neighbours", 1, "messages between neighbours in the ring only"),
+        Property("traffic", 2, f"no rank sends more than {half}"),
+        SCHEDULES,
+    ]
+
+
+EXERCISE = Exercise(
+    "reduce_scatter",
+    "Reduce-scatter, the ring's first half",
+    "medium",
+    30,
+    properties("each rank's part of the sum", "(P-1)/P of the input"),
+    partial(half_ring, _case),
+    least.over_the_wire(_result, _least),
+    {
+        "input_kept": input_kept,
+        "neighbours": sums.only_neighbours,
+        "traffic": sums.within_budget(_budget, lambda case: 0.0, "the ring's bound"),
+    },
+    POINT_TO_POINT,
+)

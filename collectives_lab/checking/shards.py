@@ -1,0 +1,110 @@
+"""Shards of a distributed vector, uneven ones too, and how little of it may be sent.
+
+Here you can make a case of given shards (`case`), draw random ones (`drawn`, `uneven`),
+and judge what ranks send (`few_bytes`) and whether they agree (`same_bits`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import torch
+
+from collectives_lab import plans
+from collectives_lab.basics.units import format_bytes
+from collectives_lab.checking import tensors
+from collectives_lab.checking.spec import GOOD, Case, Judgement, bad
+from collectives_lab.wire import Outcome
+
+LENGTHS = ((3, 1), (0, 5), (4, 0, 2), (0, 0, 0, 1), (2, 7, 0, 30, 1), (0, 9, 1) * 2)
+"""Elements by rank, for uneven shards: empty ones first, last and in between."""
+
+LONG = 4096
+"""Elements of a shard where traffic is counted: far more than may be sent."""
+
+PAIR = 16
+"""Bytes that a rank has to tell the others: two numbers of 8 bytes each."""
+
+SLACK = 64
+"""Times that this may be sent: enough for pickled numbers, and by way of a root.
+
+Also times the calls that it takes: an empty message tells a little, too, by its tag.
+"""
+
+
+def case(shards: Sequence[torch.Tensor], tests: str, special: str = "") -> Case:
+    """One call with these shards; tests: the properties it is for."""
+    lengths = ", ".join(str(x.numel()) for x in shards)
+    dtype = tensors.name_of(shards[0].dtype)
+    label = f"{'shards' if len(shards) > 1 else 'a shard'} of {lengths} {dtype} numbers"
+    label += f", {special}" if special else ""
+    return Case(
+        [(x.clone(),) for x in shards], tests.split(), label, {"shards": shards}
+    )
+
+
+def drawn(
+    random: Random, lengths: Sequence[int], dtype: torch.dtype = torch.float32
+) -> list[torch.Tensor]:
+    """A shard of each length, of a normal distribution."""
+    return [tensors.normals(random, [n], dtype) for n in lengths]
+
+
+def least_told(case: Case) -> tuple[list[int], list[int]]:
+    """Bytes that each rank must send, and receive: some of a shard that is not empty.
+
+    How few say enough is left open.
+    """
+    filled = [x.numel() > 0 for x in case.data["shards"]]
+    others = [sum(filled) > own for own in filled]
+    return [int(own) for own in filled], [int(told) for told in others]
+
+
+def allowance(world_size: int) -> tuple[int, int]:
+    """Bytes that a rank may send, and its calls, by the plan that gathers the pairs."""
+    plan = plans.ring_all_gather(world_size, PAIR * world_size)
+    return SLACK * int(max(plan.bytes_sent())), SLACK * len(plan) // world_size
+
+
+def few_bytes(case: Case, outcome: Outcome) -> Judgement:
+    """Whether no rank sends or calls more than allowed, however long its shard is."""
+    size, sent = case.world_size, outcome.trace.bytes_sent()
+    busiest = max(range(size), key=lambda rank: sent[rank])
+    said = f"{format_bytes(sent[busiest])} from rank {busiest}"
+    allowed, most_calls = allowance(size)
+    most = format_bytes(allowed)
+    if sent[busiest] > allowed:
+        return bad(
+            f"right, but it sends {said}, where {most} are allowed on {size} ranks: "
+            "send what is needed to know of a shard, and not the shard"
+        )
+    calls = max(len(outcome.trace.of_rank(rank)) for rank in range(size))
+    if calls > most_calls:
+        return bad(
+            f"right, but in {calls} calls on a rank, where {most_calls} are allowed on "
+            f"{size} ranks: put together what goes together"
+        )
+    return Judgement(True, f"sent {said} of {most} allowed")
+
+
+def same_bits(case: Case, outcome: Outcome) -> Judgement:
+    """Whether all ranks return the same float, to the last bit."""
+    first, *others = (struct.pack("<d", found) for found in outcome.results)
+    for rank, bits in enumerate(others, 1):
+        if bits != first:
+            return bad(
+                f"rank {rank} returns {outcome.results[rank]!r} and rank 0 "
+                f"{outcome.results[0]!r}: all must add in the same order, or be told "
+                "the result by one"
+            )
+    return GOOD
+
+
+def no_float(found: Any, what: str = "") -> str:
+    """Why something is not the float that was asked for; empty if it is one."""
+    if isinstance(found, float):
+        return ""
+    return f"{what}{tensors.kind_of(found)}, not a float; `float(...)` makes one"

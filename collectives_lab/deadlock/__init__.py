@@ -1,0 +1,31 @@
+"""Who waits for whom, and who can never go on: the wait-for graph and its words.
+
+Ranks publish what they are blocked in on a status board (`status_board`); from such
+snapshots `stuck` tells who can never move, and `explain` says why.
+"""
+
+from collectives_lab.deadlock.wait_for_graph import (
+    Key,
+    Snapshot,
+    Waiting,
+    balanced,
+    explain,
+    find_cycle,
+    name_ranks,
+    stuck,
+    waits_for,
+    waits_for_all,
+)
+
+__all__ = [
+    "Key",
+    "Snapshot",
+    "Waiting",
+    "balanced",
+    "explain",
+    "find_cycle",
+    "name_ranks",
+    "stuck",
+    "waits_for",
+    "waits_for_all",
+]

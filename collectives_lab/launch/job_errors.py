@@ -1,0 +1,247 @@
+"""From what went wrong in a job to the one error that the reader should see."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from collectives_lab.basics import source_lines
+from collectives_lab.basics.errors import (
+    DeadlineExceeded,
+    Deadlock,
+    LabError,
+    Mismatch,
+    RankDied,
+    RankError,
+)
+from collectives_lab.deadlock import name_ranks
+from collectives_lab.launch.processes.job import Outcome
+from collectives_lab.launch.rank.channel import unpack
+from collectives_lab.recorder.reader_traceback import is_readers
+
+MOST_TOLD = 10_000
+"""Characters of a traceback's beginning, and again of its end, that are told."""
+
+_SIGNALS = {
+    "SIGSEGV": "it touched memory that is not its own, as broken C++ code does",
+    "SIGBUS": "it touched memory that is not there; is /dev/shm full?",
+    "SIGABRT": "a C++ library gave up; what it printed says why",
+    "SIGKILL": "somebody killed it; if nobody did, the machine ran out of memory",
+    "SIGTERM": "somebody asked it to end",
+    "SIGFPE": "an integer was divided by zero in C++ code",
+    "SIGILL": "the processor does not know an instruction of a library",
+    "SIGXCPU": "it used up its processor time",
+    "SIGINT": "somebody interrupted it",
+}
+
+
+def error_of(
+    outcome: Outcome, world_size: int, timeout: float, is_emulated: bool = False
+) -> LabError:
+    """The error that tells what went wrong first; the rest follows from it.
+
+    is_emulated: whether the ranks feel a network that is emulated.
+    """
+    if outcome.mismatched:
+        return _mismatch(outcome, min(outcome.mismatched))
+    if outcome.deaths:
+        return _died(outcome, world_size)
+    failed = {r: rep for r, rep in outcome.reports.items() if "failed_at" in rep}
+    if failed:
+        return _failed(outcome, failed, world_size)
+    if outcome.stuck:
+        return Deadlock(outcome.stuck[1], outcome.stuck[0])
+    return _late(outcome, world_size, timeout, is_emulated)
+
+
+def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
+    report = outcome.mismatched[rank]
+    calls: dict[tuple[str, str], list[int]] = {}
+    for r, (text, where) in sorted(outcome.described.items()):
+        calls.setdefault((text, where), []).append(r)
+    lines = []
+    for (text, where), ranks in calls.items():
+        verb = "calls" if len(ranks) == 1 else "call"
+        lines.append(f"  {name_ranks(ranks)} {verb} {text}{_at(where)}")
+    ops = {text.split("(")[0] for text, _ in calls}
+    if ops <= {"send", "recv"}:
+        head = "a send does not fit the recv that it meets:"
+        cure = "Both need the same number of elements and the same dtype."
+    elif len(ops) > 1:
+        number = report["number"]
+        head = f"ranks make different collectives at the same place, number {number}:"
+        cure = "All ranks of a group must call the same collectives in the same order."
+    else:
+        head = f"ranks disagree about a collective, number {report['number']}:"
+        cure = "All ranks must agree on shape, dtype, root and reduce op."
+    ranks = sorted(outcome.described) or [rank]
+    return Mismatch("\n".join([head, *lines, cure]), ranks)
+
+
+def _at(where: str) -> str:
+    said = source_lines.describe(where)
+    return f" in {said}" if said else ""
+
+
+def _others(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
+    """What became of the ranks that have not failed themselves."""
+    if not ranks:
+        return ""
+    waiting = [r for r in ranks if outcome.seen.get(r, {}).get("waiting")]
+    one = len(ranks) == 1
+    if len(waiting) == len(ranks):
+        did = (
+            f"{'was' if one else 'were'} waiting and {'was' if one else 'were'} stopped"
+        )
+    else:
+        did = f"{'was' if one else 'were'} stopped"
+    said = f"{name_ranks(ranks)} {did} because rank {failed} failed"
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankError:
+    first = min(
+        failed, key=lambda r: (failed[r]["kind"] == "stopped", failed[r]["failed_at"])
+    )
+    report = failed[first]
+    alike = [
+        r
+        for r, other in failed.items()
+        if all(other[k] == report[k] for k in ("type", "where", "kind"))
+    ]
+    everyone = len(alike) == world_size > 1
+    who = (
+        f"all {world_size} ranks"
+        if everyone
+        else f"{name_ranks(alike)} of {world_size}"
+    )
+    text = f"{who} failed{_at(report['where'])}\n\n"
+    if report["kind"] == "exit":
+        code = report["message"] or "0"
+        text = (
+            f"{who} left by sys.exit({code}){_at(report['where'])}. A rank ends by "
+            "returning; return a value instead."
+        )
+    elif report["kind"] == "unsendable":
+        text = f"{who}: {report['message']}."
+    else:
+        text += _shortened(source_lines.in_words(report["traceback"]).rstrip())
+    rest = [r for r in failed if r not in alike and failed[r]["kind"] != "stopped"]
+    if rest:
+        text += f"\n\n{name_ranks(rest).capitalize()} failed too: " + "; ".join(
+            f"rank {r} with {failed[r]['type']}: {failed[r]['message'][:200]}"
+            for r in sorted(rest)[:4]
+        )
+    stopped = sorted(
+        set(outcome.pending) | {r for r in failed if failed[r]["kind"] == "stopped"}
+    )
+    others = _others(outcome, [r for r in stopped if r not in alike], first)
+    if others:
+        text += f"\n\n{others}"
+    return RankError(text, first, report["where"], _cause(outcome, first))
+
+
+def _shortened(text: str) -> str:
+    """A text without its middle, if nobody would read all of it."""
+    lost = len(text) - 2 * MOST_TOLD
+    if lost <= 0:
+        return text
+    note = f"\n[... {lost} characters left out ...]\n"
+    return text[:MOST_TOLD] + note + text[-MOST_TOLD:]
+
+
+def _cause(outcome: Outcome, rank: int) -> BaseException | None:
+    with contextlib.suppress(Exception):
+        cause = unpack(outcome.results[rank])
+        return cause if isinstance(cause, BaseException) else None
+    return None
+
+
+def _died(outcome: Outcome, world_size: int) -> RankDied:
+    # A rank that aborts takes others with it by closed connections; an own exit says
+    # more.
+    rank = min(outcome.deaths, key=lambda r: (r not in outcome.leaving, r))
+    status = outcome.deaths[rank]
+    where = ""
+    if rank in outcome.leaving:
+        code, where = outcome.leaving[rank]
+        how = f"ended its process by os._exit({code})"
+    elif isinstance(status, str):
+        how = status
+    elif status < 0:
+        name = _signal_name(-status)
+        how = f"died by {name}"
+        meaning = _SIGNALS.get(name)
+        where = _crash_line(outcome.output[rank].text())
+        if meaning:
+            how += f" ({meaning})"
+    else:
+        how = f"ended its process with status {status}"
+    text = f"rank {rank} of {world_size} {how}{_at(where)}."
+    if not where and outcome.last_line.get(rank):
+        text += f" Its last communication call was in line {outcome.last_line[rank]}."
+    others = [r for r in outcome.deaths if r != rank]
+    if others:
+        text += f" {name_ranks(others).capitalize()} died too."
+    said = _others(outcome, [r for r in outcome.ranks if r not in outcome.deaths], rank)
+    error = RankDied(f"{text}\n{said}" if said else text, rank, where)
+    error.status = status if isinstance(status, int) else 0
+    return error
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _crash_line(printed: str) -> str:
+    """The reader's line in what faulthandler printed when the rank crashed."""
+    _, found, dump = printed.rpartition("(most recent call first):")
+    for file, line in re.findall(r'File "([^"]+)", line (\d+)', dump if found else ""):
+        if is_readers(file):
+            return f"{file}:{line}"
+    return ""
+
+
+def _late(
+    outcome: Outcome, world_size: int, timeout: float, is_emulated: bool
+) -> DeadlineExceeded:
+    pending = outcome.pending
+    verb = "was" if len(pending) == 1 else "were"
+    # All may have ended while they were asked where they are.
+    who = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
+    lines = [f"{who} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
+    where: dict[tuple[str, str], list[int]] = {}
+    waits = [seen["waiting"][0] for seen in outcome.seen.values() if seen["waiting"]]
+    differ = len({w.text for w in waits}) > 1  # which may be why they wait
+    for rank in pending:
+        seen = outcome.seen.get(rank)
+        if seen is None:
+            key = ("no answer", "")
+        elif seen["waiting"]:
+            wait = seen["waiting"][0]
+            key = (f"waiting in {wait.text if differ else wait.op}", wait.where)
+        else:
+            key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
+        where.setdefault(key, []).append(rank)
+    for (what, place), ranks in where.items():
+        lines.append(f"  {name_ranks(ranks)}: {what}{_at(place)}")
+    if is_emulated:
+        lines.append(
+            "Their network is emulated (fabric=); what they send may take that long."
+        )
+    found = "\n".join(lines)
+    cure = (
+        "If it needs longer, give it more seconds: timeout=..., or %%ranks --timeout."
+    )
+    first = pending[0] if pending else 0
+    seen_first = outcome.seen.get(first) or {}
+    line = seen_first.get("where", "")
+    error = DeadlineExceeded(f"{found}\n{cure}", first, line)
+    error.found = found
+    return error

@@ -1,0 +1,137 @@
+"""A launch that was asked for: checked before anything starts, its backend chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collectives_lab import emulation
+from collectives_lab.basics.errors import LaunchError
+from collectives_lab.basics.machine_limits import why_too_many
+from collectives_lab.fabrics import Fabric
+from collectives_lab.launch.group import Group
+from collectives_lab.launch.processes import backends, start_methods
+from collectives_lab.launch.rank import rank_process as rank_module
+from collectives_lab.launch.rank.channel import ChannelClosed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch that has been checked."""
+
+    world_size: int
+    backend: str
+    reason: str
+    timeout: float
+    env: Mapping[str, str]
+    start_method: str
+    fabric: Fabric | None = None
+
+    @classmethod
+    def of(
+        cls,
+        world_size: Any,
+        backend: str,
+        timeout: Any,
+        env: Any,
+        start_method: str | None,
+        fabric: Fabric | None = None,
+    ) -> Plan:
+        """Check everything a launch is asked for; LaunchError says what is wrong."""
+        refuse_on_a_rank()
+        method = start_method or start_methods.default_start_method()
+        if method not in ("fork", "spawn"):
+            raise LaunchError(f'start_method={method!r}; it is "fork" or "spawn"')
+        size = checked_size(world_size, method)
+        seconds, more = checked_timeout(timeout), checked_env(env)
+        told = os.environ | more
+        chosen, reason = backends.choose(backend, size, told)
+        more |= backends.environment(chosen, size, told)
+        if fabric is not None:
+            _check_fabric(fabric, size, chosen)
+        return cls(size, chosen, reason, seconds, more, method, fabric)
+
+    def start(self) -> Group:
+        """Start the ranks; on their emulated network, if one was asked for."""
+        group = Group(self.world_size, self.backend, self.start_method, self.env)
+        if self.fabric is not None:
+            _emulate(group, self.fabric)
+        return group
+
+
+def refuse_on_a_rank() -> None:
+    """Raise LaunchError if this process is a rank itself."""
+    rank = rank_module.current
+    if rank is not None:
+        raise LaunchError(
+            f"this code already runs on rank {rank.membership.rank}, and ranks cannot "
+            "start ranks; return from it and run the second job from the notebook"
+        )
+
+
+def checked_size(world_size: Any, start_method: str | None = None) -> int:
+    """The number of ranks; start_method: of ranks that this machine must bear."""
+    try:
+        if isinstance(world_size, bool):
+            raise TypeError
+        size = operator.index(world_size)
+    except TypeError:
+        raise LaunchError(
+            f"world_size={world_size!r}; it is the number of ranks, a whole number"
+        ) from None
+    if size < 1:
+        raise LaunchError(f"world_size={size}; at least one rank is needed")
+    why = why_too_many(size, start_method) if start_method else None
+    if why:
+        raise LaunchError(f"world_size={size} is more than this machine bears: {why}")
+    return size
+
+
+def _check_fabric(fabric: Any, world_size: int, backend: str) -> None:
+    if not isinstance(fabric, Fabric):
+        raise LaunchError(
+            f"fabric={fabric!r}; it is a Fabric, as fabrics.ethernet(1, world_size=4)"
+        )
+    if fabric.world_size < world_size:
+        raise LaunchError(
+            f"{fabric!r} has room for {fabric.world_size} ranks and world_size is "
+            f"{world_size}; need a fabric at least as large"
+        )
+    if backend != "gloo":
+        raise LaunchError(
+            f"a network is emulated for Gloo only, and the backend is {backend}; say "
+            'backend="gloo" too'
+        )
+
+
+def _emulate(group: Group, fabric: Fabric) -> None:
+    """Give the ranks a network of their own, before their first job."""
+    network = emulation.create()
+    try:
+        for ends in group.processes.ends:
+            with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
+                message = ("job", 0, "emulate", {"fabric": fabric})
+                ends.channel.send(message, None, [network])
+    finally:
+        os.close(network)
+
+
+def checked_timeout(timeout: Any) -> float:
+    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not number or not 0 < timeout < 10**8:
+        raise LaunchError(
+            f"timeout={timeout!r}; it is the seconds that a job may take, more than 0"
+        )
+    return float(timeout)
+
+
+def checked_env(env: Any) -> dict[str, str]:
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping) or not all(isinstance(name, str) for name in env):
+        raise LaunchError(f"env={env!r}; it is a dict of names and their values")
+    return {name: str(value) for name, value in env.items()}

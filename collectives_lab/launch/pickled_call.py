@@ -1,0 +1,44 @@
+"""A function of the reader's on its way to the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from collectives_lab.basics.errors import LaunchError
+from collectives_lab.launch.rank.channel import Parts, pack
+
+
+def pack_call(fn: Any, args: Sequence[Any]) -> Parts:
+    if not callable(fn):
+        raise LaunchError(f"fn is {fn!r}; it must be a function to call on every rank")
+    if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
+        raise LaunchError(f"args={args!r}; it is a tuple of what fn is called with")
+    try:
+        return pack((fn, tuple(args)))
+    except Exception as error:
+        raise LaunchError(_why_unsendable(fn, args, error)) from error
+
+
+def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:
+    """Name the variable of a function that keeps it from travelling."""
+    name = getattr(fn, "__name__", repr(fn))
+    code = getattr(fn, "__code__", None)
+    cells = getattr(fn, "__closure__", None) or ()
+    known: dict[str, Any] = {}
+    if code is not None:
+        used = {n: fn.__globals__[n] for n in code.co_names if n in fn.__globals__}
+        known |= used
+        for variable, cell in zip(code.co_freevars, cells, strict=False):
+            known[variable] = cell.cell_contents
+    known |= {f"args[{i}]": value for i, value in enumerate(args)}
+    for variable, value in known.items():
+        try:
+            pack(value)
+        except Exception:
+            kind = type(value).__name__
+            return (
+                f"{name} cannot be sent to the ranks: it uses {variable}, a {kind}, "
+                f"which cannot be pickled ({error}). Make it inside {name} instead."
+            )
+    return f"{name} cannot be sent to the ranks: {error}"

@@ -1,0 +1,184 @@
+"""Ranks beside the engines of an ipyparallel cluster: engine i has rank i on its host.
+
+The engines only start them, and are free again; a keeper beside each rank connects it
+to us (see `keeper`). Here `EngineRanks` are such ranks, for a Group. The hosts of the
+engines must be able to connect to this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch.distributed as dist
+
+from collectives_lab.basics.errors import LaunchError
+from collectives_lab.launch.processes import engines, network
+from collectives_lab.launch.processes.engines import Found
+from collectives_lab.launch.processes.handles import START_DEADLINE, Ends
+from collectives_lab.launch.processes.host_clocks import HostClocks
+from collectives_lab.launch.processes.network import NetworkChannel
+from collectives_lab.launch.processes.rendezvous import folder
+from collectives_lab.launch.rank.channel import ChannelClosed
+
+AGENT = "collectives_lab.launch.processes.engine_agent"
+"""What runs in an engine for us; imported there alone."""
+
+
+class EngineRanks:
+    """Ranks beside the engines of a cluster, one each, as processes of a Group."""
+
+    clocks: HostClocks | None = None
+
+    def __init__(self, cluster: Any, world_size: int):
+        self.ends: list[Ends] = []
+        self.ended: dict[int, int | str] = {}
+        self._store: dist.TCPStore | None = None
+        self._told: dict[int, dict[str, Any]] = {}
+        self._channels: dict[int, NetworkChannel] = {}
+        try:
+            with engines.connected(cluster, world_size) as (client, ids):
+                engines.need(world_size, ids)
+                self.found = engines.find(client, ids[:world_size])
+                self._start(client, ids[:world_size])
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, client: Any, ids: Sequence[int]) -> None:
+        """Have each engine start its rank, and let the ranks in."""
+        here = {one["network"] for one in self.found} == {network.network()}
+        addresses = ["127.0.0.1"] if here else network.addresses()
+        secret = secrets.token_bytes(32)
+        with network.listen("127.0.0.1" if here else "") as door:
+            door.settimeout(0.1)
+            args = f"{addresses!r}, {door.getsockname()[1]}, {secret!r}"
+            module = f"__import__({AGENT!r}, fromlist=['start'])"
+            begin = [f"{module}.start({args}, {rank})" for rank in range(len(ids))]
+            asked = engines.evaluate(client, ids, begin)
+            until = time.monotonic() + START_DEADLINE
+            while len(self._channels) < len(ids) and time.monotonic() < until:
+                if any(one.ready() and not one.successful() for one in asked):
+                    break  # the error is raised below
+                with contextlib.suppress(TimeoutError):
+                    self._let_in(door.accept()[0], secret)
+            engines.answers(ids, asked)
+        for rank, number in enumerate(ids):
+            if rank not in self._told:
+                raise LaunchError(f"engine {number} could not start its rank's process")
+            told = self._told[rank]
+            self.ends.append(Ends(self._channels[rank], None, None, told["pid"]))
+        self.clocks = HostClocks([self._told[r]["clock"] for r in range(len(ids))])
+
+    def _let_in(self, sock: socket.socket, secret: bytes) -> None:
+        channel = network.welcome(sock, secret)
+        if channel is None:
+            return
+        try:
+            (_, rank, told), _, _ = channel.recv()
+            self._channels[rank], self._told[rank] = channel, told
+        except ChannelClosed:
+            channel.close()
+
+    def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
+        """Tell each rank who it is; what is special of its host, its keeper adds."""
+        shared = {
+            "world_size": len(self.ends),
+            "backend": backend,
+            "cwd": folder(),
+        }
+        master = {
+            "WORLD_SIZE": str(len(self.ends)),
+            "MASTER_ADDR": self._told[0]["address"],
+            "MASTER_PORT": str(self._told[0]["port"]),
+            "MPLBACKEND": "agg",
+        }
+        port = self._open_store()
+        for rank, place in enumerate(_places(self.found)):
+            mine = master | place | {"RANK": str(rank)} | dict(env)
+            channel = self._channels[rank]
+            store = channel.sock.getsockname()[0], port
+            settings = shared | {"rank": rank, "env": mine, "store": store}
+            with contextlib.suppress(ChannelClosed):  # a lost rank is found as such
+                channel.send(("join", settings))
+
+    def _open_store(self) -> int:
+        """Serve the store in which the ranks find each other; return its port."""
+        ways = {channel.sock.getsockname()[0] for channel in self._channels.values()}
+        with network.listen(ways.pop() if len(ways) == 1 else "") as door:
+            address, port = door.getsockname()
+            self._store = dist.TCPStore(
+                address,
+                port,
+                is_master=True,
+                wait_for_workers=False,
+                master_listen_fd=door.detach(),
+            )
+        return port
+
+    # -- their end -----------------------------------------------------------------
+
+    def fileno(self) -> int:
+        return -1
+
+    def look(self) -> None:
+        for rank, channel in self._channels.items():
+            if channel.ended_by is not None and rank not in self.ended:
+                self.ended[rank] = self._lost(rank, channel.ended_by)
+
+    def _lost(self, rank: int, why: str) -> str:
+        """What became of a rank that says nothing any more, nor does its keeper."""
+        one = self.found[rank]
+        name = f"engine {one['id']} on {one['host']}"
+        unheard = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+        if any(os.strerror(number) in why for number in unheard):
+            return f"is lost: nothing has come from {name} for {network.LOST:g} s"
+        return f"is lost: {name}, which it belongs to, has ended"
+
+    def kill(self) -> None:
+        for channel in self._channels.values():
+            with contextlib.suppress(ChannelClosed):
+                channel.send(("kill",))
+
+    def close(self, deadline: float = 10.0) -> None:
+        try:
+            self.kill()
+            until = time.monotonic() + deadline
+            for rank, channel in self._channels.items():
+                self._hear_out(rank, channel, until)
+        finally:
+            for channel in self._channels.values():
+                channel.close()
+            self._channels, self.ends = {}, []
+            self._store = None
+
+    def _hear_out(self, rank: int, channel: NetworkChannel, until: float) -> None:
+        """Wait until a rank has ended."""
+        with contextlib.suppress(ChannelClosed):
+            while rank not in self.ended:
+                channel.sock.settimeout(max(0.01, until - time.monotonic()))
+                message, _, _ = channel.recv()
+                if message[0] == "ended":
+                    self.ended[rank] = message[1]
+
+
+def _places(found: Found) -> list[dict[str, str]]:
+    """What torchrun says of each rank's place: its host, and its number there."""
+    groups = list(engines.hosts(found).values())
+    return [
+        {
+            "LOCAL_RANK": str(ranks.index(rank)),
+            "LOCAL_WORLD_SIZE": str(len(ranks)),
+            "GROUP_RANK": str(number),
+            "GROUP_WORLD_SIZE": str(len(groups)),
+        }
+        for rank in range(len(found))
+        for number, ranks in enumerate(groups)
+        if rank in ranks
+    ]

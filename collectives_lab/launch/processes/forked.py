@@ -1,0 +1,92 @@
+"""Ranks forked from the warm server: the usual kind, ready in milliseconds."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import signal
+import socket
+import time
+
+from collectives_lab.launch.processes.fork_server_client import (
+    Server,
+    server_gone,
+    servers,
+)
+from collectives_lab.launch.processes.handles import START_DEADLINE, Ends
+from collectives_lab.launch.processes.rendezvous import Here
+from collectives_lab.launch.rank.channel import Channel, ChannelClosed
+
+
+class ForkedRanks(Here):
+    """Ranks forked from the warm server, which is their parent."""
+
+    def __init__(self, count: int):
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self.ends: list[Ends] = []
+        self.ended: dict[int, int | str] = {}
+        self._lost = False
+        self._count = count
+        server = servers.get()
+        try:
+            server.control.send(count, None, [theirs.fileno()])
+        except ChannelClosed:
+            raise server_gone(server) from None
+        finally:
+            theirs.close()
+        try:
+            self._receive(server)
+        except BaseException:
+            self.close()
+            raise
+
+    def _receive(self, server: Server) -> None:
+        self._channel.sock.settimeout(START_DEADLINE)
+        try:
+            while len(self.ends) < self._count:
+                message, _, fds = self._channel.recv()
+                if message[0] == "ended":
+                    self.ended[message[1]] = message[2]
+                    continue
+                channel = Channel(socket.socket(fileno=fds[0]))
+                self.ends.append(Ends(channel, fds[1], fds[2], message[2]))
+        except ChannelClosed:
+            raise server_gone(server) from None
+        self._channel.sock.settimeout(5.0)
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def look(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            while not self._lost and selector.select(0):
+                self._hear()
+
+    def _hear(self) -> None:
+        try:
+            (_, rank, status), _, _ = self._channel.recv()
+            self.ended[rank] = status
+        except ChannelClosed:
+            # The server has gone, and its ranks with it.
+            self._lost = True
+            for rank in range(len(self.ends)):
+                self.ended.setdefault(rank, -signal.SIGKILL)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ChannelClosed):
+            self._channel.send("kill")
+
+    def close(self, deadline: float = 10.0) -> None:
+        try:
+            self.kill()
+            until = time.monotonic() + deadline
+            while len(self.ended) < len(self.ends) and time.monotonic() < until:
+                self._hear()
+        finally:
+            self._channel.close()
+            self.forget_store()
+            for ends in self.ends:
+                ends.close()
+            self.ends = []

@@ -1,0 +1,94 @@
+"""The clocks of the hosts of a group, brought to the launcher's.
+
+Here `HostClocks` reads them between jobs by short questions to the keepers, and turns
+the times that ranks report into ours. Ranks that share our clock are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from collectives_lab.launch.processes.job import Outcome
+from collectives_lab.recorder import clock_readings
+from collectives_lab.recorder.call_record import now
+from collectives_lab.trace import Event
+from collectives_lab.trace.clocks import Clock, Reading
+
+ROUNDS = 8
+"""Questions to each clock: the quickest answers bound the error."""
+
+Ask = Callable[[str, Sequence[int]], dict[int, Any]]
+"""Asks a question of ranks and waits for their answers."""
+
+_TIMES = ("started", "ended", "failed_at")
+
+
+class HostClocks:
+    """What is known of the clock of each rank. names: of the clocks, by rank."""
+
+    def __init__(self, names: Sequence[str]):
+        own = clock_readings.name()
+        self._ranks: dict[str, list[int]] = {}
+        for rank, name in enumerate(names):
+            if name != own:
+                self._ranks.setdefault(name, []).append(rank)
+        self._readings: dict[str, list[Reading]] = {name: [] for name in self._ranks}
+
+    def read(self, ask: Ask) -> None:
+        """Read each clock; its last two readings are kept."""
+        for name, ranks in self._ranks.items():
+            reading = _read(ask, ranks[0])
+            if reading is not None:
+                self._readings[name] = [*self._readings[name][-1:], reading]
+
+    def align(self, outcome: Outcome) -> None:
+        """Bring all times of an outcome to our clock, and say how well in `clocks`."""
+        error = 0.0
+        for name, ranks in self._ranks.items():
+            if not self._readings[name]:
+                continue
+            clock = Clock(self._readings[name])
+            for rank in ranks:
+                for told in (outcome.reports, outcome.seen):
+                    if rank in told:
+                        told[rank] = _shifted(told[rank], clock)
+            error = max(error, clock.error(clock.readings[-1].at))
+        if self._ranks:
+            outcome.clocks = {"error": error, "count": len(self._ranks) + 1}
+
+
+def _read(ask: Ask, rank: int) -> Reading | None:
+    """How far a rank's clock is from ours; None if it does not answer."""
+    low, high, there = -math.inf, math.inf, math.nan
+    for _ in range(ROUNDS):
+        asked = now()
+        answers = ask("clock", [rank])
+        answered = now()
+        if rank not in answers:
+            return None
+        there = answers[rank]
+        low, high = max(low, asked - there), min(high, answered - there)
+    return Reading(there, low, high)
+
+
+def _shifted(report: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
+    """A report with its times on our clock."""
+    own = {name: report[name] for name in _TIMES if name in report}
+    there = clock.at_reference(np.array([*own.values()], dtype=float)).tolist()
+    events: list[Event] = report.get("events", [])
+    times = [[e.issued, e.waited, e.completed] for e in events]
+    known = clock.at_reference(np.array(times, dtype=float).reshape(-1, 3)).tolist()
+    moved = [
+        replace(e, issued=_or_none(i), waited=_or_none(w), completed=_or_none(c))
+        for e, (i, w, c) in zip(events, known, strict=True)
+    ]
+    return {**report, **dict(zip(own, there, strict=True)), "events": moved}
+
+
+def _or_none(time: float) -> float | None:
+    return None if math.isnan(time) else time

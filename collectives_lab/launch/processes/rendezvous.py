@@ -1,0 +1,94 @@
+"""What a rank is told first: who it is, where it works, and where the others meet.
+
+Here are the ranks of this machine (`Here`), which get descriptors of a status board and
+of a store from their launcher.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping
+
+from collectives_lab.basics import devices
+from collectives_lab.deadlock.status_board import anonymous_file
+from collectives_lab.launch.processes import backends
+from collectives_lab.launch.processes.handles import Ends
+from collectives_lab.launch.processes.host_clocks import HostClocks
+from collectives_lab.launch.rank.channel import ChannelClosed
+
+
+class Here:
+    """Ranks on this machine, as children of ours or of our fork server."""
+
+    ends: list[Ends]
+    clocks: HostClocks | None = None
+    _store_file: str | None = None
+
+    def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
+        """Tell each rank who it is; its first job need not wait for the answer."""
+        fds = [board]
+        if hasattr(os, "memfd_create"):
+            fds.append(anonymous_file("collectives_lab-store"))
+        else:
+            handle, self._store_file = tempfile.mkstemp(prefix="collectives_lab-")
+            os.close(handle)
+        world_size = len(self.ends)
+        shared = {
+            "world_size": world_size,
+            "backend": backend,
+            "path": sys.path,
+            "cwd": folder(),
+            "store": self._store_file,
+            "gpus": devices.count(env),
+        }
+        world = _environment(world_size, env)
+        for rank, ends in enumerate(self.ends):
+            mine = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            mine |= backends.of_rank(world, rank)
+            options = shared | {"rank": rank, "env": world | mine}
+            with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
+                ends.channel.send(("job", 0, "join", options), None, fds)
+        for fd in fds[1:]:
+            os.close(fd)
+
+    def forget_store(self) -> None:
+        """Remove the file in which the ranks have met, if it has a name."""
+        if self._store_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._store_file)
+
+
+def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
+    """The launcher's environment, what torchrun sets, and what suits one machine."""
+    default = {"OMP_NUM_THREADS": "1"}
+    if sys.platform.startswith("linux"):
+        default["GLOO_SOCKET_IFNAME"] = "lo"
+    torchrun = {
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "MPLBACKEND": "agg",
+    }
+    return default | dict(os.environ) | torchrun | dict(env)
+
+
+def folder() -> str:
+    """Where we are; the root, if that folder is no longer there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A port that was free a moment ago, for a script that makes its own store."""
+    with socket.socket() as sock:
+        sock.bind((address, 0))
+        return sock.getsockname()[1]

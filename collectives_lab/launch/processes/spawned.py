@@ -1,0 +1,84 @@
+"""Ranks in fresh interpreters: slower than forks, and possible everywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from collectives_lab.launch.processes import reap
+from collectives_lab.launch.processes.handles import Ends, python
+from collectives_lab.launch.processes.rendezvous import Here
+from collectives_lab.launch.rank.channel import Channel
+
+
+class SpawnedRanks(Here):
+    """Ranks in interpreters of their own: slower, and possible everywhere."""
+
+    def __init__(
+        self, count: int, module: str = "collectives_lab.launch.rank.rank_process"
+    ):
+        """module: whose `main` a rank begins with."""
+        self.ends: list[Ends] = []
+        self.ended: dict[int, int | str] = {}
+        self._module = module
+        self._processes: list[subprocess.Popen] = []
+        try:
+            for _ in range(count):
+                self._spawn()
+        except BaseException:
+            self.close()
+            raise
+
+    def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        try:
+            process = python(self._module, theirs, stdout=out_end, stderr=err_end)
+        finally:
+            theirs.close()
+            os.close(out_end)
+            os.close(err_end)
+        self._processes.append(process)
+        self.ends.append(Ends(Channel(ours), out, err, process.pid))
+
+    def fileno(self) -> int:
+        return -1
+
+    def look(self) -> None:
+        for rank, process in enumerate(self._processes):
+            status = reap.reap(process)
+            if status is not None:
+                self.ended[rank] = status
+
+    def kill(self) -> None:
+        for process in self._processes:
+            if reap.reap(process) is None:  # so its group is still its own
+                for pid in _descendants(process.pid):
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                reap.kill(process.pid)
+
+    def close(self, deadline: float = 10.0) -> None:
+        try:
+            self.kill()
+            for rank, process in enumerate(self._processes):
+                self.ended[rank] = process.wait(deadline)
+        finally:
+            self.forget_store()
+            for ends in self.ends:
+                ends.close()
+            self.ends = []
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that a process and its children have started; Linux only."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found

@@ -1,0 +1,63 @@
+"""The variables that stay on a rank from cell to cell, and what runs among them."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from collectives_lab.launch.rank import mime
+from collectives_lab.recorder.reader_traceback import Unsendable
+
+
+class Namespace:
+    """A rank's variables; `given` are there from the beginning, beside torch and dist.
+
+    given: `display` among them, by which figures are shown.
+    """
+
+    def __init__(self, given: Mapping[str, Any]):
+        self._given = {"__name__": "__main__", "torch": torch, "dist": dist, **given}
+        self._variables = dict(self._given)
+
+    def execute(self, source: str, file: str, quiet: bool) -> dict[str, Any] | None:
+        """Run a cell; return how its last expression looks, unless quiet.
+
+        What was given is there again, where an earlier cell has deleted it.
+        """
+        for name, value in self._given.items():
+            self._variables.setdefault(name, value)
+        lines = source.splitlines(keepends=True)
+        linecache.cache[file] = (len(source), None, lines, file)
+        tree = ast.parse(source, file)
+        last = None
+        if not quiet and tree.body and isinstance(end := tree.body[-1], ast.Expr):
+            last = ast.Expression(end.value)
+            del tree.body[-1]
+        # Not ours: a cell has the __future__ that it imports itself.
+        exec(compile(tree, file, "exec", dont_inherit=True), self._variables)
+        value = None
+        if last is not None:
+            code = compile(last, file, "eval", dont_inherit=True)
+            value = eval(code, self._variables)
+        if value is not None:
+            self._variables["_"] = value
+        mime.publish_figures(self._given["display"])
+        return None if value is None else mime.bundle(value)
+
+    def push(self, variables: Mapping[str, Any]) -> None:
+        """Set variables."""
+        self._variables.update(variables)
+
+    def pull(self, names: list[str]) -> list[Any]:
+        """The values of variables; raises Unsendable for one that is not there."""
+        for name in names:
+            if name not in self._variables:
+                raise Unsendable(
+                    f"there is no variable {name!r}; set it by execute or push first"
+                )
+        return [self._variables[name] for name in names]

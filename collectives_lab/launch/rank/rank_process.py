@@ -1,0 +1,322 @@
+"""One rank: the process that joins a group, does jobs, and answers while it does them.
+
+The first thread does the jobs. A second one listens to the launcher, so that a rank
+which is blocked can still say what it waits for, and be freed. Its group, and what
+stands between it and torch, are its `Membership`. Here `main` is where a
+rank begins, after a fork or in a fresh interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import linecache
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from collectives_lab import recorder
+from collectives_lab.basics.machine_limits import free_memory
+from collectives_lab.launch.rank import mime, process_setup, torch_patches
+from collectives_lab.launch.rank.channel import (
+    Channel,
+    ChannelClosed,
+    Parts,
+    nbytes,
+    pack,
+    unpack,
+)
+from collectives_lab.launch.rank.keyboard import NoKeyboard
+from collectives_lab.launch.rank.namespace import Namespace
+from collectives_lab.launch.rank.process_group import Membership
+from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder.reader_traceback import (
+    Unsendable,
+    is_readers,
+    tell,
+    words,
+)
+
+SMALL = 2**24
+"""Bytes of a result that need no look at how much memory is free."""
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+
+current: Rank | None = None
+"""The rank that this process is; None in every other process."""
+
+
+class Rank:
+    """The rank behind a channel to its launcher."""
+
+    def __init__(self, channel: Channel):
+        self.channel = channel
+        self.jobs: queue.SimpleQueue = queue.SimpleQueue()
+        self.shown = threading.Semaphore(0)
+        self.busy = False
+        self.cancelled = False
+        self.started = recorder.now()
+        self.membership = Membership(self._tell_mismatch)
+        self.namespace = Namespace({})
+        self.main = threading.main_thread()
+        self.known = set(sys.modules)
+
+    @property
+    def recording(self) -> recorder.Recorder | None:
+        """The recorder of this process, once it has joined a group."""
+        return self.membership.recorder
+
+    # -- the thread that listens ---------------------------------------------------
+
+    def listen(self) -> None:
+        """Queue jobs for the first thread and answer everything else, to the end."""
+        answers: dict[str, Callable[..., Any]] = {
+            "snapshot": self._snapshot,
+            "asleep": self._asleep,
+            "peek": self._peek,
+            "describe": self._describe,
+            "cancel": self._cancel,
+            "shown": self.shown.release,
+            "exit": self._exit,
+        }
+        while True:
+            try:
+                message, parts, fds = self.channel.recv()
+                if message[0] in answers:
+                    answers[message[0]](*message[1:])
+                else:
+                    self.jobs.put((message, parts, fds))
+            except ChannelClosed:
+                os._exit(1)  # the launcher has gone, and nobody else would end us
+
+    def _snapshot(self, number: int) -> None:
+        if self.recording is not None:
+            self.channel.send(("snapshot", number, self.recording.snapshot()))
+
+    def _asleep(self, number: int) -> None:
+        """Processor time of the first thread, if it is in torch, and open calls.
+
+        DDP and functional collectives wait in C++, unseen. A thread that is inside
+        torch and uses no time can only be waiting there.
+        """
+        frame = sys._current_frames().get(self.main.ident or 0)
+        if self.recording and self.recording.all_blocked():
+            self.channel.send(("asleep", number, (0.0, self.recording.snapshot())))
+            return
+        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+        if not (inside and self.recording and hasattr(time, "pthread_getcpuclockid")):
+            self.channel.send(("asleep", number, None))
+            return
+        clock = time.pthread_getcpuclockid(self.main.ident or 0)
+        snapshot = self.recording.snapshot(unfinished=True)
+        self.channel.send(("asleep", number, (time.clock_gettime(clock), snapshot)))
+
+    def _peek(self, number: int) -> None:
+        """What has been recorded so far, and where the first thread is."""
+        events = [] if self.recording is None else self.recording.peek()
+        groups = {} if self.recording is None else self.recording.group_ranks()
+        seen: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
+        seen |= {"events": events, "groups": groups, "where": self._where()}
+        seen["waiting"] = self.recording.snapshot().waiting if self.recording else ()
+        self.channel.send(("peek", number, seen))
+
+    def _describe(self, number: int, key: int) -> None:
+        found = None if self.recording is None else self.recording.described(key)
+        self.channel.send(("describe", number, found))
+
+    def _where(self) -> str:
+        """The reader's line that the first thread is in; empty if it is in none."""
+        frame = sys._current_frames().get(self.main.ident or 0)
+        # The outermost frame is the command that began this process.
+        while frame is not None and frame.f_back is not None:
+            file = frame.f_code.co_filename
+            if is_readers(file):
+                return f"{file}:{frame.f_lineno}" if self.busy else ""
+            frame = frame.f_back
+        return ""
+
+    def _cancel(self) -> None:
+        """Free the first thread from a wait in the library, or from Python code."""
+        self.cancelled = True
+        self.membership.cut()
+        if self.busy and self.main.ident is not None:
+            signal.pthread_kill(self.main.ident, signal.SIGINT)
+
+    def _tell_mismatch(self, record: recorder.Record) -> None:
+        """Say at once that a call does not fit: the reader may catch what it raises."""
+        call = {"key": record.key, "number": record.number, "call": record.told()}
+        self.channel.send(("mismatch", call))
+
+    def _exit(self) -> None:
+        process_setup.flush()
+        os._exit(0)
+
+    # -- the thread that works -----------------------------------------------------
+
+    def serve(self) -> None:
+        """Do jobs until the launcher ends this process."""
+        signal.signal(signal.SIGINT, self._interrupted)
+        threading.Thread(target=self.listen, name="launcher", daemon=True).start()
+        while True:
+            self._do(*self.jobs.get())
+
+    def _interrupted(self, _signal: int, _frame: Any) -> None:
+        if self.busy and self.cancelled:
+            self.cancelled = False
+            raise KeyboardInterrupt
+
+    def _do(self, message: tuple, parts: Parts, fds: list[int]) -> None:
+        """Do one job and report how it ended, whatever it raises."""
+        number, kind, options = message[1:]
+        self.started = recorder.now()
+        report: dict[str, Any] = {"started": self.started}
+        result: Parts = []
+        self.cancelled = False
+        signal.signal(signal.SIGINT, self._interrupted)  # a cell may have changed it
+        self.busy = True
+        try:
+            if kind == "join":
+                self.membership.join(options, *fds)
+                self.namespace = self._namespace()
+            elif kind == "emulate":
+                self.membership.emulate(options["fabric"], *fds)
+            else:
+                report["wire_before"] = self.membership.counted_bytes()
+                result = self._packed(self._run(kind, options, parts))
+        except BaseException as error:
+            self.busy = False
+            self._blame(report, error)
+            with contextlib.suppress(Exception):
+                result = pack(error)
+        self.busy = False
+        process_setup.flush()
+        self._close(report)
+        try:
+            self.channel.send(("done", number, report), result)
+        except OSError as error:  # no descriptor or memory left for a large result
+            self._blame(report, Unsendable(f"the result cannot be sent: {error}"))
+            report["events"] = []
+            self.channel.send(("done", number, report))
+
+    def _run(self, kind: str, options: dict[str, Any], parts: Parts) -> Any:
+        assert self.recording is not None
+        self.recording.finished = False
+        for file, lines in options.get("sources", {}).items():
+            linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+        if kind == "rejoin":
+            return self.membership.rejoin()
+        if kind == "call":
+            fn, args = unpack(parts)
+            return fn(*args)
+        if kind == "exec":
+            source, file, quiet = (options[n] for n in ("source", "file", "quiet"))
+            return self.namespace.execute(source, file, quiet)
+        if kind == "push":
+            return self.namespace.push(unpack(parts))
+        return self.namespace.pull(options["names"])
+
+    def _namespace(self) -> Namespace:
+        """What a cell finds at first."""
+        group = self.membership
+        given = {"rank": group.rank, "world_size": group.world_size}
+        return Namespace(given | {"display": self.display})
+
+    def display(self, *objects: Any) -> None:
+        """Show objects under the cell that runs, as in a notebook."""
+        for obj in objects:
+            process_setup.flush()
+            self.channel.send(("display",), pack(mime.bundle(obj)))
+            # What is printed next must not overtake it: that takes another way.
+            self.shown.acquire(timeout=1.0)
+
+    def _packed(self, value: Any) -> Parts:
+        try:
+            parts = pack(value)
+        except BaseException as error:
+            raise Unsendable(_why_unsendable(value, error)) from None
+        size = nbytes(parts)
+        available = free_memory() if size > SMALL else 2**62
+        if size > available // (self.membership.world_size + 1):
+            raise Unsendable(
+                f"the result has {size / 1e9:.1f} GB and the machine "
+                f"{available / 1e9:.1f} GB of free memory; return a summary of it"
+            )
+        return parts
+
+    def _blame(self, report: dict[str, Any], error: BaseException) -> None:
+        """Describe an error: type, words, traceback from the reader's line on."""
+        report["failed_at"] = recorder.now()
+        report["kind"] = _kind_of(error)
+        report["type"] = type(error).__name__
+        report["message"] = words(error)
+        report["where"], report["traceback"] = tell(error)
+
+    def _close(self, report: dict[str, Any]) -> None:
+        """Add to a report what was recorded, and be counted as finished."""
+        report["ended"] = recorder.now()
+        report["imported"] = self._imported()
+        report["grouped"] = dist.is_initialized()
+        if self.recording is not None:
+            report["events"] = self.recording.drain()
+            report["groups"] = self.recording.group_ranks()
+            report["collectives"] = dict(self.recording.counts.collectives)
+            report["wire_after"] = self.membership.count_bytes()
+            self.recording.finished = True
+            if self.recording.board is not None:
+                self.recording.step()
+        torch_ops.forget_coalescing()
+
+    def _imported(self) -> list[str]:
+        """Parts of torch imported since the last job: the server can learn them.
+
+        Only the topmost ones; they bring the others.
+        """
+        if len(sys.modules) == len(self.known):
+            return []
+        new = {name for name in sys.modules.keys() - self.known if "torch." in name[:6]}
+        self.known = set(sys.modules)
+        return sorted(name for name in new if name.rpartition(".")[0] not in new)
+
+
+def _kind_of(error: BaseException) -> str:
+    if isinstance(error, recorder.Mismatched):
+        return "mismatch"
+    if isinstance(error, SystemExit):
+        return "exit"
+    if isinstance(error, Unsendable):
+        return "unsendable"
+    return "stopped" if isinstance(error, KeyboardInterrupt) else "error"
+
+
+def _why_unsendable(value: Any, error: BaseException) -> str:
+    kind = type(value).__name__
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return (
+        f"the result, a {kind}, cannot be sent from the rank's process ({why}); return "
+        "tensors, numbers, text, or lists and dicts of them"
+    )
+
+
+def main(fd: int) -> None:
+    """Serve as a rank on the socket `fd` to the launcher; never returns."""
+    global current
+    current = Rank(Channel(socket.socket(fileno=fd)))
+    sys.stdin = sys.__stdin__ = NoKeyboard()  # type: ignore[assignment,misc]
+    sys.stdout = sys.__stdout__ = process_setup.stream(1)  # type: ignore[assignment,misc]
+    sys.stderr = sys.__stderr__ = process_setup.stream(2)  # type: ignore[assignment,misc]
+    faulthandler.enable(all_threads=False)
+    recorder.install()
+    process_setup.adopt_orphans()
+    torch_patches.put_in_place(current)
+    os.register_at_fork(after_in_child=lambda: recorder.start(None))
+    process_setup.settle_in()
+    current.serve()

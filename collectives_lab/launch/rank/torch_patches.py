@@ -1,0 +1,87 @@
+"""What stands in a rank's process for torch's own functions, and for os._exit.
+
+A rank has its group before the reader's code begins, and the launcher must know of
+groups that form and of a process that leaves without a word. Here `put_in_place` puts
+them in, and `real_init` is torch's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from collectives_lab import recorder
+
+if TYPE_CHECKING:
+    from collectives_lab.launch.rank.rank_process import Rank
+
+real_init = dist.init_process_group
+_real_new_group = dist.new_group
+_rank: Rank | None = None
+
+
+def put_in_place(rank: Rank) -> None:
+    """Stand in for torch's functions and os._exit in this process, which is `rank`."""
+    global _rank
+    _rank = rank
+    for module in (dist, dist.distributed_c10d):
+        vars(module).update(init_process_group=init_process_group, new_group=new_group)
+    _note_exits(rank)
+
+
+def init_process_group(
+    backend: Any = None, init_method: Any = None, *args: Any, **kwargs: Any
+) -> None:
+    """torch's `init_process_group`, content with the group a rank already has.
+
+    So the body of a function may begin as a script for torchrun does. A group that
+    differs from ours (another backend, a store, an address) is made as asked for
+    instead.
+    """
+    ours = None if _rank is None else _rank.membership
+    if ours is not None and backend is None and kwargs.get("device_id") is None:
+        backend = ours.backend  # torch's choice is NCCL wherever there is a GPU
+    if ours is None or not ours.prepared:
+        real_init(backend, init_method, *args, **kwargs)
+        return
+    ours.prepared = False
+    backends = (None, ours.settings["backend"], ours.backend, "cpu:gloo,cuda:nccl")
+    same = backend in backends and init_method in (None, "env://") and not args
+    if not dist.is_initialized() or not same or kwargs.get("store") is not None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        real_init(backend, init_method, *args, **kwargs)
+
+
+def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """torch's `new_group`, seen by the wait-for graph: every member must come to it."""
+    recording = recorder.current()
+    go = functools.partial(_real_new_group, ranks, *args, **kwargs)
+    if recording is None or not dist.is_initialized():
+        return go()
+    members = tuple(sorted(range(dist.get_world_size()) if ranks is None else ranks))
+    if recording.rank not in members:
+        return go()
+    return recording.meet("new_group", members, go)
+
+
+def _note_exits(rank: Rank) -> None:
+    """Let os._exit say its line before it ends the process without a word."""
+    leave, process = os._exit, os.getpid()
+
+    def noted(code: int) -> None:
+        own = os.getpid() == process and threading.current_thread() is rank.main
+        if rank.busy and own:
+            with contextlib.suppress(Exception):
+                frame = sys._getframe(1)
+                where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                rank.channel.send(("leaving", code, where))
+        leave(code)
+
+    os._exit = noted  # type: ignore[assignment]

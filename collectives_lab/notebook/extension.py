@@ -1,0 +1,46 @@
+"""`%%ranks`: a notebook cell on every rank.
+
+Here you can run a cell on standing ranks (`%%ranks 4`), whose variables stay from cell
+to cell, and see, restart or stop them (`%ranks`), on this machine or on an ipyparallel
+cluster (`%%ranks --cluster c`). The `Run` of the last such cell is `_run`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+from typing import Any
+
+from collectives_lab.basics import source_lines
+from collectives_lab.launch import warm
+from collectives_lab.notebook.magics import RanksMagics
+
+
+def load(shell: Any) -> None:
+    """Register the magics and warm the fork server; those loaded before end."""
+    unload(shell)
+    magics = RanksMagics(shell)
+    shell.register_magics(magics)
+    atexit.register(magics.close)
+    named = getattr(shell.compile, "format_code_name", lambda file: None)
+
+    def cell_name(file: str) -> str | None:
+        ours = re.match(r"<ranks (In\[\d+\])", file)
+        found = ("Cell", ours[1]) if ours else named(file)
+        return " ".join(found) if found else None
+
+    source_lines.cell_name = cell_name
+    warm()
+
+
+def unload(shell: Any) -> None:
+    """Take the magics away and end their ranks."""
+    manager = shell.magics_manager
+    magics = manager.registry.pop(RanksMagics.__name__, None)
+    if magics is None:
+        return
+    for kind in ("line", "cell"):
+        manager.magics[kind].pop("ranks", None)
+    source_lines.cell_name = lambda file: None
+    atexit.unregister(magics.close)
+    magics.close()

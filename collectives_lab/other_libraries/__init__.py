@@ -1,0 +1,1 @@
+"""The same verbs in other libraries: MPI and XLA, started and recorded."""

@@ -1,0 +1,211 @@
+"""The same verbs in other libraries, run here if they are installed, else as recorded.
+
+Here you can let MPI call a verb on real ranks (`mpi`), see what XLA's compiler makes of
+one (`xla`) and let it run over Gloo (`xla_over_gloo`). Each starts a program of
+`collectives_lab.scripts` and gives a `Started`, whose `answer()` says what it printed,
+and whether it ran here or is the record that ships. They want the packages openmpi and
+mpi4py, and jax: the extra `libraries`.
+
+`python -m collectives_lab.other_libraries.verbs` makes the records anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from collectives_lab.data import shipped
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+RECORDS = "libraries/records.json"
+GRACE = 5.0
+"""Seconds that a program has to end after SIGTERM, before SIGKILL."""
+ONE_MACHINE = ["--allow-run-as-root", "--oversubscribe"]
+OVER_TCP = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
+OVER_TCP += ["--mca", "btl_tcp_if_include", "127.0.0.0/8"]
+FORCIBLE = ["basic_linear", "nonoverlapping", "recursive_doubling", "ring"]
+FORCIBLE += ["rabenseifner"]
+"""Open MPI's names of algorithms for all_reduce (and "segmented_ring")."""
+FORCED = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program printed. live: it ran here; where: this, in words."""
+
+    said: dict[str, Any]
+    live: bool
+    where: str
+
+
+def mpi(verbs: str, *sizes: int, world_size: int = 4, algorithm: str = "") -> Started:
+    """Let Open MPI call verbs on tensors of these sizes in bytes, over TCP.
+
+    verbs: one, or several with commas. algorithm: one of Open MPI's own names for
+    all_reduce, as "ring"; empty for what its decision table takes. The answer's
+    `said["calls"][verb][str(size)]` has "wire", the bytes from rank to rank, and
+    "results", each rank's first and last number.
+    """
+    launcher, why_not = _mpirun(), _why_not("mpi4py")
+    rule = [*FORCED, "coll_tuned_allreduce_algorithm", algorithm]
+    options = [*ONE_MACHINE, *OVER_TCP, *(rule if algorithm else [])]
+    command = [launcher or "mpirun", "-n", str(world_size), *options]
+    command += [sys.executable, str(SCRIPTS / "mpi_verbs.py"), verbs, *map(str, sizes)]
+    name = f"mpi {verbs} {world_size} {algorithm or 'decides'}"
+    if launcher is None:
+        why_not = "Open MPI is not installed"
+    return Started(" ".join([name, *map(str, sizes)]), command, why_not)
+
+
+def xla() -> Started:
+    """Let XLA compile sums over four devices of one process.
+
+    The answer's `said["programs"]` has, by the names of the functions in
+    `scripts/xla_verbs.py`, the collectives "asked" for and "compiled", and "result".
+    """
+    command = [sys.executable, str(SCRIPTS / "xla_verbs.py")]
+    return Started("xla", command, _why_not("jax", "jaxlib"))
+
+
+def xla_over_gloo(nbytes: int) -> Started:
+    """Let XLA run four verbs on four processes over Gloo, a buffer of nbytes on each.
+
+    The answer's `said["wire"][verb]` has the bytes from rank to rank.
+    """
+    command = [sys.executable, str(SCRIPTS / "xla_over_gloo.py"), str(nbytes)]
+    return Started(f"xla_over_gloo {nbytes}", command, _why_not("jax", "jaxlib"))
+
+
+class Started:
+    """A program on its way or, where it cannot run, its record."""
+
+    def __init__(self, name: str, command: Sequence[str], why_not: str = "") -> None:
+        self.name, self._why_not = name, why_not
+        self._answer: Answer | None = None
+        self._program: subprocess.Popen[str] | None = None
+        if not why_not:
+            self._program = subprocess.Popen(
+                command,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # so that all of it can be ended
+            )
+
+    def answer(self, timeout: float = 50.0) -> Answer:
+        """What it printed; the record, if it cannot run, failed or takes too long.
+
+        timeout: seconds from now on. Raises LookupError where no record of this call
+        ships either.
+        """
+        if self._answer is None:
+            try:
+                self._answer = self._hear(timeout)
+            finally:  # also where the reader interrupts
+                self.stop()
+        return self._answer
+
+    def _hear(self, timeout: float) -> Answer:
+        if self._program is None:
+            return _recorded(self.name, self._why_not)
+        try:
+            printed, errors = self._program.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return _recorded(self.name, f"it took over {timeout:g} s")
+        if self._program.returncode:
+            last = (errors.strip() or "no message").splitlines()[-1]
+            return _recorded(self.name, f"it failed here ({last})")
+        said = json.loads(printed.splitlines()[-1])
+        return Answer(said, True, f"run here: {said['library']}")
+
+    def stop(self) -> None:
+        """End the program, and what it has started, if it still runs."""
+        program = self._program
+        for number in signal.SIGTERM, signal.SIGKILL:
+            if program is None or program.poll() is not None:
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.communicate(timeout=GRACE)
+
+
+def _why_not(*packages: str) -> str:
+    """Why a program cannot run here, or nothing."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{missing[0]} is not installed"
+    if sys.platform != "linux":
+        return "only Linux counts the bytes of a connection"
+    return ""
+
+
+@cache
+def _mpirun() -> str | None:
+    """The launcher of Open MPI: the one beside this Python, else one on the path."""
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    if found is None:
+        return None
+    asked = [found, "--version"]
+    said = subprocess.run(
+        asked, capture_output=True, text=True, check=False, timeout=20
+    )
+    return found if "Open MPI" in said.stdout else None
+
+
+def _recorded(name: str, why: str) -> Answer:
+    records = json.loads(shipped(RECORDS).read_text())
+    if name not in records:
+        raise LookupError(
+            f"{why}, and there is no record of {name!r}; {_names(records)}"
+        )
+    said, when = records[name], records["recorded"]
+    return Answer(said, False, f"{why}; recorded {when} with {said['library']}")
+
+
+def _names(records: dict[str, Any]) -> str:
+    names = [repr(name) for name in records if name != "recorded"]
+    return f"need one of {', '.join(names)}"
+
+
+SIZES = [2**10, 2**12, 2**13, 2**20]
+VERBS = (
+    "broadcast,scatter,gather,reduce,all_gather,reduce_scatter,all_reduce,all_to_all"
+)
+
+
+def calls() -> list[Started]:
+    """Start all calls of which a record ships."""
+    forced = [mpi("all_reduce", 2**20, algorithm=name) for name in FORCIBLE]
+    decided = [mpi("all_reduce", *SIZES), mpi("reduce_scatter", 2**22)]
+    return [*decided, *forced, mpi(VERBS, 2**20), xla(), xla_over_gloo(2**20)]
+
+
+def record() -> None:
+    """Write down what all calls answer here."""
+    records: dict[str, Any] = {"recorded": date.today().isoformat()}
+    for started in calls():
+        answer = started.answer(120)
+        if not answer.live:
+            raise RuntimeError(answer.where)
+        records[started.name] = answer.said
+    lines = [f"{json.dumps(key)}: {json.dumps(said)}" for key, said in records.items()]
+    shipped(RECORDS).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    record()

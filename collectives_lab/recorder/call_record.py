@@ -1,0 +1,181 @@
+"""What is known of a call while it is under way.
+
+A `Record` is one call of one rank, in a `Group`; a `Meeting` is a call that is no
+operator and that all of its ranks must make. The recorder keeps them, makes events of
+the first, and shows both to the wait-for graph.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from collectives_lab.deadlock import Waiting
+from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder.cuda_timing import Stamps
+from collectives_lab.trace import Event
+
+now = time.perf_counter
+
+
+class Group(NamedTuple):
+    """A process group: its name in the trace, its ranks in the world, its key.
+
+    on_nccl: whether it sends CUDA tensors by NCCL, whose calls return when queued.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    source: Any
+    key: int
+    on_nccl: bool = False
+
+
+class Record:
+    """One call while it is under way; `row` makes the event of it.
+
+    Its times are the host's; with `stamps` the GPU's, as soon as it has come by.
+    """
+
+    __slots__ = (
+        "call",
+        "completed",
+        "group",
+        "issued",
+        "key",
+        "number",
+        "op",
+        "peer",
+        "root",
+        "stamps",
+        "thread",
+        "variant",
+        "waited",
+        "where",
+    )
+
+    def __init__(
+        self,
+        op: str,
+        call: torch_ops.Call,
+        group: Group,
+        where: tuple[str, int] | None,
+        variant: str,
+    ):
+        self.op = op
+        self.call = call
+        self.group = group
+        self.peer = None if call.peer is None else group.ranks[call.peer]
+        self.root = None if call.root is None else group.ranks[call.root]
+        self.where = where
+        self.variant = variant
+        self.issued = now()
+        self.waited: float | None = None
+        self.completed: float | None = None
+        self.stamps: Stamps | None = None
+        self.key = 0
+        self.number = 0
+        self.thread = 0
+
+    @property
+    def blocks(self) -> bool:
+        """Whether whoever made the call waits for its end there and then."""
+        return self.call.waits or self.variant in ("send", "recv")
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is one end of a message."""
+        return self.op in ("send", "recv")
+
+    def ends(self, rank: int) -> tuple[int, int]:
+        """The (src, dst) of a message whose end at `rank` this is."""
+        assert self.peer is not None
+        return (rank, self.peer) if self.op == "send" else (self.peer, rank)
+
+    def on_stream(self, begun: float, waited: float | None, ended: float) -> None:
+        """Take the times at which the GPU came by, on the host's clock."""
+        self.issued, self.completed = begun, ended
+        self.waited = begun if self.blocks else waited
+
+    def text(self) -> str:
+        """The call as a person would name it: `all_reduce(8 float32, SUM)`."""
+        call, inside = self.call, []
+        if call.dtype:
+            inside.append(f"{call.count} {call.dtype}")
+        if call.reduce_op:
+            inside.append(call.reduce_op)
+        if self.is_message:
+            side = "dst" if self.op == "send" else "src"
+            inside.append(f"{side}={'any' if self.peer is None else self.peer}")
+        elif self.root is not None:
+            side = "dst" if self.op in ("reduce", "gather") else "src"
+            inside.append(f"{side}={self.root}")
+        return f"{self.op}({', '.join(inside)})"
+
+    def told(self) -> tuple[str, str]:
+        """The call in words, and the reader's line."""
+        return self.text(), place(self.where)
+
+    def waiting(self) -> Waiting:
+        """The call as the wait-for graph sees it."""
+        return Waiting(
+            self.op,
+            self.group.name,
+            self.number,
+            self.peer,
+            self.root,
+            self.call.tag,
+            place(self.where),
+            self.text(),
+            self.call.nbytes == 0 and self.op != "barrier",
+        )
+
+    def row(self, rank: int, thread: int) -> Event:
+        """The event that this call was, on the clock of `now`."""
+        call = self.call
+        sent = received = None
+        splits = ""
+        if call.splits is not None:
+            me = self.group.ranks.index(rank)
+            sent, received = (float(sum(s) - s[me]) for s in call.splits)
+            if len(set(call.splits[0] + call.splits[1])) > 1:
+                splits = ",".join(map(str, call.splits[0]))
+        return Event(
+            rank,
+            self.op,
+            call.nbytes,
+            self.peer,
+            self.root,
+            call.tag,
+            self.group.name,
+            self.variant,
+            call.dtype,
+            call.reduce_op,
+            self.issued,
+            self.waited,
+            self.completed,
+            place(self.where),
+            thread,
+            sent,
+            received,
+            None,
+            splits,
+        )
+
+
+class Meeting(NamedTuple):
+    """A call under way that is no operator, and that all of its ranks must make."""
+
+    op: str
+    name: str
+    number: int
+    where: str
+
+    def waiting(self) -> Waiting:
+        """The call as the wait-for graph sees it."""
+        return Waiting(self.op, self.name, self.number, where=self.where)
+
+
+def place(where: tuple[str, int] | None) -> str:
+    """A line as one writes it: `"file:line"`."""
+    return f"{where[0]}:{where[1]}" if where else ""

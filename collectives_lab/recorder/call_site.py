@@ -1,0 +1,103 @@
+"""Whose code is calling: the reader's, torch's, or what lies between.
+
+Here you can find the reader's line under a call (`find_reader`), ask whether the call
+`waits` for its own end, and tell whether a thread that does not wait may come to a
+communication call by itself (`may_call`).
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import threading
+from functools import cache
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from collectives_lab.recorder import torch_ops
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_DISTRIBUTED = os.path.dirname(dist.__file__) + os.sep
+_HOUSE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_SPEAKS_FOR_ITSELF = ("distributed_c10d.py", "_functional_collectives.py")
+WRAPPERS = {"contextlib.py", "typing_extensions.py", "warnings.py"}
+"""Where the wrappers come from that torch has around its functions."""
+
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")
+)
+_JOIN = threading.Thread.join.__code__
+
+
+def find_reader(
+    op: torch_ops.Operator, frame: FrameType | None
+) -> tuple[tuple[str, int] | None, str, str]:
+    """The reader's line, the torch.distributed function there, its reduce op.
+
+    frame: the first that may be torch's or the reader's.
+    """
+    variant, reduce_op = op.variant, ""
+    while frame is not None:
+        code = frame.f_code
+        file = code.co_filename
+        kind = _kind_of(file)
+        if kind == "reader":
+            return (file, frame.f_lineno), variant, reduce_op
+        if kind == "verbs" and code.co_name[0] != "_":
+            variant = code.co_name
+            if op.reduces and not reduce_op:
+                reduce_op = _reduce_op_of(frame.f_locals)
+        frame = frame.f_back
+    return None, variant, reduce_op
+
+
+def waits(frame: FrameType | None) -> bool:
+    """Whether the torch.distributed function below the reader will wait for its end.
+
+    For a torch whose operators are not told. frame: as for `find_reader`.
+    """
+    while frame is not None:
+        kind = _kind_of(frame.f_code.co_filename)
+        if kind == "reader":
+            return False
+        if kind == "verbs" and "async_op" in frame.f_locals:
+            return not frame.f_locals["async_op"]
+        frame = frame.f_back
+    return False
+
+
+def _reduce_op_of(variables: dict[str, Any]) -> str:
+    op = variables.get("op", variables.get("reduceOp"))
+    return "" if op is None else torch_ops.reduce_name(op)
+
+
+@cache
+def _kind_of(file: str) -> str:
+    """Whose a file is: the reader's, torch.distributed's with its verbs, or neither."""
+    inside = file.startswith((_TORCH, _HOUSE)) or os.path.basename(file) in WRAPPERS
+    if not inside:
+        return "reader"
+    return "verbs" if file.endswith(_SPEAKS_FOR_ITSELF) else "inside"
+
+
+def may_call(thread: threading.Thread, frame: FrameType | None) -> bool:
+    """Whether a thread that does not wait may come to a communication call by itself.
+
+    It may if it runs the reader's code, or a timer or an event loop that may; a helper
+    thread of a library does not, nor does one that waits for another thread to end.
+    """
+    if isinstance(thread, threading.Timer):
+        return True
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if frame.f_code is _JOIN and frame.f_locals.get("timeout") is None:
+            return False
+        if file.startswith(_DISTRIBUTED) or f"{os.sep}asyncio{os.sep}" in file:
+            return True
+        if not file.startswith((*_LIBRARIES, _TORCH, _HOUSE, "<frozen")):
+            return True
+        frame = frame.f_back
+    return False

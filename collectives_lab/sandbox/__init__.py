@@ -1,0 +1,1 @@
+"""What keeps a stranger's process apart: namespaces, Landlock, seccomp, limits."""

@@ -1,0 +1,83 @@
+"""The processes below a process: which there are, what they take, their end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from collectives_lab.sandbox import linux
+
+
+def below(pid: int) -> list[int]:
+    """The children of a process, and theirs, parents first."""
+    found = [pid]
+    for parent in found:
+        found.extend(_children(parent))
+    return found[1:]
+
+
+def _children(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            told = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+            yield from map(int, told.split())
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and has not ended, even if nobody has asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][1] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
+def taken(pid: int) -> tuple[int, int]:
+    """The bytes and the threads that a process and those below it have.
+
+    Of a fork's memory counts what it has more than its parent, with which it shares
+    the rest until one of them changes it.
+    """
+    memory = threads = 0
+    own: dict[int, int] = {}
+    for one in [pid, *below(pid)]:
+        with suppress(OSError):
+            told = linux.status(one)
+            own[one] = told.get("RssAnon", 0) * 1024  # a zombie has none
+            memory += max(0, own[one] - own.get(told["PPid"], 0))
+            threads += told["Threads"]
+    return memory, threads
+
+
+def end(pids: Iterable[int], seconds: float) -> bool:
+    """Kill these processes, wait until they have ended; say whether they have."""
+    handles = []
+    for pid in pids:
+        with suppress(OSError):
+            handles.append(os.pidfd_open(pid))
+    try:
+        for handle in handles:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return ended(handles, seconds)
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def ended(handles: list[int], seconds: float) -> bool:
+    """Wait until the processes of these handles have ended; say whether they have."""
+    deadline = time.monotonic() + seconds
+    left = select.poll()
+    for handle in handles:
+        left.register(handle, select.POLLIN)
+    running = {*handles}
+    while running and (wait := deadline - time.monotonic()) > 0:
+        for handle, _ in left.poll(wait * 1000):
+            left.unregister(handle)
+            running.discard(handle)
+    return not running

@@ -1,0 +1,398 @@
+"""The events of all ranks as columns of numbers, and what can be counted in them.
+
+Here you can count bytes (`bytes_sent`), match sends with receives (`messages`), and
+keep the columns in a file (`save`, `load`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from collectives_lab.basics.units import format_seconds
+from collectives_lab.trace.event import Event, Message, bound
+
+FORMAT = "collectives_lab trace 1"
+
+_BRIEF = 120
+"""Characters of an error that a repr tells: its beginning and its end."""
+
+_TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
+_TIMES = ("issued", "waited", "completed", "sent", "received", "seconds")
+_OPTIONAL_RANKS = ("peer", "root")
+_NAMES = tuple(f.name for f in fields(Event))
+_KIND = {
+    **dict.fromkeys(_TEXT, np.int32),
+    **dict.fromkeys(_TIMES, np.float64),
+    **dict.fromkeys(("rank", "peer", "root", "thread"), np.int32),
+    **dict.fromkeys(("nbytes", "tag"), np.int64),
+}
+_DEFAULTS = {f.name: f.default for f in fields(Event)} | {"op": ""}
+
+
+class Columns:
+    """The communication of `world_size` ranks: events by rank, each rank's in order.
+
+    Stored as one numpy column a field, text as indices into `texts`, so that millions
+    of planned messages fit. Two traces are equal when they move the same bytes by the
+    same calls in the same order; times and lines do not count.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        columns: Mapping[str, np.ndarray],
+        texts: Sequence[str] = ("",),
+        groups: Mapping[str, Sequence[int]] | None = None,
+        wire: np.ndarray | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ):
+        """Take columns by field name; a missing column holds the field's default.
+
+        groups: the ranks of every named group; `"0"` is always the whole world.
+        wire: bytes the library put on the wire, `wire[src, dst]`. meta: JSON values to
+        keep with the trace. Raises ValueError for columns of different lengths or a
+        rank outside the world.
+        """
+        if world_size < 1:
+            raise ValueError(f"world_size is {world_size}; need at least 1 rank")
+        self.world_size = world_size
+        self.texts = list(texts)
+        self.groups = {"0": tuple(range(world_size))}
+        self.groups |= {name: tuple(ranks) for name, ranks in (groups or {}).items()}
+        self.wire = None if wire is None else np.asarray(wire, dtype=np.int64)
+        self.meta = dict(meta or {})
+        n = len(columns["rank"]) if "rank" in columns else 0
+        self.columns = {name: self._column(columns, name, n) for name in _NAMES}
+        self._check(n)
+        order = np.argsort(self.columns["rank"], kind="stable")
+        if (np.diff(order) != 1).any():
+            self.columns = {name: c[order] for name, c in self.columns.items()}
+
+    def _column(
+        self, columns: Mapping[str, np.ndarray], name: str, n: int
+    ) -> np.ndarray:
+        if name in columns:
+            return np.asarray(columns[name], dtype=_KIND[name])
+        default: Any = _DEFAULTS[name]
+        if name in _TEXT:
+            if default not in self.texts:
+                self.texts.append(default)
+            default = self.texts.index(default)
+        elif name in _OPTIONAL_RANKS:
+            default = -1
+        elif name in _TIMES:
+            default = math.nan
+        elif name == "rank":
+            default = 0  # of no rows
+        # One value for all rows: a view of it takes no memory, however many they are.
+        return np.broadcast_to(np.array(default, dtype=_KIND[name]), n)
+
+    def _check(self, n: int) -> None:
+        for name, column in self.columns.items():
+            if len(column) != n:
+                raise ValueError(
+                    f"column {name!r} has {len(column)} rows, rank has {n}"
+                )
+        for name in ("rank", *_OPTIONAL_RANKS):
+            lowest = 0 if name == "rank" else -1
+            column = self.columns[name]
+            bad = column[(column < lowest) | (column >= self.world_size)]
+            if len(bad):
+                raise ValueError(
+                    f"{name} {bad[0]} of {self.world_size}; need 0 <= rank < world_size"
+                )
+        sizes = self.columns["nbytes"]
+        if len(sizes) and sizes.min() < 0:
+            raise ValueError(f"nbytes is {sizes.min()}; need 0 or more")
+        for name in _TEXT:
+            column = self.columns[name]
+            if ((column < 0) | (column >= len(self.texts))).any():
+                raise ValueError(
+                    f"column {name!r} points outside of {len(self.texts)} texts"
+                )
+
+    @classmethod
+    def from_events(
+        cls,
+        events: Iterable[Event],
+        world_size: int,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        wire: np.ndarray | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Build a trace from events in any order of ranks, each rank's own in order."""
+        texts: dict[str, int] = {"": 0}
+        rows: dict[str, list] = {name: [] for name in _NAMES}
+        for event in events:
+            for name in _NAMES:
+                value = getattr(event, name)
+                if name in _TEXT:
+                    value = texts.setdefault(value, len(texts))
+                elif value is None:
+                    value = -1 if name in _OPTIONAL_RANKS else math.nan
+                rows[name].append(value)
+        columns = {name: np.array(v, dtype=_KIND[name]) for name, v in rows.items()}
+        return cls(world_size, columns, list(texts), groups, wire, meta)
+
+    # -- looking at events ---------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.columns["rank"])
+
+    def event(self, index: int) -> Event:
+        """The event in row `index`, rank by rank and in order within a rank."""
+        row: dict[str, Any] = {}
+        for name in _NAMES:
+            value = self.columns[name][index].item()
+            if name in _TEXT:
+                value = self.texts[value]
+            elif name in _OPTIONAL_RANKS:
+                value = None if value < 0 else value
+            elif name in _TIMES:
+                value = None if math.isnan(value) else value
+            row[name] = value
+        return Event(**row)
+
+    @property
+    def events(self) -> Iterator[Event]:
+        """All events, rank by rank and in order within a rank."""
+        return (self.event(i) for i in range(len(self)))
+
+    def of_rank(self, rank: int) -> list[Event]:
+        """The events of one rank, in order."""
+        rows = np.flatnonzero(self.columns["rank"] == rank).tolist()
+        return [self.event(i) for i in rows]
+
+    def ops(self) -> dict[str, int]:
+        """How many calls of each verb, over all ranks."""
+        index, counts = np.unique(self.columns["op"], return_counts=True)
+        names = [self.texts[i] for i in index]
+        return dict(sorted(zip(names, counts.tolist(), strict=True)))
+
+    def is_op(self, op: str) -> np.ndarray:
+        """Which events are calls of this verb, as an array of bools."""
+        if op not in self.texts:
+            return np.zeros(len(self), dtype=bool)
+        return self.columns["op"] == self.texts.index(op)
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers `(sends, recvs)` of the matched messages, by order of the sends.
+
+        The n-th send from src to dst with a tag in a group meets the n-th recv there
+        for it, as torch's ordering rule has it. Sends nobody received are left out.
+        """
+        sends, recvs = (np.flatnonzero(self.is_op(op)) for op in ("send", "recv"))
+        tags = self.columns["tag"]
+        tags = tags[:1] if (tags == tags[:1]).all() else np.unique(tags)
+        sends, given = self._by_channel(sends, "rank", "peer", tags)
+        recvs, taken = self._by_channel(recvs, "peer", "rank", tags)
+        if not np.array_equal(given, taken):
+            met, by = _nth_with_nth(given, taken)
+            sends, recvs = sends[met], recvs[by]
+        order = np.argsort(sends, kind="stable")
+        return sends[order], recvs[order]
+
+    def _by_channel(
+        self, rows: np.ndarray, src: str, dst: str, tags: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sort rows by group, tag, src and dst, and give each channel a number.
+
+        tags: all there are, sorted.
+        """
+        c = self.columns
+        key = c["group"][rows].astype(np.int64) * max(len(tags), 1)
+        if len(tags) > 1:
+            key += np.searchsorted(tags, c["tag"][rows])
+        for end in (src, dst):
+            key = key * (self.world_size + 1) + c[end][rows] + 1
+        order = np.argsort(key, kind="stable")
+        return rows[order], key[order]
+
+    @property
+    def messages(self) -> list[Message]:
+        """Every send with the recv that took it, by order of the sends."""
+        pairs = zip(*self.pairs(), strict=True)
+        return [Message(self.event(i), self.event(j)) for i, j in pairs]
+
+    def moves(self) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+        """By rank, what it sends and what it receives, in order: `(peer, nbytes)`.
+
+        A run of an algorithm and its plan have the same moves; their calls may stand in
+        another order where receives are posted ahead.
+        """
+        sides = []
+        for op in ("send", "recv"):
+            rows = self.is_op(op)
+            rank, peer, nbytes = (
+                self.columns[name][rows].tolist() for name in ("rank", "peer", "nbytes")
+            )
+            by_rank: list[list[tuple[int, int]]] = [[] for _ in range(self.world_size)]
+            for r, p, n in zip(rank, peer, nbytes, strict=True):
+                by_rank[r].append((p, n))
+            sides.append(by_rank)
+        return list(zip(*sides, strict=True))
+
+    # -- counting bytes ------------------------------------------------------------
+
+    def _counted(self, which: str) -> np.ndarray:
+        """Bytes sent or received by event: what it says, else the verb's bound."""
+        c = self.columns
+        counted = c[which].copy()
+        unsaid = np.isnan(counted)
+        side = 0 if which == "sent" else 1
+        for number, op in enumerate(("send", "recv")):
+            message = unsaid & self.is_op(op)
+            counted[message] = c["nbytes"][message] if number == side else 0
+            unsaid &= ~message
+        for i in np.flatnonzero(unsaid):
+            ranks = self.groups.get(self.texts[c["group"][i]], self.groups["0"])
+            op, root = self.texts[c["op"][i]], c["root"][i].item()
+            root = None if root < 0 else root
+            counted[i] = bound(op, c["nbytes"][i], c["rank"][i], root, ranks)[side]
+        return counted
+
+    def _by_rank(self, which: str) -> list[int | float]:
+        weights, ranks = self._counted(which), self.columns["rank"]
+        return _whole(np.bincount(ranks, weights, minlength=self.world_size))
+
+    def bytes_sent(self) -> list[int | float]:
+        """Bytes each rank sends as the calls say: payloads, and bounds of verbs."""
+        return self._by_rank("sent")
+
+    def bytes_received(self) -> list[int | float]:
+        """Bytes each rank receives, by what the calls say."""
+        return self._by_rank("received")
+
+    def bytes_by_pair(self) -> list[list[int]]:
+        """Bytes of the sends, `[src][dst]`; who sends to whom, no collective says."""
+        matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
+        rows = self.is_op("send") & (self.columns["peer"] >= 0)
+        c = {name: self.columns[name][rows] for name in ("rank", "peer", "nbytes")}
+        np.add.at(matrix, (c["rank"], c["peer"]), c["nbytes"])
+        return matrix.tolist()
+
+    def wire_bytes(self) -> list[int] | None:
+        """Bytes each rank really put on the wire; None where that was not measured."""
+        return None if self.wire is None else self.wire.sum(axis=1).tolist()
+
+    # -- keeping it ----------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Write the trace to one `.npz` file and return its path."""
+        path = Path(path)
+        path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+        head = {
+            "format": FORMAT,
+            "world_size": self.world_size,
+            "texts": self.texts,
+            "groups": self.groups,
+            "meta": self.meta,
+        }
+        arrays: dict[str, Any] = dict(self.columns)
+        if self.wire is not None:
+            arrays["wire"] = self.wire
+        np.savez_compressed(path, head=np.array(json.dumps(head)), **arrays)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a trace that `save` wrote; ValueError for any other file."""
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                arrays = {name: data[name] for name in data.files}
+            head = json.loads(arrays.pop("head").item())
+            if head["format"] != FORMAT:
+                raise ValueError(f"it says it is {head['format']!r}")
+            columns = {name: arrays[name] for name in _NAMES}
+            return cls(
+                head["world_size"],
+                columns,
+                head["texts"],
+                head["groups"],
+                arrays.get("wire"),
+                head["meta"],
+            )
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            if not Path(path).is_file():
+                raise
+            raise ValueError(f"{path} is no whole .npz file: {error}") from None
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} is no trace saved by Trace.save: {error}"
+            ) from None
+
+    # -- comparing -----------------------------------------------------------------
+
+    def _calls(self) -> list[tuple]:
+        names = [n for n in _NAMES if n not in (*_TIMES, "where", "variant", "thread")]
+        return [tuple(getattr(e, n) for n in names) for e in self.events]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Columns):
+            return NotImplemented
+        same_shape = (self.world_size, len(self)) == (other.world_size, len(other))
+        return (
+            same_shape
+            and self._calls() == other._calls()
+            and np.array_equal(self._counted("sent"), other._counted("sent"))
+            and np.array_equal(self._counted("received"), other._counted("received"))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        calls = ", ".join(f"{n} {op}" for op, n in self.ops().items()) or "no calls"
+        name = type(self).__name__
+        return f"{name}(world_size={self.world_size}: {calls}{self._of_parts()})"
+
+    def _of_parts(self) -> str:
+        """What is to be known of a trace that was joined from the parts of ranks."""
+        told = ""
+        if clocks := self.meta.get("clocks"):
+            error = f" to {format_seconds(clocks['error'])}" * bool(clocks["error"])
+            told += f"; {clocks['count']} clock{'s' * (clocks['count'] > 1)}{error}"
+            if clocks["count"] > 1 and clocks["earliest"] > 2 * clocks["error"]:
+                far = format_seconds(clocks["earliest"])
+                told += f", and yet some calls end up to {far} too early"
+        for rank, how in self.meta.get("ended", {}).items():
+            told += f"; rank {rank} {_end_in_brief(how)}"
+        for rank in self.meta.get("missing", ()):
+            told += f"; rank {rank} is missing"
+        return told
+
+
+def _end_in_brief(how: str) -> str:
+    """What ended the recording of a rank, on one line with the place in the code."""
+    line = how.splitlines()[0].rstrip(": ")
+    if line in ("SystemExit", "SystemExit: 0", "SystemExit: None"):
+        return "left by sys.exit(0)"
+    line = re.sub(r"[^\s\[('\"]*/(?=[^\s/]+:\d)", "", line)  # folders of files
+    if len(line) > _BRIEF:
+        line = f"{line[: _BRIEF // 2]}...{line[-_BRIEF // 2 :]}"
+    return f"ended by {line}"
+
+
+def _nth_with_nth(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in two sorted arrays at which the n-th of a value meets the n-th."""
+    _, value = np.unique(np.concatenate([a, b]), return_inverse=True)
+    number = np.concatenate(
+        [np.arange(len(part)) - np.searchsorted(part, part) for part in (a, b)]
+    )
+    key = value * len(value) + number
+    first, second = key[: len(a)], key[len(a) :]
+    _, i, j = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    return i, j
+
+
+def _whole(values: np.ndarray) -> list[int | float]:
+    return [int(v) if float(v).is_integer() else float(v) for v in values]

@@ -1,0 +1,100 @@
+"""A trace as a file for Perfetto, the viewer of Chrome's trace-event format.
+
+Here you can make the rows (`chrome`) and write them (`save_chrome`). The format is
+documented as "Trace Event Format" by the Chromium project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from collectives_lab.trace.columns import Columns
+from collectives_lab.trace.event import Event
+
+_LANES = 1000
+"""Row numbers that a thread has in Chrome's format."""
+
+
+def chrome(trace: Columns) -> dict[str, Any]:
+    """The trace in Chrome's trace-event format, with a process for each rank.
+
+    Open the JSON in https://ui.perfetto.dev. Messages are arrows, and calls under
+    way at once have rows of their own; events without times are left out.
+    """
+    rows: list[dict[str, Any]] = []
+    for rank in range(trace.world_size):
+        name = {"name": f"rank {rank}"}
+        rows.append({"ph": "M", "name": "process_name", "pid": rank, "args": name})
+    lanes = _lanes(trace.events)
+    for event, lane in zip(trace.events, lanes, strict=True):
+        rows += _slices(event, lane)
+    for n, (i, j) in enumerate(zip(*trace.pairs(), strict=True)):
+        rows += _arrow(n, trace.event(i), trace.event(j), lanes[i], lanes[j])
+    return {"traceEvents": rows, "displayTimeUnit": "ms"}
+
+
+def save_chrome(trace: Columns, path: str | Path) -> Path:
+    """Write `chrome` as JSON and return the path."""
+    path = Path(path)
+    path.write_text(json.dumps(chrome(trace)))
+    return path
+
+
+def _lanes(events: Iterable[Event]) -> list[int]:
+    """A row for each event: the first of its thread's in which it nests.
+
+    Perfetto drops a slice that overlaps another in part.
+    """
+    rows: list[int] = []
+    under_way: dict[tuple[int, int], list[list[tuple[float, float]]]] = {}
+    for event in events:
+        begin = event.issued or 0.0
+        end = begin if event.completed is None else event.completed
+        lanes = under_way.setdefault((event.rank, event.thread), [])
+        for lane in lanes:
+            while lane and lane[-1][1] <= begin:
+                lane.pop()
+        fits = (n for n, lane in enumerate(lanes) if not lane or end <= lane[-1][0])
+        row = next(fits, len(lanes))
+        if row == len(lanes):
+            lanes.append([])
+        # What nests in this call must end before the slice of its wait begins.
+        begins_to_wait = end if event.waited is None else min(event.waited, end)
+        lanes[row].append((begins_to_wait, end))
+        rows.append(_LANES * event.thread + row)
+    return rows
+
+
+def _slices(event: Event, lane: int) -> list[dict[str, Any]]:
+    """A slice for the whole call and, inside it, one for the time spent blocked."""
+    if event.issued is None:
+        return []
+    end = event.issued if event.completed is None else event.completed
+    place = {"pid": event.rank, "tid": lane, "ph": "X", "cat": "comm"}
+    args = {
+        name: value
+        for name in ("nbytes", "peer", "root", "tag", "group", "variant", "where")
+        if (value := getattr(event, name)) not in (None, "")
+    }
+    start, length = event.issued * 1e6, (end - event.issued) * 1e6
+    rows = [place | {"name": event.op, "ts": start, "dur": length, "args": args}]
+    waited = event.waited
+    # A call may have ended before it is waited for.
+    if waited is not None and event.completed is not None and waited <= end:
+        blocked = {"name": "blocked", "ts": waited * 1e6, "dur": (end - waited) * 1e6}
+        rows.append(place | blocked)
+    return rows
+
+
+def _arrow(
+    number: int, send: Event, recv: Event, tail: int, tip: int
+) -> list[dict[str, Any]]:
+    if send.issued is None or recv.completed is None:
+        return []
+    arrow = {"name": "message", "cat": "message", "id": number}
+    start = {"ph": "s", "pid": send.rank, "tid": tail, "ts": send.issued * 1e6}
+    end = {"ph": "f", "bp": "e", "pid": recv.rank, "tid": tip}
+    return [arrow | start, arrow | end | {"ts": recv.completed * 1e6}]

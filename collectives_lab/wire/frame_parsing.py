@@ -1,0 +1,191 @@
+"""What a rank says, read by the switch, which believes none of it.
+
+A `Line` is what is known of one rank. Each function here makes one kind of frame into
+what it stands for, and raises Malformed for numbers that no rank of ours would send.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from collectives_lab.wire import frames
+from collectives_lab.wire.codec import DTYPES, MOST_PARTS, Malformed, decode
+from collectives_lab.wire.frames import MOST_TOLD, Frame, Kind, Ran
+from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
+from collectives_lab.wire.outcome import Broken, Failure
+from collectives_lab.wire.posted import SIZES, Posted, World, read_sides
+
+LONGEST_COMPUTE = 3600 * 10**9
+"""Nanoseconds that a rank may declare at once."""
+
+Groups = dict[str, tuple[int, ...]]
+
+
+@dataclass(eq=False)
+class Line:
+    """The switch's end of a rank's socket, and what is known of the rank."""
+
+    rank: int
+    sock: socket.socket
+    reader: frames.Reader = field(default_factory=frames.Reader)
+    unsent: bytearray = field(default_factory=bytearray)
+    waits_for: set[int] = field(default_factory=set)
+    threads: int = 1
+    polls: bool = False
+    answered: bool = True
+    gone: bool = False
+    answer: Any = None
+    given: int = 0
+    after: tuple | None = None
+    returned: int = 0
+    """Bytes of what it has returned."""
+    groups: dict[int, str] = field(default_factory=lambda: {0: World})
+    posted: dict[int, Posted] = field(default_factory=dict)
+    held: dict[str, dict[int, Frame]] = field(default_factory=lambda: defaultdict(dict))
+    """By lane, what has come of its operations and has not been asked for."""
+    holds: int = 0
+    last_id: int = 0
+    at: tuple[str, int] | None = None
+    """The statement of a notebook that it says it runs: cell, the how manieth."""
+    ran: Sequence[Ran] = ()
+
+    @property
+    def keeps(self) -> int:
+        """Bytes of it that the switch keeps; for what is to go, `Wires` has a bound."""
+        return len(self.reader) + self.holds + self.returned
+
+    @property
+    def rests(self) -> bool:
+        """Whether it does nothing by itself: it has returned, waits or polls."""
+        return self.answered or self.polls or len(self.waits_for) >= self.threads
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether some thread of it waits; what the others do is not known."""
+        return self.rests or bool(self.waits_for)
+
+
+def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
+    """The send, recv or collective that a rank has posted, with what it gives."""
+    op = _called(line, frame, groups)
+    if len(op.data) != op.given:
+        raise Malformed(f"{len(op.data)} bytes for {op.given}")
+    return op
+
+
+def _called(line: Line, frame: Frame, groups: Groups) -> Posted:
+    name = line.groups[frame.d >> 16]
+    op = Posted(line.rank, frame.id, "", name, time.monotonic(), frame.where)
+    op.called = frame.where
+    if frame.kind == Kind.COLLECTIVE:
+        op.verb = VERBS[_within(frame.a, len(VERBS))]
+        op.sides, op.data = read_sides(frame.body)
+        if op.verb in ROOTED:
+            op.root = _member(groups[name], frame.b)
+        if op.verb in REDUCING:
+            op.reduce_op = REDUCE_OPS[_within(frame.c, len(REDUCE_OPS))]
+        op.nbytes = sum(n for side in op.sides for _, n in side)
+        op.dtype = next((_dtype(c) for side in op.sides for c, _ in side), "")
+        return op
+    op.verb = "send" if frame.kind == Kind.SEND else "recv"
+    if frame.a != ANY or op.verb == "send":
+        op.peer = _member(groups[name], frame.a)
+    op.tag, op.nbytes, op.data = frame.b, _within(frame.c, len(SIZES)), frame.body
+    op.dtype = _dtype(frame.d & 0xFF)
+    op.blocks = bool(frame.d & 0x100)
+    return op
+
+
+def _member(members: Collection[int], rank: int) -> int:
+    if rank not in members:
+        raise Malformed(f"rank {rank} is not in the group")
+    return rank
+
+
+def group(line: Line, frame: Frame, groups: Groups) -> None:
+    """Take a group that a rank has made into `groups`, by the same name for all."""
+    members = struct.unpack(f"<{len(frame.body) // 8}q", frame.body)
+    world = groups[World]
+    if line.rank not in members or not set(members) <= set(world):
+        raise Malformed(f"a group of {len(members)} ranks that is none")
+    if len(set(members)) < len(members):
+        raise Malformed(f"a group of {len(members)} ranks, some of them twice")
+    if len(line.groups) > 1000:
+        raise Malformed("too many groups")
+    number, nth = frame.a, frame.b
+    if number in line.groups and number != 0:
+        raise Malformed(f"group {number} again")
+    name = World if number == 0 else f"{','.join(map(str, members))}#{nth}"
+    if number == 0 and members != world:
+        raise Malformed("another world")
+    line.groups[number] = name
+    groups[name] = members
+
+
+def compute(line: Line, frame: Frame) -> Posted:
+    """The computing that a rank declares."""
+    seconds = _within(frame.a, LONGEST_COMPUTE) / 1e9
+    now = time.monotonic()
+    return Posted(line.rank, 0, "compute", World, now, frame.where, seconds=seconds)
+
+
+def _within(number: int, end: int) -> int:
+    if not 0 <= number < end:
+        raise Malformed(f"{number} is not within 0 to {end - 1}")
+    return number
+
+
+def _dtype(code: int) -> str:
+    return str(DTYPES[_within(code, len(DTYPES))]).removeprefix("torch.")
+
+
+def late(rank: int, frame: Frame) -> NoReturn:
+    """Say what a rank that has returned goes on with."""
+    if frame.kind in (Kind.LOADED, Kind.RETURNED, Kind.RAISED):
+        raise Malformed(f"{frame.kind.name} after its end")
+    where = f" ({frame.where})" if frame.where else ""
+    text = (
+        f"rank {rank}: a thread still communicates after the function returned{where}. "
+        "Wait for your threads before you return"
+    )
+    raise Broken(Failure("late", text, rank, frame.where))
+
+
+def loaded(frame: Frame) -> Sequence[Ran]:
+    """What a rank tells of a notebook's statements."""
+    match decode(frame.body, MOST_PARTS):
+        case list(told) if all(_has_run(one) for one in told[: MOST_TOLD + 1]):
+            return told[:MOST_TOLD]
+    raise Malformed("a report on statements that is none of ours")
+
+
+def _has_run(told: Any) -> bool:
+    kinds = tuple(map(type, told)) if type(told) is tuple else ()
+    return kinds == (str, int, float, float, str)
+
+
+def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:
+    """A result, and what has become of the arguments."""
+    match decode(frame.body, MOST_PARTS):
+        case (result, tuple(after)) if len(after) == line.given:
+            return result, after
+    raise Malformed("a return without its arguments")
+
+
+def raised(rank: int, frame: Frame) -> Failure:
+    """The error that ended this rank's part."""
+    match decode(frame.body, MOST_PARTS):
+        case (str(name), str(message), tuple(places)):
+            kept = [
+                (p[0], p[1], p[2])
+                for p in places
+                if isinstance(p, tuple) and tuple(map(type, p)) == (str, int, str)
+            ]
+            return Failure("raised", message, rank, "", name[:200], kept)
+    raise Malformed("an error that is none of ours")

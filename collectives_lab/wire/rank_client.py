@@ -1,0 +1,208 @@
+"""A rank's end of the socket: it tells the switch of calls and answers what it asks.
+
+What a call gives goes with it, so no rank can give what it gets later. A library may
+read a tensor as late as its receiver takes it, so the switch asks then for the digest
+of what it holds. Where something is received, the rank looks itself, in a strict call
+(`Wire.strict`), whether the tensor is as it was. A program that hides that it is not
+has kept a copy of what it sends, and apart what it receives, and then it is right. We
+have no thread: frames are answered while one of the student's threads waits.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import sysconfig
+import threading
+import time
+import zlib
+
+import torch
+
+from collectives_lab.wire import frames
+from collectives_lab.wire.codec import raw_bytes
+from collectives_lab.wire.frames import Frame, Kind
+from collectives_lab.wire.pending import Operation, Tensors
+
+ASKS = 64
+"""How often a rank asks in vain whether something has ended before it rests."""
+
+PAUSE = 2e-4
+"""Seconds that a question takes which was asked in vain again and again: such a loop
+would keep a core from the rank that it waits for, and eat up the own CPU seconds."""
+
+_OWN = (
+    os.path.dirname(__file__) + os.sep,
+    *(
+        os.path.join(folder, "")
+        for folder in (
+            # where torch is installed is what wraps its functions: typing_extensions
+            os.path.dirname(os.path.dirname(torch.__file__)),
+            *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+        )
+    ),
+)
+"""Where code lies that is not the student's."""
+
+
+class Refused(RuntimeError):
+    """The exercise does not allow this call."""
+
+
+class TensorInUse(RuntimeError):
+    """A tensor was written to while the library received into it."""
+
+
+class Wire:
+    """A rank's end of the socket; any thread may use it, and one of them reads."""
+
+    def __init__(self, sock: socket.socket, rank: int, world_size: int):
+        self.sock, self.rank, self.world_size = sock, rank, world_size
+        self.pending: dict[int, Operation] = {}
+        self.strict = False
+        """Whether nothing may be written to where something is being received."""
+        self._overwritten = ""
+        self._numbers = 0
+        self._in_vain = 0
+        self._writing = threading.RLock()
+        self._changed = threading.Condition()
+        self._is_reading = False
+
+    def tell(
+        self, kind: Kind, id: int = 0, *numbers: int, where: str = "", body: bytes = b""
+    ) -> None:
+        """Send a frame: an operation's number, then up to four integers."""
+        with self._writing:
+            a, b, c, d, *_ = *numbers, 0, 0, 0, 0
+            frame = Frame(kind, id, a, b, c, d, where, body)
+            self.sock.sendall(frames.pack(frame))
+
+    def post(
+        self, operation: Operation, kind: Kind, *numbers: int, body: bytes = b""
+    ) -> Operation:
+        """Number an operation and tell the switch of it."""
+        operation.where = student_line()
+        if kind is not Kind.RECV:
+            body += _data(operation.given)
+        if self.strict:
+            operation.room = _sum(operation.taken)
+        with self._writing:
+            self._in_vain = 0
+            self._numbers += 1
+            operation.id = self._numbers
+            self.pending[operation.id] = operation
+            self.tell(kind, operation.id, *numbers, where=operation.where, body=body)
+        return operation
+
+    def wait(self, operation: Operation) -> None:
+        """Answer the switch until this operation has ended."""
+        self.tell_of_waiting(operation)
+        while not operation.done:
+            self.refuse_overwritten()
+            self._turn(operation)
+        if operation.refused:
+            raise Refused(operation.refused)
+
+    def poll(self, operation: Operation) -> None:
+        """Ask the switch for what comes of an operation; after many questions, pause.
+
+        A rank gets only what it waits or asks for. The answer comes later, to `look`.
+        """
+        self._in_vain += 1
+        rests = self._in_vain >= ASKS
+        if not operation.polled or self._in_vain == ASKS:
+            operation.polled = True
+            self.tell(Kind.POLL, operation.id, rests)
+        if rests:
+            time.sleep(PAUSE)
+
+    def tell_of_waiting(self, operation: Operation) -> None:
+        """Once, even where it has ended already: a trace says what is waited for."""
+        if not operation.waited:
+            operation.waited = True
+            threads = threading.active_count()
+            self.tell(Kind.WAIT, operation.id, threads, where=student_line())
+
+    def _turn(self, operation: Operation) -> None:
+        """Answer one frame, or let the thread that reads do so."""
+        with self._changed:
+            if self._is_reading:
+                self._changed.wait_for(lambda: operation.done or not self._is_reading)
+                return
+            self._is_reading = True
+        try:
+            self.answer(frames.read(self.sock))
+        finally:
+            self._read_no_more()
+
+    def _read_no_more(self) -> None:
+        with self._changed:
+            self._is_reading = False
+            self._changed.notify_all()
+
+    def look(self) -> None:
+        """Answer what has come already, unless another thread does."""
+        with self._changed:
+            if self._is_reading:
+                return
+            self._is_reading = True
+        try:
+            while self._has_come():
+                self.answer(frames.read(self.sock))
+        finally:
+            self._read_no_more()
+
+    def _has_come(self) -> bool:
+        try:
+            return bool(self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return False
+
+    def answer(self, frame: Frame) -> None:
+        """Tell what an operation gives by now, or end it."""
+        self._in_vain = 0
+        operation = self.pending.get(frame.id)
+        if operation is None:
+            return
+        if frame.kind == Kind.READ:
+            self.tell(Kind.DIGEST, frame.id, body=frames.digest(_data(operation.given)))
+            return
+        del self.pending[frame.id]
+        if frame.kind == Kind.REFUSED:
+            operation.refused, operation.done = frame.body.decode(), True
+        else:
+            self._compare_taken(operation)
+            operation.finish(frame)
+
+    def _compare_taken(self, operation: Operation) -> None:
+        """Raise TensorInUse if, in a strict call, its room has been written to."""
+        wanted = operation.room if self.strict else None
+        if wanted is not None and wanted != _sum(operation.taken):
+            self._overwritten = (
+                f"while something was being received into it ({operation.where}). It "
+                "belongs to the library from the call until its wait returns: what "
+                "comes early is overwritten, and what comes late overwrites"
+            )
+            self.refuse_overwritten()
+
+    def refuse_overwritten(self) -> None:
+        """Again in every thread, and where the student's code has caught it."""
+        if self._overwritten:
+            raise TensorInUse(f"a tensor was written to {self._overwritten}")
+
+
+def _data(tensors: Tensors) -> bytes:
+    return b"".join(map(raw_bytes, tensors))
+
+
+def _sum(tensors: Tensors) -> int:
+    return zlib.crc32(_data(tensors))
+
+
+def student_line() -> str:
+    """`file:line` of the innermost frame that is neither a library's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
