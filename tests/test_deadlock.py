@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from collectives_lab import deadlock
 from collectives_lab.deadlock import (
     Snapshot,
     Waiting,
@@ -18,6 +17,7 @@ from collectives_lab.deadlock import (
     stuck,
     waits_for,
 )
+from collectives_lab.deadlock import wait_for_graph as deadlock
 
 # -- a small world in which programs run by the rules -------------------------------
 

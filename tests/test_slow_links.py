@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import collectives_lab as lab
 from collectives_lab import Event, Trace, algorithms, fabrics, plans
-from collectives_lab.emulation import Links, SharedNetwork, create
+from collectives_lab.emulation import Emulated
 from collectives_lab.emulation.held import _until_next, _Work
 from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.links import MOST
@@ -229,8 +229,12 @@ def test_what_was_taken_back_costs_nothing() -> None:
 @pytest.mark.parametrize(
     "fabric, complaint",
     [
-        (fabrics.uniform(2, 0, 0), "room for 2 ranks and world_size is 3; need a"),
-        ("ethernet", "fabric='ethernet'; it is a Fabric"),
+        (
+            Emulated(fabrics.uniform(2, 0, 0)),
+            "room for 2 ranks and world_size is 3; need a",
+        ),
+        ("ethernet", "fabric='ethernet'; it is a network whose transfers take time"),
+        (fabrics.uniform(3, 0, 0), r"as emulation.Emulated\(fabrics.ethernet\("),
     ],
 )
 @pytest.mark.parametrize("start", [partial(lab.run, print), lab.Ranks])
@@ -245,9 +249,9 @@ def test_a_restart_checks_before_it_ends_anything() -> None:
     with lab.Ranks(2) as ranks:
         ranks.push(kept=1)
         with pytest.raises(lab.LaunchError, match="room for 1 ranks"):
-            ranks.restart(fabric=fabrics.uniform(1, 0, 0))
+            ranks.restart(fabric=Emulated(fabrics.uniform(1, 0, 0)))
         assert ranks["kept"] == [1, 1]
-        ranks.restart(fabric=fabrics.uniform(2, 0.2, 0))
+        ranks.restart(fabric=Emulated(fabrics.uniform(2, 0.2, 0)))
         for _ in range(2):
             assert ranks.execute("dist.all_reduce(torch.ones(1))").elapsed > 0.19
             ranks.restart()
@@ -256,7 +260,7 @@ def test_a_restart_checks_before_it_ends_anything() -> None:
 def test_a_deadline_names_the_network() -> None:
     """Who has one is told that it may be why; who has none hears nothing of it."""
     words = "network is emulated .* what they send may take that long"
-    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
+    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 30.0, 0.0))) as ranks:
         with pytest.raises(lab.DeadlineExceeded, match=words):
             ranks.execute("dist.all_reduce(torch.ones(1))", timeout=0.3)
         ranks.restart(fabric=None)
@@ -279,7 +283,7 @@ def _one_message() -> float:
 
 def test_a_message_takes_its_time() -> None:
     """On both of its ends, and in what is recorded."""
-    run = lab.run(_one_message, 2, fabric=SLOW)
+    run = lab.run(_one_message, 2, fabric=Emulated(SLOW))
     assert min(run.results) >= SLOW.inside.time(400)
     for event in run.trace.events:
         assert event.completed - event.issued >= SLOW.inside.time(400)
@@ -303,7 +307,7 @@ def _ends_unseen() -> list[tuple[float, list[float]]]:
 
 def test_an_end_that_torch_awaits_by_itself_is_late_too() -> None:
     """Also that of a work without a future, as Gloo's reduce_scatter gives one."""
-    run = lab.run(_ends_unseen, 2, fabric=fabrics.uniform(2, 0.1, 0.0))
+    run = lab.run(_ends_unseen, 2, fabric=Emulated(fabrics.uniform(2, 0.1, 0.0)))
     for rank, found in enumerate(run.results):
         took, values = zip(*found, strict=True)
         assert values == ([1, 3], [[1], [3]][rank], [0, 1, 1, 2])
@@ -324,7 +328,9 @@ def _goes_on_when_it_ends() -> list[float]:
 
 def test_who_hears_of_an_end_may_wait_for_the_next() -> None:
     """No end waits for those who hear of another one."""
-    run = lab.run(_goes_on_when_it_ends, 2, fabric=fabrics.uniform(2, 1e-3, 0.0))
+    run = lab.run(
+        _goes_on_when_it_ends, 2, fabric=Emulated(fabrics.uniform(2, 1e-3, 0.0))
+    )
     assert run.results == [[8.0, 8.0]] * 2
 
 
@@ -344,7 +350,7 @@ def _waits_for_a_while() -> list[str]:
 
 def test_a_wait_with_a_timeout_ends_with_it() -> None:
     """On a network that is slower than that, messages and collectives alike."""
-    run = lab.run(_waits_for_a_while, 2, fabric=fabrics.uniform(2, 1e4, 0.0))
+    run = lab.run(_waits_for_a_while, 2, fabric=Emulated(fabrics.uniform(2, 1e4, 0.0)))
     told = "the work has not ended within the timeout of its wait"
     assert run.results == [[told] * 3] * 2
 
@@ -354,7 +360,8 @@ def test_a_call_that_fails_in_the_background_fails_for_who_waits(timeout) -> Non
     """The wait raises what Gloo says, and does not pass for a sum."""
     real: torch.futures.Future = torch.futures.Future()
     real.set_exception(ConnectionError("the pair is closed"))
-    links = Links(0, SharedNetwork(create(), fabrics.uniform(1, 0.0, 0.0)))
+    network = Emulated(fabrics.uniform(1, 0.0, 0.0))
+    links = network.open(network.create()).links(0)
     call, own = SimpleNamespace(waits=False, on_cpu=True), SimpleNamespace(name="0")
     record = SimpleNamespace(is_message=False, call=call, group=own, number=1)
     begun = SimpleNamespace(get_future=lambda: real)
@@ -367,7 +374,7 @@ def test_a_call_that_fails_in_the_background_fails_for_who_waits(timeout) -> Non
 def test_a_beta_that_is_a_bandwidth_is_only_slow() -> None:
     """Nor do centuries overflow a clock: the deadline comes, and names the network."""
     late = pytest.raises(lab.DeadlineExceeded, match="may take that long")
-    with lab.Ranks(2, fabric=fabrics.uniform(2, 50e-6, 1e9)) as ranks, late:
+    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 50e-6, 1e9))) as ranks, late:
         ranks.execute("dist.all_reduce(torch.ones(100))", timeout=0.3)
     share = Share("0", 1, 0)
     pause = _until_next([_Work(share, torch.futures.Future(), None)], {share: 1e300})
@@ -464,7 +471,7 @@ LEAST = {
 @pytest.mark.slow
 def test_all_sorts_of_calls_take_their_time() -> None:
     """And their results are those of the library."""
-    run = lab.run(_everything, 4, fabric=SLOW, timeout=60)
+    run = lab.run(_everything, 4, fabric=Emulated(SLOW), timeout=60)
     alpha = SLOW.inside.alpha
     for rank, took in enumerate(run.results):
         for name, messages in LEAST.items():
@@ -519,7 +526,7 @@ def test_a_run_takes_what_its_replay_says(step, fabric: Fabric) -> None:
     machine may have other things to do.
     """
     expected = lab.run(step, 4).trace.replay(fabric).elapsed
-    run = lab.run(lambda: timed(step), 4, fabric=fabric, timeout=60)
+    run = lab.run(lambda: timed(step), 4, fabric=Emulated(fabric), timeout=60)
     rounds = [
         max(end for _, end in times) - min(start for start, _ in times)
         for times in zip(*run.results, strict=True)
@@ -574,7 +581,7 @@ def test_ddp_overlaps_with_buckets_and_not_with_one() -> None:
     layers, nbytes, computing = 6, 4 * (64 * 64 + 64), 0.6
     network = fabrics.uniform(4, alpha=10e-3, beta=2e-6)
     each, whole = (6 * 10e-3 + 1.5 * n * 2e-6 for n in (nbytes, layers * nbytes))
-    with lab.Ranks(4, fabric=network, timeout=60) as ranks:
+    with lab.Ranks(4, fabric=Emulated(network), timeout=60) as ranks:
         (small, gradient), (large, same) = (
             (min(map(max, zip(*times, strict=True))), gradients)
             for times, gradients in (
@@ -604,7 +611,9 @@ def _waits_long() -> int:
 @pytest.mark.slow
 def test_a_long_wait_on_the_network_is_no_deadlock() -> None:
     """All ranks wait for seconds, and nothing moves but the emulated time."""
-    run = lab.run(_waits_long, 4, fabric=fabrics.uniform(4, 0.6, 0.0), timeout=60)
+    run = lab.run(
+        _waits_long, 4, fabric=Emulated(fabrics.uniform(4, 0.6, 0.0)), timeout=60
+    )
     assert run.results == [16] * 4
     assert run.elapsed > 2 * 6 * 0.6 + 2 * 0.6 + 0.6
 
@@ -627,7 +636,7 @@ def _one_leaves() -> None:
 def test_a_deadlock_is_found_as_ever(fn) -> None:
     """At once, by proof, with a network in between."""
     with pytest.raises(lab.Deadlock, match="can never go on"):
-        lab.run(fn, 4, fabric=fabrics.uniform(4, 20e-3, 0.0), timeout=60)
+        lab.run(fn, 4, fabric=Emulated(fabrics.uniform(4, 20e-3, 0.0)), timeout=60)
 
 
 @pytest.fixture
@@ -637,7 +646,7 @@ def all_freed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _reads(code: str) -> None:
-    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
+    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 30.0, 0.0))) as ranks:
         ranks.push(kept=1)
         with pytest.raises(lab.DeadlineExceeded, match="keep their variables"):
             ranks.execute(code, timeout=1)
@@ -666,7 +675,7 @@ def test_an_interrupt_ends_a_wait_on_the_network(
     code: str, nothing_left: None, interruptible: None, all_freed: None
 ) -> None:
     """Ctrl-C ends the cell at once, and the ranks keep their variables."""
-    with lab.Ranks(2, fabric=fabrics.uniform(2, 30.0, 0.0)) as ranks:
+    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 30.0, 0.0))) as ranks:
         ranks.push(kept=1)
         main = threading.main_thread().ident
         timer = threading.Timer(1.0, signal.pthread_kill, (main, signal.SIGINT))
@@ -682,7 +691,9 @@ def test_an_interrupt_ends_a_wait_on_the_network(
 @pytest.mark.slow
 def test_ranks_that_were_freed_have_an_empty_network() -> None:
     """What was under way in a failed job does not delay the next one."""
-    with lab.Ranks(2, fabric=fabrics.uniform(2, 0.0, 1.0), timeout=1) as ranks:
+    with lab.Ranks(
+        2, fabric=Emulated(fabrics.uniform(2, 0.0, 1.0)), timeout=1
+    ) as ranks:
         with pytest.raises(lab.DeadlineExceeded):
             ranks.execute("dist.all_reduce(torch.ones(100))")
         ranks.execute("dist.barrier()", timeout=20)

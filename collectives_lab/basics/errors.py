@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collectives_lab.launch.runs import Run
+from typing import Any
 
 
 class LabError(Exception):
-    """Any error of Collectives Lab. `run` holds what was recorded before it.
+    """Any error of Collectives Lab.
 
-    found: of a failed job on `Ranks`, the message up to what to do and what became of
-    the ranks.
+    run: the `launch.Run` of what was recorded before it, if there is one. found: of a
+    failed job on `Ranks`, the message up to what to do and what became of the ranks.
     """
 
-    run: Run | None = None
+    run: Any = None
     found: str = ""
 
     def _render_traceback_(self) -> list[str]:

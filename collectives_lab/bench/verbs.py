@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-if TYPE_CHECKING:
-    from collectives_lab.bench.case import Case
+Case = Any
+"""A `case.Case`, which holds a verb."""
 
 Function = Callable[..., Any]
 """The library's verb, or an algorithm with the same arguments."""

@@ -1,9 +1,9 @@
 """A slow network on a fast machine: transfers take the time that a fabric gives them.
 
-`run(fn, fabric=fabrics.ethernet(0.1, 4))` makes ranks wait for their transfers as long
-as `replay` has them take on that fabric, in real time, whoever calls: the reader, DDP's
-reducer, a functional collective. No privilege is needed, since it is the callers that
-are kept waiting and not the bytes.
+`run(fn, fabric=Emulated(fabrics.ethernet(0.1, 4)))` makes ranks wait for their
+transfers as long as `replay` has them take on that fabric, in real time, whoever calls:
+the reader, DDP's reducer, a functional collective. No privilege is needed, since it is
+the callers that are kept waiting and not the bytes.
 
 What holds:
 
@@ -32,7 +32,6 @@ replayed with all ranks beginning together, and within 10 % of the replay of its
 trace with `compute=1`, which has the ranks begin as they did.
 """
 
-from collectives_lab.emulation.links import Links
-from collectives_lab.emulation.shared import SharedNetwork, create
+from collectives_lab.emulation.emulated import Emulated
 
-__all__ = ["Links", "SharedNetwork", "create"]
+__all__ = ["Emulated"]

@@ -55,6 +55,7 @@ class Group:
         self.outcome = Outcome([])
         self._number = 0
         self.processes = processes or rank_processes.start(world_size, start_method)
+        self.is_remote = self.processes.clocks is not None
         try:
             board = status_board.create(world_size)
             try:

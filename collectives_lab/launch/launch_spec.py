@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collectives_lab import emulation
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.basics.machine_limits import why_too_many
-from collectives_lab.fabrics import Fabric
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.processes import backends, start_methods
 from collectives_lab.launch.rank import rank_process as rank_module
 from collectives_lab.launch.rank.channel import ChannelClosed
+from collectives_lab.recorder.delays import DelayingNetwork
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Plan:
     timeout: float
     env: Mapping[str, str]
     start_method: str
-    fabric: Fabric | None = None
+    fabric: DelayingNetwork | None = None
 
     @classmethod
     def of(
@@ -39,7 +38,7 @@ class Plan:
         timeout: Any,
         env: Any,
         start_method: str | None,
-        fabric: Fabric | None = None,
+        fabric: DelayingNetwork | None = None,
     ) -> Plan:
         """Check everything a launch is asked for; LaunchError says what is wrong."""
         refuse_on_a_rank()
@@ -92,9 +91,10 @@ def checked_size(world_size: Any, start_method: str | None = None) -> int:
 
 
 def _check_fabric(fabric: Any, world_size: int, backend: str) -> None:
-    if not isinstance(fabric, Fabric):
+    if not isinstance(fabric, DelayingNetwork):
         raise LaunchError(
-            f"fabric={fabric!r}; it is a Fabric, as fabrics.ethernet(1, world_size=4)"
+            f"fabric={fabric!r}; it is a network whose transfers take time, as "
+            "emulation.Emulated(fabrics.ethernet(1, world_size=4))"
         )
     if fabric.world_size < world_size:
         raise LaunchError(
@@ -108,13 +108,13 @@ def _check_fabric(fabric: Any, world_size: int, backend: str) -> None:
         )
 
 
-def _emulate(group: Group, fabric: Fabric) -> None:
+def _emulate(group: Group, fabric: DelayingNetwork) -> None:
     """Give the ranks a network of their own, before their first job."""
-    network = emulation.create()
+    network = fabric.create()
     try:
         for ends in group.processes.ends:
             with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
-                message = ("job", 0, "emulate", {"fabric": fabric})
+                message = ("job", 0, "emulate", {"network": fabric})
                 ends.channel.send(message, None, [network])
     finally:
         os.close(network)

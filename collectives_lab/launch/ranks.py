@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from collectives_lab.basics.errors import LabError, LaunchError
-from collectives_lab.fabrics import Fabric
 from collectives_lab.launch.cluster import ClusterPlan
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import Plan, checked_timeout
@@ -24,6 +23,7 @@ from collectives_lab.launch.processes.output import Display, write_here
 from collectives_lab.launch.rank.channel import Parts, pack
 from collectives_lab.launch.runs import Run, finish
 from collectives_lab.launch.unmatched_collectives import unmatched
+from collectives_lab.recorder.delays import DelayingNetwork
 
 
 def run(
@@ -34,7 +34,7 @@ def run(
     timeout: float = 30.0,
     env: Mapping[str, str] | None = None,
     start_method: str | None = None,
-    fabric: Fabric | None = None,
+    fabric: DelayingNetwork | None = None,
 ) -> Run:
     """Run `fn(*args)` on `world_size` fresh ranks and wait for all of them.
 
@@ -68,7 +68,7 @@ def _planned(
     timeout: Any,
     env: Any,
     start_method: str | None,
-    fabric: Fabric | None,
+    fabric: DelayingNetwork | None,
     cluster: Any,
 ) -> Plan:
     """Check what `Ranks` is asked for; LaunchError says what is wrong."""
@@ -99,7 +99,7 @@ class Ranks:
         timeout: float = 30.0,
         env: Mapping[str, str] | None = None,
         start_method: str | None = None,
-        fabric: Fabric | None = None,
+        fabric: DelayingNetwork | None = None,
         cluster: Any = None,
     ):
         """Start the ranks, 4 if no number is given; arguments and errors as for `run`.

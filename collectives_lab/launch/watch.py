@@ -7,14 +7,12 @@ it asks them what they wait for and lets the wait-for graph judge.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from collectives_lab import deadlock
 from collectives_lab.basics import source_lines
 from collectives_lab.deadlock import Snapshot
-
-if TYPE_CHECKING:
-    from collectives_lab.launch.group import Group
+from collectives_lab.deadlock.status_board import Board
 
 TICK = 0.05
 """Seconds between two looks at the board."""
@@ -26,10 +24,22 @@ AWAKE = 0.002
 """Seconds of processor time that a thread may use and still be said to sleep."""
 
 
+class Watched(Protocol):
+    """What is known of a group while it has a job."""
+
+    world_size: int
+    board: Board
+    is_remote: bool
+
+    @property
+    def outcome(self) -> Any: ...
+    def ask(self, what: str, ranks: list[int]) -> dict[int, Any]: ...
+
+
 class Watch:
     """Looks at the board for ranks that wait, and proves a deadlock if there is one."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Watched):
         self._group = group
         self._epochs: list[int] = []
         self._since = 0.0
@@ -61,7 +71,7 @@ class Watch:
         still = now - self._since >= QUIET
         asleep = self._asleep(now, set(outcome.pending) - set(waiting)) if still else {}
         quiet = still and len(waiting) + len(asleep) == len(outcome.pending)
-        if group.processes.clocks is not None:
+        if group.is_remote:
             quiet = False  # a slow network may carry bytes for longer than a second
         case = (quiet, *asleep)
         if not (waiting or asleep) or self._judged == case:

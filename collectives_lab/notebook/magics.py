@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
+from collectives_lab.emulation import Emulated
 from collectives_lab.launch import LabError, Ranks, Run
 from collectives_lab.launch.cluster import count_engines
 from collectives_lab.notebook import folded_output
@@ -209,7 +210,8 @@ class RanksMagics(Magics):
         cluster = None if place.cluster is None else self._cluster(place.cluster)
         fabric = self._fabric(wanted) if wanted.fabric else self.emulated.get(size)
         backend = place.backend or "auto"
-        return {"backend": backend, "cluster": cluster, "fabric": fabric}
+        felt = None if fabric is None else Emulated(fabric)
+        return {"backend": backend, "cluster": cluster, "fabric": felt}
 
     def _check(self, size: int, wanted: Place) -> None:
         """Raise LaunchError if ranks that stand could not be started there."""
@@ -224,10 +226,11 @@ class RanksMagics(Magics):
         else:
             ranks.restart(**asked)
         self.standing[size], self.places[size] = ranks, wanted.over(self._place(size))
-        self.emulated[size] = fabric = asked["fabric"]
+        felt = asked["fabric"]
+        self.emulated[size] = None if felt is None else felt.fabric
         self.size = size
-        felt = "" if fabric is None else f"; transfers as on {fabric!r}"
-        print(f"{count(size)} on {ranks.backend}: {ranks.backend_reason}{felt}")
+        told = "" if felt is None else f"; transfers as on {felt!r}"
+        print(f"{count(size)} on {ranks.backend}: {ranks.backend_reason}{told}")
         return ranks
 
     def _fabric(self, place: Place) -> Any:

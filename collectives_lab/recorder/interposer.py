@@ -22,10 +22,10 @@ import torch.distributed as dist
 from collectives_lab.basics import devices
 from collectives_lab.deadlock import Snapshot
 from collectives_lab.deadlock.status_board import Board, digest
-from collectives_lab.emulation import Links
 from collectives_lab.recorder import call_site, cuda_timing, staging, torch_ops
 from collectives_lab.recorder.call_numbers import Counts
 from collectives_lab.recorder.call_record import Group, Meeting, Record, now, place
+from collectives_lab.recorder.delays import Links
 from collectives_lab.trace import Event
 
 RECENT = 1000

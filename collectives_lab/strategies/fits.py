@@ -6,10 +6,10 @@ Here: `check`, which a `Strategy` calls when it is made.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from collectives_lab.strategies.strategy import Strategy
+Strategy = Any
+"""A `strategy.Strategy`, which is checked before it is one."""
 
 COUNTS = (
     *("batch", "sequence", "data", "tensor", "pipeline", "micro_batches"),

@@ -28,7 +28,7 @@ def tiny(
         positions=32,
         experts=experts,
         top_k=top_k,
-        source="collectives_lab.parallel.problem",
+        source="the model of chapter 6 (parallel/problem.py)",
     )
 
 

@@ -1,13 +1,13 @@
 """Calls on the way: what torch hands out for one, to be waited for.
 
 No thread of ours ends an operation: whoever waits for it answers the switch meanwhile
-(`end.Wire`).
+(`rank_client.Wire`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -17,13 +17,18 @@ from collectives_lab.wire.frames import Frame
 from collectives_lab.wire.futures import Future
 from collectives_lab.wire.operations import ANY
 
-if TYPE_CHECKING:
-    from collectives_lab.wire.rank_client import Wire
-
 Tensors = Sequence[torch.Tensor]
 
 # Without its types, whose signatures differ from release to release.
 _Work: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
+
+
+class Wire(Protocol):
+    """What an operation asks of its rank's end of the socket."""
+
+    def wait(self, operation: Operation) -> None: ...
+    def look(self) -> None: ...
+    def poll(self, operation: Operation) -> None: ...
 
 
 class Waitable(_Work):

@@ -69,7 +69,7 @@ def put_on() -> None:
     face.basics = sys.modules["collectives_lab.basics"]  # type: ignore[attr-defined]
     face.__path__ = []
     face.compute = compute  # type: ignore[attr-defined]
-    checking = _Checking("collectives_lab.checking")
+    checking = _Checking(f"{face.__name__}.checking")
     checking.constants = own_cluster.constants  # type: ignore[attr-defined]
     face.check = face.checking = checking  # type: ignore[attr-defined]
 

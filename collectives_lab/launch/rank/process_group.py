@@ -20,11 +20,10 @@ import torch.distributed as dist
 from collectives_lab import recorder
 from collectives_lab.basics import devices
 from collectives_lab.deadlock.status_board import Board
-from collectives_lab.emulation import Links, SharedNetwork
-from collectives_lab.fabrics import Fabric
 from collectives_lab.launch.rank import process_setup, torch_patches
 from collectives_lab.launch.rank.store import open_store
 from collectives_lab.recorder import tcp_info, torch_ops
+from collectives_lab.recorder.delays import DelayingNetwork, SharedNetwork
 
 FOREVER = datetime.timedelta(days=1)
 """The group's own time-out: the launcher's deadlines are shorter, and say more."""
@@ -74,9 +73,9 @@ class Membership:
         self._join_group()
         recorder.start(self.recorder)
 
-    def emulate(self, fabric: Fabric, network: int) -> None:
-        """Let all transfers from now on take the time that they take on a fabric."""
-        self.network = SharedNetwork(network, fabric)
+    def emulate(self, network: DelayingNetwork, fd: int) -> None:
+        """Let all transfers from now on take the time that they take on a network."""
+        self.network = network.open(fd)
         assert self.recorder is not None and self.recorder.board is not None
         self._record(self.recorder.board)
         recorder.start(self.recorder)
@@ -124,9 +123,7 @@ class Membership:
     def _record(self, board: Board) -> None:
         if self.recorder is not None and self.recorder.links is not None:
             self.recorder.links.cancel()
-        links = None
-        if self.network is not None:
-            links = Links(self.rank, self.network)
+        links = None if self.network is None else self.network.links(self.rank)
         self.recorder = recorder.Recorder(self.rank, board, links)
         self.recorder.on_mismatch = self.on_mismatch
 

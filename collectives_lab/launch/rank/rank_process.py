@@ -75,6 +75,11 @@ class Rank:
         """The recorder of this process, once it has joined a group."""
         return self.membership.recorder
 
+    def leaving(self, status: int, where: str) -> None:
+        """Tell the launcher of an `os._exit` in the reader's code."""
+        if self.busy and threading.current_thread() is self.main:
+            self.channel.send(("leaving", status, where))
+
     # -- the thread that listens ---------------------------------------------------
 
     def listen(self) -> None:
@@ -188,7 +193,7 @@ class Rank:
                 self.membership.join(options, *fds)
                 self.namespace = self._namespace()
             elif kind == "emulate":
-                self.membership.emulate(options["fabric"], *fds)
+                self.membership.emulate(options["network"], *fds)
             else:
                 report["wire_before"] = self.membership.counted_bytes()
                 result = self._packed(self._run(kind, options, parts))
@@ -316,7 +321,7 @@ def main(fd: int) -> None:
     faulthandler.enable(all_threads=False)
     recorder.install()
     process_setup.adopt_orphans()
-    torch_patches.put_in_place(current)
+    torch_patches.put_in_place(current.membership, current.leaving)
     os.register_at_fork(after_in_child=lambda: recorder.start(None))
     process_setup.settle_in()
     current.serve()

@@ -11,28 +11,30 @@ import contextlib
 import functools
 import os
 import sys
-import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch.distributed as dist
 
 from collectives_lab import recorder
 
-if TYPE_CHECKING:
-    from collectives_lab.launch.rank.rank_process import Rank
-
 real_init = dist.init_process_group
 _real_new_group = dist.new_group
-_rank: Rank | None = None
+_membership: Any = None
+"""The `process_group.Membership` of this process, which is a rank."""
 
 
-def put_in_place(rank: Rank) -> None:
-    """Stand in for torch's functions and os._exit in this process, which is `rank`."""
-    global _rank
-    _rank = rank
+def put_in_place(membership: Any, leaving: Callable[[int, str], None]) -> None:
+    """Stand in for torch's functions and os._exit in this process, which is a rank.
+
+    membership: its `process_group.Membership`. leaving: called with the status and the
+    line of an `os._exit`.
+    """
+    global _membership
+    _membership = membership
     for module in (dist, dist.distributed_c10d):
         vars(module).update(init_process_group=init_process_group, new_group=new_group)
-    _note_exits(rank)
+    _note_exits(leaving)
 
 
 def init_process_group(
@@ -44,7 +46,7 @@ def init_process_group(
     differs from ours (another backend, a store, an address) is made as asked for
     instead.
     """
-    ours = None if _rank is None else _rank.membership
+    ours = _membership
     if ours is not None and backend is None and kwargs.get("device_id") is None:
         backend = ours.backend  # torch's choice is NCCL wherever there is a GPU
     if ours is None or not ours.prepared:
@@ -71,17 +73,15 @@ def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
     return recording.meet("new_group", members, go)
 
 
-def _note_exits(rank: Rank) -> None:
+def _note_exits(leaving: Callable[[int, str], None]) -> None:
     """Let os._exit say its line before it ends the process without a word."""
     leave, process = os._exit, os.getpid()
 
     def noted(code: int) -> None:
-        own = os.getpid() == process and threading.current_thread() is rank.main
-        if rank.busy and own:
+        if os.getpid() == process:
             with contextlib.suppress(Exception):
                 frame = sys._getframe(1)
-                where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                rank.channel.send(("leaving", code, where))
+                leaving(code, f"{frame.f_code.co_filename}:{frame.f_lineno}")
         leave(code)
 
     os._exit = noted  # type: ignore[assignment]
