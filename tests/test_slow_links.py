@@ -26,6 +26,12 @@ from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.launch import group
 from collectives_lab.recorder import torch_ops
 
+
+def uniform(world_size: int, alpha: float, beta: float) -> Emulated:
+    """A network whose links are all alike."""
+    return Emulated(fabrics.uniform(world_size, alpha, beta))
+
+
 # -- the network alone, in virtual time ---------------------------------------------
 
 INSIDE, ACROSS = Link(1e-3, 1e-8), Link(5e-3, 1e-7)
@@ -230,7 +236,7 @@ def test_what_was_taken_back_costs_nothing() -> None:
     "fabric, complaint",
     [
         (
-            Emulated(fabrics.uniform(2, 0, 0)),
+            uniform(2, 0, 0),
             "room for 2 ranks and world_size is 3; need a",
         ),
         ("ethernet", "fabric='ethernet'; it is a network whose transfers take time"),
@@ -249,9 +255,9 @@ def test_a_restart_checks_before_it_ends_anything() -> None:
     with lab.Ranks(2) as ranks:
         ranks.push(kept=1)
         with pytest.raises(lab.LaunchError, match="room for 1 ranks"):
-            ranks.restart(fabric=Emulated(fabrics.uniform(1, 0, 0)))
+            ranks.restart(fabric=uniform(1, 0, 0))
         assert ranks["kept"] == [1, 1]
-        ranks.restart(fabric=Emulated(fabrics.uniform(2, 0.2, 0)))
+        ranks.restart(fabric=uniform(2, 0.2, 0))
         for _ in range(2):
             assert ranks.execute("dist.all_reduce(torch.ones(1))").elapsed > 0.19
             ranks.restart()
@@ -260,7 +266,7 @@ def test_a_restart_checks_before_it_ends_anything() -> None:
 def test_a_deadline_names_the_network() -> None:
     """Who has one is told that it may be why; who has none hears nothing of it."""
     words = "network is emulated .* what they send may take that long"
-    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 30.0, 0.0))) as ranks:
+    with lab.Ranks(2, fabric=uniform(2, 30.0, 0.0)) as ranks:
         with pytest.raises(lab.DeadlineExceeded, match=words):
             ranks.execute("dist.all_reduce(torch.ones(1))", timeout=0.3)
         ranks.restart(fabric=None)
@@ -307,7 +313,7 @@ def _ends_unseen() -> list[tuple[float, list[float]]]:
 
 def test_an_end_that_torch_awaits_by_itself_is_late_too() -> None:
     """Also that of a work without a future, as Gloo's reduce_scatter gives one."""
-    run = lab.run(_ends_unseen, 2, fabric=Emulated(fabrics.uniform(2, 0.1, 0.0)))
+    run = lab.run(_ends_unseen, 2, fabric=uniform(2, 0.1, 0.0))
     for rank, found in enumerate(run.results):
         took, values = zip(*found, strict=True)
         assert values == ([1, 3], [[1], [3]][rank], [0, 1, 1, 2])
@@ -328,9 +334,7 @@ def _goes_on_when_it_ends() -> list[float]:
 
 def test_who_hears_of_an_end_may_wait_for_the_next() -> None:
     """No end waits for those who hear of another one."""
-    run = lab.run(
-        _goes_on_when_it_ends, 2, fabric=Emulated(fabrics.uniform(2, 1e-3, 0.0))
-    )
+    run = lab.run(_goes_on_when_it_ends, 2, fabric=uniform(2, 1e-3, 0.0))
     assert run.results == [[8.0, 8.0]] * 2
 
 
@@ -350,7 +354,7 @@ def _waits_for_a_while() -> list[str]:
 
 def test_a_wait_with_a_timeout_ends_with_it() -> None:
     """On a network that is slower than that, messages and collectives alike."""
-    run = lab.run(_waits_for_a_while, 2, fabric=Emulated(fabrics.uniform(2, 1e4, 0.0)))
+    run = lab.run(_waits_for_a_while, 2, fabric=uniform(2, 1e4, 0.0))
     told = "the work has not ended within the timeout of its wait"
     assert run.results == [[told] * 3] * 2
 
@@ -360,7 +364,7 @@ def test_a_call_that_fails_in_the_background_fails_for_who_waits(timeout) -> Non
     """The wait raises what Gloo says, and does not pass for a sum."""
     real: torch.futures.Future = torch.futures.Future()
     real.set_exception(ConnectionError("the pair is closed"))
-    network = Emulated(fabrics.uniform(1, 0.0, 0.0))
+    network = uniform(1, 0.0, 0.0)
     links = network.open(network.create()).links(0)
     call, own = SimpleNamespace(waits=False, on_cpu=True), SimpleNamespace(name="0")
     record = SimpleNamespace(is_message=False, call=call, group=own, number=1)
@@ -374,7 +378,7 @@ def test_a_call_that_fails_in_the_background_fails_for_who_waits(timeout) -> Non
 def test_a_beta_that_is_a_bandwidth_is_only_slow() -> None:
     """Nor do centuries overflow a clock: the deadline comes, and names the network."""
     late = pytest.raises(lab.DeadlineExceeded, match="may take that long")
-    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 50e-6, 1e9))) as ranks, late:
+    with lab.Ranks(2, fabric=uniform(2, 50e-6, 1e9)) as ranks, late:
         ranks.execute("dist.all_reduce(torch.ones(100))", timeout=0.3)
     share = Share("0", 1, 0)
     pause = _until_next([_Work(share, torch.futures.Future(), None)], {share: 1e300})
@@ -611,9 +615,7 @@ def _waits_long() -> int:
 @pytest.mark.slow
 def test_a_long_wait_on_the_network_is_no_deadlock() -> None:
     """All ranks wait for seconds, and nothing moves but the emulated time."""
-    run = lab.run(
-        _waits_long, 4, fabric=Emulated(fabrics.uniform(4, 0.6, 0.0)), timeout=60
-    )
+    run = lab.run(_waits_long, 4, fabric=uniform(4, 0.6, 0.0), timeout=60)
     assert run.results == [16] * 4
     assert run.elapsed > 2 * 6 * 0.6 + 2 * 0.6 + 0.6
 
@@ -636,7 +638,7 @@ def _one_leaves() -> None:
 def test_a_deadlock_is_found_as_ever(fn) -> None:
     """At once, by proof, with a network in between."""
     with pytest.raises(lab.Deadlock, match="can never go on"):
-        lab.run(fn, 4, fabric=Emulated(fabrics.uniform(4, 20e-3, 0.0)), timeout=60)
+        lab.run(fn, 4, fabric=uniform(4, 20e-3, 0.0), timeout=60)
 
 
 @pytest.fixture
@@ -646,7 +648,7 @@ def all_freed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _reads(code: str) -> None:
-    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 30.0, 0.0))) as ranks:
+    with lab.Ranks(2, fabric=uniform(2, 30.0, 0.0)) as ranks:
         ranks.push(kept=1)
         with pytest.raises(lab.DeadlineExceeded, match="keep their variables"):
             ranks.execute(code, timeout=1)
@@ -675,7 +677,7 @@ def test_an_interrupt_ends_a_wait_on_the_network(
     code: str, nothing_left: None, interruptible: None, all_freed: None
 ) -> None:
     """Ctrl-C ends the cell at once, and the ranks keep their variables."""
-    with lab.Ranks(2, fabric=Emulated(fabrics.uniform(2, 30.0, 0.0))) as ranks:
+    with lab.Ranks(2, fabric=uniform(2, 30.0, 0.0)) as ranks:
         ranks.push(kept=1)
         main = threading.main_thread().ident
         timer = threading.Timer(1.0, signal.pthread_kill, (main, signal.SIGINT))
@@ -691,9 +693,7 @@ def test_an_interrupt_ends_a_wait_on_the_network(
 @pytest.mark.slow
 def test_ranks_that_were_freed_have_an_empty_network() -> None:
     """What was under way in a failed job does not delay the next one."""
-    with lab.Ranks(
-        2, fabric=Emulated(fabrics.uniform(2, 0.0, 1.0)), timeout=1
-    ) as ranks:
+    with lab.Ranks(2, fabric=uniform(2, 0.0, 1.0), timeout=1) as ranks:
         with pytest.raises(lab.DeadlineExceeded):
             ranks.execute("dist.all_reduce(torch.ones(100))")
         ranks.execute("dist.barrier()", timeout=20)
