@@ -15,6 +15,15 @@ import sys
 from importlib import import_module
 from typing import Any
 
+try:
+    import numpy as _numpy  # noqa: F401
+except ImportError as _error:
+    raise ImportError(
+        f"collectives_lab needs numpy, which cannot be imported here ({_error}): "
+        "`pip install numpy` in the environment of this Python",
+        name="numpy",
+    ) from None
+
 __version__ = "0.1.0"
 
 _HOME = {
@@ -40,22 +49,37 @@ _ROOMS = (
     *("widgets", "wire"),
 )
 
+_THEORY = {
+    *("basics", "costs", "fabrics", "plans", "plots", "replay", "strategies"),
+    *("widgets", "compare", "table", "Event", "Message", "Trace", "Timeline"),
+}
+"""What needs numpy only."""
+
 __all__ = sorted([*_HOME, *_ROOMS])
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME and name not in _ROOMS:
         raise AttributeError(f"module 'collectives_lab' has no attribute {name!r}")
-    try:
-        module = import_module(f"collectives_lab.{_HOME.get(name, name)}")
-    except (ImportError, OSError) as error:  # OSError: a library of torch's is missing
-        raise ImportError(
-            f"collectives_lab.{name} cannot be imported here ({error}). "
-            "`python -m collectives_lab doctor` says what to do; costs, fabrics, "
-            "plans, replay and strategies need numpy only",
-            name=getattr(error, "name", None),
-        ) from None
+    if name not in _THEORY:
+        _need_torch(name)
+    module = import_module(f"collectives_lab.{_HOME.get(name, name)}")
     return getattr(module, name) if name in _HOME else module
+
+
+def _need_torch(name: str) -> None:
+    """Raise ImportError where there is no torch for what needs it."""
+    try:
+        import_module("cloudpickle")
+        if not import_module("torch.distributed").is_available():
+            raise ImportError("this torch was built without torch.distributed")
+    except (ImportError, OSError) as error:  # OSError: one of its libraries is missing
+        raise ImportError(
+            f"collectives_lab.{name} needs torch and cloudpickle, which cannot be "
+            f"imported here ({error}). `python -m collectives_lab doctor` says what to "
+            "do; costs, fabrics, plans, replay and strategies work without it",
+            name="torch",
+        ) from None
 
 
 def __dir__() -> list[str]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import runpy
+import os
 import sys
+from importlib import import_module
 
 COMMANDS = {
-    "doctor": "what this machine can do, and what to do about what is missing",
-    "bench": "any verb and algorithm, in the columns of nccl-tests",
-    "check": "a solution, as the grader will check it",
+    "doctor": ("doctor", "what this machine can do, and what to do about the rest"),
+    "bench": ("bench.cli", "any verb and algorithm, in the columns of nccl-tests"),
+    "check": ("checking.cli", "a solution, as the grader will check it"),
 }
-"""Each is a module of its own too: `python -m collectives_lab.bench`."""
+"""The module whose `main` runs, given the arguments, and what it is for."""
 
 USAGE = "\n".join(
     [
         "usage: python -m collectives_lab COMMAND [OPTIONS]\n",
-        *(f"  {name:<8} {purpose}" for name, purpose in COMMANDS.items()),
+        *(f"  {name:<8} {purpose}" for name, (_, purpose) in COMMANDS.items()),
         "\n`python -m collectives_lab COMMAND --help` says more.",
     ]
 )
+
+LEFT = 141
+"""The exit code by which a shell tells of SIGPIPE."""
 
 
 def main() -> int:
@@ -30,15 +34,20 @@ def main() -> int:
     if name not in COMMANDS:
         print(f"no command {name!r}\n\n{USAGE}", file=sys.stderr)
         return 2
-    if name != "doctor":
-        try:
-            getattr(sys.modules[__package__], name)  # which tells what it lacks
-        except ImportError as error:
-            print(f"{name}: {error}", file=sys.stderr)
-            return 1
-    sys.argv = [f"collectives_lab {name}", *rest]
-    runpy.run_module(f"collectives_lab.{name}", run_name="__main__", alter_sys=True)
-    return 0
+    module = COMMANDS[name][0]
+    try:
+        if name != "doctor":
+            getattr(sys.modules[__package__], module.partition(".")[0])
+        command = import_module(f"collectives_lab.{module}")
+    except ImportError as error:  # which says what it lacks
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    try:
+        return int(command.main(rest))
+    except BrokenPipeError:  # whoever reads, such as `head`, may leave before the end
+        # Python flushes at its end again, and must not fail then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return LEFT
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import ROOT, until
-from test_doctor import without
 
 import collectives_lab as lab
 from collectives_lab import algorithms, bench, costs
@@ -27,7 +26,7 @@ from collectives_lab.fabrics import Link
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-BENCH = [sys.executable, "-m", "collectives_lab.bench"]
+BENCH = [sys.executable, "-m", "collectives_lab", "bench"]
 QUICK = ("--warmup", "1", "--iterations", "2")
 LINK = Link(1e-5, 1e-9)
 
@@ -363,16 +362,6 @@ def test_the_deadline_is_the_commands(capsys) -> None:
     assert "%%ranks" not in said and "keep their" not in said
 
 
-@pytest.mark.parametrize("command", ["bench", "check"])
-def test_without_torch_a_command_says_so(command: str, tmp_path: Path) -> None:
-    """One line that names torch and the doctor, and no traceback."""
-    told = without("torch", tmp_path, "-m", "collectives_lab", command, "--help")
-    assert told.returncode == 1 and not told.stdout
-    assert told.stderr.startswith(f"{command}: collectives_lab.{command} needs torch")
-    assert "`python -m collectives_lab doctor`" in told.stderr
-    assert told.stderr.count("\n") == 1
-
-
 def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     """Ctrl-C ends the command soon: rows printed and in the file, and no process."""
     file = tmp_path / "x.json"
@@ -407,7 +396,7 @@ def test_the_same_command_runs_under_torchrun(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     options = ["--sizes", "8,4K", "--algorithms", "library,ring", "--csv", str(file)]
     ended = subprocess.run(
-        [*torchrun, "-m", "collectives_lab.bench", "all_gather", *options, *QUICK],
+        [*torchrun, "-m", "collectives_lab", "bench", "all_gather", *options, *QUICK],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -459,7 +459,7 @@ def test_a_wrong_call_says_what_is_right(name, solution, error, said) -> None:
 
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "collectives_lab.checking", *arguments]
+    command = [sys.executable, "-m", "collectives_lab", "check", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
@@ -484,7 +484,7 @@ def test_the_command_line_says_the_same(tmp_path) -> None:
 def test_a_reader_who_has_gone_is_no_error(tmp_path) -> None:
     """`| head -1` ends before the report is out, and no traceback follows it."""
     (tmp_path / "right.py").write_text(RING)
-    command = [sys.executable, "-m", "collectives_lab.checking", "ring_all_reduce"]
+    command = [sys.executable, "-m", "collectives_lab", "check", "ring_all_reduce"]
     command += [str(tmp_path / "right.py"), "--tier", "C"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True) as process:

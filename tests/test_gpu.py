@@ -37,7 +37,7 @@ from collectives_lab.doctor import ranks as doctor_ranks
 from collectives_lab.launch import LaunchError
 from collectives_lab.launch.processes import backends
 from collectives_lab.parallel import mesh, pipeline, problem, schedules
-from collectives_lab.recorder import cuda_timing, staging, torch_ops
+from collectives_lab.recorder import cuda_timing, interposer, staging, torch_ops
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Failure, Program
 
@@ -452,7 +452,7 @@ def blocked_inside() -> list[list[str]]:
         return mine.call(op, args, going)
 
     recorder.start(mine)
-    recorder._seat.handler = watched
+    interposer._seat.handler = watched
     dist.barrier()
     dist.all_reduce(torch.ones(1))
     return seen

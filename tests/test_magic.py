@@ -42,7 +42,8 @@ class Kernel:
     def __init__(self):
         self.manager, self.client = start_new_kernel(startup_timeout=60)
         self.run("%load_ext collectives_lab")
-        self.run("from collectives_lab.launch import group, output")
+        self.run("from collectives_lab.launch import group")
+        self.run("from collectives_lab.launch.processes import output")
         self.run("group.FREED = 8.0")  # ranks on a busy machine need longer to be free
 
     @contextmanager

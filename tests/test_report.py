@@ -90,7 +90,7 @@ def test_equal_ranks_share_a_row():
     header, *rows = Rows(run_html(run)).rows
     assert header == ["", "result", "calls", "sent by the calls"]
     result = "tensor([10, 10], float32)"
-    assert rows == [["ranks 0–3", result, "1 all_reduce", "6 KiB"]]
+    assert rows == [["ranks 0-3", result, "1 all_reduce", "6 KiB"]]
 
 
 def test_different_results_have_their_own_rows():
@@ -98,7 +98,7 @@ def test_different_results_have_their_own_rows():
     tensors = [torch.zeros(1000) for _ in range(4)]
     tensors[2][999] = 1
     _, *rows = Rows(run_html(FakeRun(results=tensors))).rows
-    assert [row[0] for row in rows] == ["ranks 0–1, 3", "rank 2"]
+    assert [row[0] for row in rows] == ["ranks 0, 1 and 3", "rank 2"]
     assert rows[0][1] == rows[1][1]  # what is shown of them is the same
 
 
@@ -137,7 +137,7 @@ def test_equal_output_is_shown_once():
     """Ranks that printed the same share one block, silent ranks have none."""
     page = Rows(run_html(FakeRun(output=["good\n", "bad\n", "good\n", " \n"]))).text
     assert page.count("good") == page.count("bad") == 1
-    assert "ranks 0, 2good" in page and "rank 1bad" in page
+    assert "ranks 0 and 2good" in page and "rank 1bad" in page
     assert "output" not in Rows(run_html(FakeRun())).text
 
 
@@ -234,7 +234,9 @@ def test_output_is_not_shown_twice():
     run = FakeRun(output=["good\n", "", "good\n", " \n"])
     page = run_html(run)
     folded = page[page.index("<details>") : page.index("</details>")]
-    assert "good" in folded and "ranks 0, 2" in folded and "open" not in folded
+    assert "good" in folded and "ranks 0 and 2" in folded and "open" not in folded
     assert "good" not in page.replace(folded, "") + run_text(run)
-    assert run_text(run).splitlines()[-1] == "  ranks 0, 2 printed: run.output has it"
+    assert (
+        run_text(run).splitlines()[-1] == "  ranks 0 and 2 printed: run.output has it"
+    )
     assert "printed" not in run_text(FakeRun())

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.skipif(
 
 HARNESS = """
 import ctypes, fcntl, json, os, resource, signal, socket, subprocess, sys, types
-for name, path in {"collectives_lab": "@", "collectives_lab.wire": "@/wire"}.items():
+for name, path in [("collectives_lab", "@"), ("collectives_lab.sandbox", "@/sandbox")]:
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [path]
-from collectives_lab.wire import seal
+from collectives_lab.sandbox import lockdown
 
 word = ctypes.c_int(0)
 libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +37,7 @@ def call(name, *arguments):
 
 mode, folder, prelude, *attempts = json.loads(sys.argv[1])
 exec(prelude)
-seal.harden_server()
+lockdown.harden_server()
 server, open_here = os.getpid(), os.open(folder, os.O_RDONLY)
 for attempt in attempts:
     ours, wire = socket.socketpair()
@@ -49,8 +49,8 @@ for attempt in attempts:
         os.dup2(tell, 2)
         try:
             if mode != "open":
-                layers = seal.LAYERS if mode == "sealed" else [mode]
-                seal.enter((1, 2, wire.fileno()), 300 << 20, 2, layers=layers)
+                layers = lockdown.LAYERS if mode == "sealed" else [mode]
+                lockdown.enter((1, 2, wire.fileno()), 300 << 20, 2, layers=layers)
             said = "done", exec(attempt) or ""
         except BaseException as error:
             said = type(error).__name__, getattr(error, "errno", None) or str(error)
@@ -248,7 +248,7 @@ def test_torch_works_sealed(tmp_path: Path) -> None:
         ("x = bytearray(400 << 20)", "MemoryError"),
         ("resource.setrlimit(resource.RLIMIT_AS, (1 << 60, 1 << 60))", "ValueError"),
         ("import collectives_lab.algorithms", "ModuleNotFoundError"),
-        ("seal.enter([wire.fileno()])", "SealError"),
+        ("lockdown.enter([wire.fileno()])", "SealError"),
     ],
 )
 def test_what_fails_cleanly(tmp_path: Path, code: str, error: str) -> None:
@@ -309,16 +309,16 @@ def test_landlock_alone_closes_the_server(tmp_path: Path) -> None:
         (
             "import threading, time\n"
             "threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n"
-            "seal.enter([wire.fileno()])",
+            "lockdown.enter([wire.fileno()])",
             "process: it has 2 threads",
         ),
         (
-            "import mmap; kept = mmap.mmap(-1, 4096); seal.enter([wire.fileno()])",
+            "import mmap; kept = mmap.mmap(-1, 4096); lockdown.enter([wire.fileno()])",
             "it shares memory with its server",
         ),
         (
             "from pathlib import Path\n"
-            "seal.enter([wire.fileno()], read=[Path('/no/such')])",
+            "lockdown.enter([wire.fileno()], read=[Path('/no/such')])",
             "Landlock: [Errno 2]",
         ),
     ],
@@ -335,15 +335,15 @@ def test_a_layer_that_fails_is_an_error(
 @pytest.mark.parametrize(
     "missing, prelude",
     [
-        (["Landlock"], "seal.landlock.abi = lambda: 0"),
-        (["seccomp"], "seal.seccomp.why_not = lambda: 'no'"),
+        (["Landlock"], "lockdown.landlock.abi = lambda: 0"),
+        (["seccomp"], "lockdown.seccomp.why_not = lambda: 'no'"),
     ],
 )
 def test_a_layer_that_the_machine_lacks_is_named(
     tmp_path: Path, missing: list[str], prelude: str
 ) -> None:
     """Seals that do without a layer say which."""
-    code = "print(seal.enter([1, wire.fileno()]), file=sys.stdout, flush=True)"
+    code = "print(lockdown.enter([1, wire.fileno()]), file=sys.stdout, flush=True)"
     ((_, told, printed),) = attempts("open", tmp_path, code, prelude=prelude)
     assert (told, printed) == (["done", ""], f"{missing}\n")
 

@@ -63,8 +63,8 @@ def start() -> Iterator[Callable[..., tuple[Started, socket.socket]]]:
 SLEEPER = """
 import time
 from collectives_lab.wire.box import FILES
-from collectives_lab.wire import seal
-seal.harden_server()
+from collectives_lab.sandbox import lockdown
+lockdown.harden_server()
 wire.send(b"ready")
 time.sleep(600)
 """
@@ -157,7 +157,7 @@ def test_a_box_holds_what_the_server_imports() -> None:
 
 SEARCH = """
 import json
-from collectives_lab.wire import seal
+from collectives_lab.sandbox import lockdown
 
 def readable(path):
     try:
@@ -166,14 +166,14 @@ def readable(path):
         return False
 
 def ours():
-    steps = (step for top in [seal.PACKAGE, *TOPS] for step in os.walk(top))
+    steps = (step for top in [lockdown.PACKAGE, *TOPS] for step in os.walk(top))
     paths = {f"{folder}/{name}" for folder, _, names in steps for name in names}
     return sorted(p for p in paths if "/collectives_lab" in p and readable(p))
 
-seal.harden_server()
+lockdown.harden_server()
 if not os.fork():
     if SEALED:
-        seal.enter([wire.fileno()], layers=LAYERS, root=ROOT)
+        lockdown.enter([wire.fileno()], layers=LAYERS, root=ROOT)
     wire.sendall(json.dumps([ours(), os.path.exists("/proc")]).encode())
     os._exit(0)
 os.wait()
@@ -194,7 +194,7 @@ def test_a_rank_sees_nothing_of_the_package(letter: str, start) -> None:
 
 INSTALLED = """
 import json, socket, sys
-from collectives_lab.wire import seal, tiers
+from collectives_lab.sandbox import lockdown, tiers
 code, tops, told = sys.argv[1], sys.argv[2:], {}
 for letter in "ABCD":
     ours, theirs = socket.socketpair()
@@ -204,7 +204,7 @@ for letter in "ABCD":
     text = b"".join(iter(lambda: ours.recv(1 << 16), b""))
     told[letter] = json.loads(text.splitlines()[0])[0]
     box.kill()
-print(json.dumps([str(seal.PACKAGE), told]))
+print(json.dumps([str(lockdown.PACKAGE), told]))
 """
 ASKED = """
 SEALED, ROOT, TOPS = sys.argv[2] != "D", sys.argv[3], sys.argv[4:]
@@ -327,10 +327,10 @@ CHANNELS = {
 
 PAIR = """
 import ctypes, fcntl, json, resource, signal, time
-from collectives_lab.wire import seal
+from collectives_lab.sandbox import lockdown
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long] * 4
-seal.harden_server()
+lockdown.harden_server()
 server = os.getpid()
 
 def rank(code, **names):
@@ -341,7 +341,7 @@ def rank(code, **names):
         signal.alarm(20)
         try:
             if SEALED:
-                seal.enter([theirs.fileno()], read=seal.read_paths(), root=ROOT)
+                lockdown.enter([theirs.fileno()], read=lockdown.read_paths(), root=ROOT)
             names = {**globals(), **names}
             exec(code, names)
             said = "done"
@@ -406,8 +406,8 @@ def test_two_sealed_ranks_have_no_channel(letter: str, start) -> None:
 FAMILY = """
 import signal, time
 if PLAIN:
-    from collectives_lab.wire import seal
-    seal.harden_server()
+    from collectives_lab.sandbox import lockdown
+    lockdown.harden_server()
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for _ in range(3):
     if not os.fork():
@@ -458,11 +458,11 @@ def test_a_box_may_have_ended_before(each: str, start) -> None:
 
 
 SEALED = """
-from collectives_lab.wire import seal
-seal.harden_server()
+from collectives_lab.sandbox import lockdown
+lockdown.harden_server()
 for _ in range(3):
     if not os.fork():
-        seal.enter()
+        lockdown.enter()
         while True:
             signal.pause()
 time.sleep(0.2)
@@ -482,7 +482,7 @@ def test_a_box_ends_with_who_started_it(
     code = f"{WIRE}import signal, time\nPLAIN = False\n{code}"
     checker = script(f"""
 import socket, time
-from collectives_lab.wire import tiers
+from collectives_lab.sandbox import tiers
 ours, theirs = socket.socketpair()
 argv = tiers.bare_python({code!r}, theirs.fileno())
 box = tiers.start({tier(letter)!r}, argv, [theirs.fileno()])
@@ -594,7 +594,8 @@ def test_a_kernel_without_a_layer(layer: str, lost: str) -> None:
     """Tiers that cannot keep what they promise without it are not to be had there."""
     code = """
 import json
-from collectives_lab.wire import Box, BoxError, tiers
+from collectives_lab.sandbox import tiers
+from collectives_lab.wire import Box, BoxError
 told = [{tier: tiers.probe(tier) for tier in "ABCD"}, tiers.describe(tiers.best())]
 try:
     Box("C").open()

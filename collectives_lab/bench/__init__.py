@@ -1,6 +1,6 @@
 """Measuring: sweeps in the columns of nccl-tests, and predictions to hold them against.
 
-    python -m collectives_lab.bench all_reduce --algorithms library,ring --sizes 8:64M
+    python -m collectives_lab bench all_reduce --algorithms library,ring --sizes 8:64M
 
 In code, `rows(Sweep("all_reduce", [2**20]))` measures the same. `ping_pong` measures
 messages between two ranks, `fit` makes a Link of them, and `predict` says what a

@@ -1,4 +1,4 @@
-"""The command: `python -m collectives_lab.bench all_reduce --world-size 4 ...`."""
+"""The command: `python -m collectives_lab bench all_reduce --world-size 4 ...`."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _world_size(args: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m collectives_lab.bench", description=__doc__)
+    parser = _Parser(prog="python -m collectives_lab bench", description=__doc__)
     parser.add_argument("verb", choices=VERBS)
     add: Callable[..., Any] = parser.add_argument
     add("--world-size", type=int, help="ranks to start; 4, and torchrun's under it")

@@ -165,12 +165,12 @@ def bare_python(code: str, *arguments: object) -> list[str]:
 
 _PROBE = """
 import os
-from collectives_lab.wire import seal
+from collectives_lab.sandbox import lockdown
 fd = int(sys.argv[1])
-seal.harden_server()
+lockdown.harden_server()
 if not (pid := os.fork()):
     try:
-        seal.enter([fd, 2], root=sys.argv[2])
+        lockdown.enter([fd, 2], root=sys.argv[2])
         os.write(fd, b"sealed")
     finally:
         sys.excepthook(*sys.exc_info()) if sys.exc_info()[0] else None

@@ -306,7 +306,14 @@ def the_bench_command_runs(way: Way, out: Path) -> None:
     if way.world_size < 2:
         return
     kept = out / f"all-reduce-{way.name}.json"
-    command = [sys.executable, "-m", "collectives_lab.bench", "all_reduce", "--predict"]
+    command = [
+        sys.executable,
+        "-m",
+        "collectives_lab",
+        "bench",
+        "all_reduce",
+        "--predict",
+    ]
     command += ["--world-size", str(way.world_size), "--backend", way.backend]
     command += ["--device", way.device, "--sizes", "8:16M", "--factor", "8"]
     command += [
@@ -452,7 +459,7 @@ def nccl_refuses_what_it_cannot(way: Way, out: Path) -> None:
 def variables_stay(way: Way, out: Path) -> None:
     """Standing ranks keep tensors on their device, from cell to cell, after errors."""
     with way.ranks() as ranks:
-        ranks.execute("from collectives_lab import devices")
+        ranks.execute("from collectives_lab.basics import devices")
         ranks.execute("x = torch.full((2,), float(rank), device=devices.own())")
         with contextlib.suppress(lab.RankError):
             ranks.execute("1 / 0")
@@ -485,7 +492,7 @@ def a_check_runs_here_too(way: Way, out: Path) -> None:
     for name, text, points in (("good", good, "10 of 10"), ("bad", bad, "0 of 10")):
         file = out / f"check-{name}.py"
         file.write_text(text)
-        command = [sys.executable, "-m", "collectives_lab.checking", "distributed_mean"]
+        command = [sys.executable, "-m", "collectives_lab", "check", "distributed_mean"]
         done = subprocess.run(
             [*command, str(file)], cwd=ROOT, capture_output=True, text=True, timeout=100
         )
