@@ -62,7 +62,6 @@ def start() -> Iterator[Callable[..., tuple[Started, socket.socket]]]:
 
 SLEEPER = """
 import time
-from collectives_lab.wire.box import FILES
 from collectives_lab.sandbox import lockdown
 lockdown.harden_server()
 wire.send(b"ready")
@@ -199,7 +198,7 @@ code, tops, told = sys.argv[1], sys.argv[2:], {}
 for letter in "ABCD":
     ours, theirs = socket.socketpair()
     argv = tiers.bare_python(code, theirs.fileno(), letter, tiers.root(letter), *tops)
-    box = tiers.start(letter, argv, [theirs.fileno()], files=FILES)
+    box = tiers.start(letter, argv, [theirs.fileno()])
     theirs.close()
     text = b"".join(iter(lambda: ours.recv(1 << 16), b""))
     told[letter] = json.loads(text.splitlines()[0])[0]
