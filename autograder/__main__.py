@@ -158,8 +158,10 @@ def _export_in_form(asked: argparse.Namespace, names: list[str]) -> None:
     found = grades.rows(name)
     to = asked.to or _marks(name, f".{asked.form}")
     grades.write_table(lms.table(asked.form, found, asked.column or name), to)
-    left = len(found) - len(lms.final(found))
-    print(f"{len(found) - left} marks in {to}; {left} students have none that is final")
+    final = {row.student_id for row in lms.final(found)}
+    left = [row.student_id for row in found if row.student_id not in final]
+    rest = f"; none that is final has {', '.join(left)}" if left else ""
+    print(f"{len(final)} marks in {to}{rest}")
 
 
 def _extend(asked: argparse.Namespace) -> None:

@@ -83,7 +83,46 @@ def record(assignment: str, student: str) -> str | None:
     """Have nbgrader record a student's verdicts; says why not where it could not."""
     if said := _no_time(course.SUBMITTED / student / assignment):
         return said
-    return _said(_api().autograde(assignment, glob.escape(student)))
+    settled = _settled(assignment, student)
+    said = _said(_api().autograde(assignment, glob.escape(student)))
+    if settled and not said:
+        _settle(assignment, student, settled)
+    return said
+
+
+def _settled(assignment: str, student: str) -> set[str]:
+    """The marks that a person has given to the submission that is recorded again.
+
+    nbgrader asks for all of them anew, as it does where there is another submission.
+    """
+    places = (course.SUBMITTED, course.AUTOGRADED)
+    times = {_time(place / student / assignment) for place in places}
+    if len(times) > 1 or times == {""}:
+        return set()
+    with gradebook() as book:
+        return {
+            grade.name
+            for grade in _of(book, assignment, student)
+            if grade.manual_score is not None and not grade.needs_manual_grade
+        }
+
+
+def _settle(assignment: str, student: str, names: set[str]) -> None:
+    """Let these marks stand, but for those that are above what there is to get now."""
+    with gradebook() as book:
+        for grade in _of(book, assignment, student):
+            if grade.name in names and grade.manual_score <= grade.max_score:
+                grade.needs_manual_grade = False
+        book.db.commit()
+
+
+def _of(book: Gradebook, assignment: str, student: str) -> list[Any]:
+    """The marks of a student; none where nothing is recorded."""
+    try:
+        found = book.find_submission(assignment, student)
+    except MissingEntry:
+        return []
+    return [grade for notebook in found.notebooks for grade in notebook.grades]
 
 
 def _no_time(folder: Path) -> str | None:

@@ -45,6 +45,12 @@ READING = (
 """What a zip that is broken, encrypted or forged raises."""
 
 
+NAMELESS = (
+    "as its name tells no student and no time (`python -m autograder submit` writes "
+    "them; or put it yourself into submitted/STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb)"
+)
+
+
 class LeftOut(Exception):
     """Why a file is not unpacked."""
 
@@ -122,7 +128,7 @@ class Notebooks(ExtractorPlugin):
         """Write one notebook, under the last part of its name."""
         found = pattern().fullmatch(name)
         if found is None or not _is_moment(found["timestamp"]):
-            self._pass_over("for its name", name)
+            self._pass_over(NAMELESS, name)
             return
         try:
             data = self._read(sender, file, packed)

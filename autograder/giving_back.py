@@ -101,18 +101,21 @@ def _total(found: Any, receipt: receipts.Receipt) -> str:
 
 
 def _waits(grade: Any) -> bool:
-    """Whether nobody has given this mark yet."""
-    return grade.needs_manual_grade and grade.manual_score is None
+    """Whether a person has to give this mark, or to look at it again."""
+    return bool(grade.needs_manual_grade)
 
 
 def _by_hand(notebooks: list) -> Iterator[str]:
     """A line for each mark that a person gave or has to give, and each comment."""
     for notebook in notebooks:
         for grade in notebook.grades:
-            if _waits(grade):
+            points = f"{grade.score:g} of {grade.max_score:g} points"
+            if _waits(grade) and grade.manual_score is None:
                 yield f"{grade.name}: not yet graded"
+            elif _waits(grade):
+                yield f"{grade.name}: {points} so far, and not final"
             elif grade.manual_score is not None or not grade.name.startswith("check_"):
-                yield f"{grade.name}: {grade.score:g} of {grade.max_score:g} points"
+                yield f"{grade.name}: {points}"
         for comment in notebook.comments:
             if comment.comment:
                 yield f"{comment.name}: {comment.comment}"

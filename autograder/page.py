@@ -42,13 +42,14 @@ class Scores(GetGrades):
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
         """Put the scores of a submission where the template looks for them."""
         self.ungraded = set(nb.metadata.get(OURS, {}).get("ungraded", []))
+        self.waits = False
         nb, resources = super().preprocess(nb, resources)
         resources["inlining"]["css"].append(CSS)
         scores = [marks(cell).get("score", 0) for cell in nb.cells]
         about = resources["nbgrader"]
         if NO_SCORE in scores:
             about["score"] = NO_SCORE
-        elif WAITS in scores:
+        elif self.waits:
             about["score"] = f"{about['score']:g} so far"
         if said := regrading.text(self.assignment_id, self.student_id):
             nb.cells.insert(0, _said(said))
@@ -65,7 +66,9 @@ class Scores(GetGrades):
             cell.metadata.nbgrader["score"] = NO_SCORE
             shown = cell.get("outputs", [])  # without the number for nbgrader
             shown[:] = [o for o in shown if o.output_type != "execute_result"]
-        elif grade.manual_score is None:
+            return
+        self.waits = True
+        if grade.manual_score is None:
             cell.metadata.nbgrader["score"] = WAITS
 
 

@@ -1,7 +1,7 @@
 """What a student is told of how the notebook was read, beside the verdict."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import groupby
 
 from autograder.program import Reading
@@ -30,7 +30,7 @@ def on(
     """
     released = {s.text for text in given for s in statements(Code(0, text), [])}
     mine = [s for s in reading.found if s.text not in released]
-    notes = _first([*_costly(reading, found)])
+    notes = _first([*_costly(reading, found, released)])
     notes += [*reading.notes]
     notes += _missing(entries, reading, mine)
     notes += _behind(entries, reading.found)
@@ -38,11 +38,18 @@ def on(
     return [note if len(note) <= LONGEST else f"{note[:LONGEST]} ..." for note in notes]
 
 
-def _costly(reading: Reading, found: Tried) -> Iterator[str]:
-    """What the solution needs and does not get, then what else does not end."""
+def _costly(reading: Reading, found: Tried, released: Set[str]) -> Iterator[str]:
+    """What the solution needs and does not get, then what else does not end.
+
+    What was released as it stands, such as a demonstration by `lab.run`, is no fault.
+    """
     stopped = {s: f"{why}, so it is left out" for s, why in found.endless.items()}
-    failed = {s: f"fails {HERE}: {error}" for s, error in found.failed.items()}
+    failed = {
+        s: f"fails {HERE}: {_error(error, reading)}"
+        for s, error in found.failed.items()
+    }
     why_not = stopped | failed
+    why_not = {s: why for s, why in why_not.items() if s.text not in released}
     for s in sorted(why_not, key=lambda s: (s not in reading.needed, s.cell.number)):
         where = f"{s.cell.name}, line {s.first}: {quoted(s.text)} {why_not[s]}"
         if s in reading.needed:
@@ -50,6 +57,16 @@ def _costly(reading: Reading, found: Tried) -> Iterator[str]:
             yield f"{where}{_used(uses)}{_advice(why_not[s])}"
         elif s in stopped:
             yield where
+
+
+def _error(text: str, reading: Reading) -> str:
+    """An error in words; of a name whose import was left out, that it was."""
+    missing = re.fullmatch(r"NameError: name '(\w+)' is not defined", text)
+    left = [s for s in reading.found if s.modules and s not in reading.runs]
+    for s in left if missing else ():
+        if missing and missing[1] in s.binds:
+            return f"{missing[1]} is of {s.modules[0]}, which is not imported there"
+    return text
 
 
 def _used(names: Sequence[str]) -> str:
@@ -115,7 +132,7 @@ def _harmless(
     if failed:
         yield (
             f"fails {HERE}, and the rest went on: {_places(failed)} "
-            f"({found.failed[failed[0]]})"
+            f"({_error(found.failed[failed[0]], reading)})"
         )
 
 

@@ -186,7 +186,8 @@ def _altered(node: ast.stmt) -> set[str]:
             found |= set() if isinstance(inner.ctx, ast.Load) else _root(inner)
         elif isinstance(inner, ast.Call):
             if isinstance(inner.func, ast.Attribute):
-                found |= _root(inner.func)
+                reads = inner.func.attr in READING
+                found |= set() if reads else _root(inner.func)
             elif isinstance(inner.func, ast.Name) and inner.func.id in TELLING:
                 found |= {name for given in inner.args for name in _root(given)}
         for handed in ("decorator_list", "bases"):
@@ -194,6 +195,9 @@ def _altered(node: ast.stmt) -> set[str]:
                 found |= _root(expression)
     return found
 
+
+READING = ("copy", "count", "get", "index", "items", "keys", "values")
+"""Methods of Python's collections that change nothing."""
 
 TELLING = ("exec", "setattr", "delattr")
 """Functions of Python's that change what they are given."""

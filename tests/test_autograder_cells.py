@@ -234,6 +234,8 @@ SAID = {
     "A = 1\n\ndef f(x):\n    break": "SyntaxError: 'break' outside loop",
     "def f(x): return 2\ng(": r"cell 1 is left out: line 2: '\(' was never closed",
     "def f(x): return 2\nlab.run(f)": r"the rest went on: cell 1 \(line 2\) \(Name",
+    "import matplotlib.pyplot as plt\ndef f(x): return 2\nplt.show()": r"the rest went "
+    r"on: cell 1 \(line 3\) \(plt is of matplotlib, which is not imported there\)",
 }
 
 
@@ -252,6 +254,23 @@ def test_nothing_is_said_of_what_costs_nothing(box: Box) -> None:
     )
     assert notes(box, cells, given=(given,)) == []
     assert notes(box, cells) != []
+
+
+def test_a_released_demonstration_is_no_fault(box: Box) -> None:
+    """It fails here; the solution may change what it reads, so it counts as needed."""
+    given = "run = g.run(f)"
+    mine = "T = {}\ndef f(x):\n    T[x] = x\n    return len(T) + 1"
+    assert notes(box, (mine, given, "U = T"), given=(given,)) == []
+    assert "fails where" in "\n".join(notes(box, (mine, given)))
+
+
+def test_reading_a_collection_does_not_change_it() -> None:
+    """What only looks at a dict is no reason to run what calls it."""
+    cells = ("T = {}", "class C:\n    x = [*T.items()]\ndef f(x): return C", "run(f)")
+    found = reading(cells)
+    assert [s.text for s in found.found if s not in found.needed] == ["run(f)"]
+    found = reading((cells[0], cells[1].replace("items", "popitem"), cells[2]))
+    assert {s.text for s in found.found} == {s.text for s in found.needed}
 
 
 def test_a_solution_behind_the_test_is_said(box: Box) -> None:

@@ -227,3 +227,28 @@ def test_a_late_penalty_is_the_one_of_now(course: Course) -> None:
     assert cem() == ("0.0", "20.0")
     config.write_text(before)
     assert cem() == ("20.0", "0.0")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_mark_by_hand_is_asked_for_again_only_above_the_maximum(
+    course: Course,
+) -> None:
+    """Recorded once more for the same submission it stands; above it waits."""
+
+    def cem(points: float) -> tuple[str, str]:
+        with course.gradebook() as book:
+            grade = book.find_grade(f"why_{RING}", RING, RING, "cem")
+            grade.manual_score, grade.needs_manual_grade = points, False
+            book.db.commit()
+        (course.autograder / "autograded/cem" / RING / f"{RING}.ipynb").unlink()
+        course.python("grade", RING)
+        course.python("feedback", RING, "--student", "cem")
+        text = course.autograder / "feedback" / "cem" / RING / f"{RING}.txt"
+        return course.rows()["cem"]["status"], text.read_text()
+
+    status, text = cem(3.0)
+    assert status == "graded" and f"why_{RING}: 3 of 4 points\n" in text
+    status, text = cem(5.0)
+    assert status == "to be graded by hand"
+    assert f"why_{RING}: 5 of 4 points so far, and not final" in text
