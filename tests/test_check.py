@@ -261,7 +261,9 @@ def first_outcome(name: str, box: Box) -> tuple[Case, Outcome]:
     case = next(c for c in exercise.cases(Inputs("1")) if c.world_size > 1)
     with box.ranks(case.world_size, program) as ranks:
         entry = case.entry or name
-        return case, ranks.call(entry, case.args, exercise.allowed, case.schedule)
+        return case, ranks.call(
+            entry, case.args, exercise.allowed, case.schedule, case.outside
+        )
 
 
 @pytest.mark.parametrize(
@@ -489,7 +491,7 @@ def test_a_reader_who_has_gone_is_no_error(tmp_path) -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True) as process:
         process.stdout.close()
-        assert process.stderr.read() == "" and process.wait(100) == 0
+        assert process.stderr.read() == "" and process.wait(100) == 141
 
 
 # -- reports ---------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import errno
 import os
 import sys
 
-from collectives_lab.sandbox import landlock, linux, seccomp
+from collectives_lab.basics import linux
+from collectives_lab.sandbox import landlock, seccomp
 
 MACHINE = ("x86_64", "aarch64").index(os.uname().machine)
 PRCTL, CLONE, UNSHARE = (both[MACHINE] for both in ((157, 167), (56, 220), (272, 97)))

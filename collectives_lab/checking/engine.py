@@ -200,7 +200,9 @@ def _on_fresh_ranks(
     with box.ranks(cases[0].world_size, program, until=deadline) as ranks:
         for case in cases:
             entry = case.entry or exercise.name
-            outcome = ranks.call(entry, case.args, exercise.allowed, case.schedule)
+            outcome = ranks.call(
+                entry, case.args, exercise.allowed, case.schedule, case.outside
+            )
             yield _tried(exercise, case, outcome)
             if outcome.failure is not None:
                 return

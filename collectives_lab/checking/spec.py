@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from collectives_lab.wire import EVERY_VERB, Outcome, Schedule
+from collectives_lab.wire.switch import Outside
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Case:
     tests: the properties that this case is for. label: what is special about it. data:
     what the judges need to know of it. entry: the name that is called, where it is not
     the exercise's. about_ranks: whether their number is worth a word.
+    outside: answers what the prelude asks by `collectives_lab.ask`.
     """
 
     args: Sequence[Sequence[Any] | None]
@@ -45,6 +47,7 @@ class Case:
     schedule: Schedule = field(default_factory=Schedule)
     entry: str = ""
     about_ranks: bool = True
+    outside: Outside | None = None
 
     @property
     def world_size(self) -> int:

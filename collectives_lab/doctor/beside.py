@@ -34,10 +34,12 @@ def sandbox() -> Iterator[Finding]:
         "C": "for grading strangers' code get bubblewrap: apt-get install bubblewrap",
         "D": "check only code that you trust here",
     }[best]
-    why = [f"{tier}: {tiers.probe(tier)}" for tier in "ABC" if tier < best]
+    why = {tier: tiers.probe(tier) or "" for tier in "ABC" if tier < best}
+    said = "; ".join(f"not {t}: {text.splitlines()[-1]}" for t, text in why.items())
+    do = ". ".join(filter(None, [do, said]))
     state = "ok" if best in "AB" else "less"
     found = f"tier {tiers.describe(best)}"
-    yield Finding("grading", "sandbox", state, found, do, "\n".join(why))
+    yield Finding("grading", "sandbox", state, found, do, "\n".join(why.values()))
 
 
 def bubblewrap() -> Iterator[Finding]:

@@ -22,11 +22,14 @@ from collectives_lab.sandbox import lockdown
 ROOT = "/rank"
 """The folder that a rank in there makes its root; only the server's is above it."""
 
-FILES = tuple(
-    f"sandbox/{name}.py"
-    for name in ("landlock", "limits", "linux", "lockdown", "seccomp", "syscalls")
+FILES = (
+    "basics/linux.py",
+    *(
+        f"sandbox/{name}.py"
+        for name in ("landlock", "limits", "lockdown", "seccomp", "syscalls")
+    ),
 )
-"""What a server needs of this room to lock its ranks up."""
+"""What a server needs to lock its ranks up."""
 
 _NAMESPACES = [
     *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),

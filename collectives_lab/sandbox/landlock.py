@@ -15,7 +15,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from collectives_lab.sandbox.linux import no_new_privileges, syscall
+from collectives_lab.basics.linux import no_new_privileges, syscall
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _VERSION, _PATH_BENEATH = 1, 1

@@ -12,7 +12,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import suppress
 
-from collectives_lab.sandbox.linux import IS_LINUX, status
+from collectives_lab.basics.linux import IS_LINUX, status
 
 THREADS = 512
 """How many more threads this user may have, in all ranks together; torch takes few."""

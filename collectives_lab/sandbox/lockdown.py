@@ -20,7 +20,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from collectives_lab.sandbox import landlock, limits, linux, seccomp
+from collectives_lab.basics import linux
+from collectives_lab.sandbox import landlock, limits, seccomp
 
 LAYERS = ("limits", "Landlock", "seccomp")
 """What a rank is held by, from outside to inside; dumpable, capabilities, the death
@@ -39,7 +40,7 @@ SYSTEM = (
 )
 """What programs of any user read: libraries, time zones, random numbers."""
 
-_DEATH_SIGNAL, _DUMPABLE, _SUBREAPER = 1, 4, 36
+_DUMPABLE = 4  # of prctl
 _USERS, _MANY_USERS = 61184, 4000
 """User ids that no account has: they are kept for services that come and go."""
 
@@ -58,7 +59,7 @@ def harden_server() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if linux.IS_LINUX:
         parent = os.getppid()
-        linux.prctl(_SUBREAPER, 1)
+        linux.adopt_orphans()
         _end_with(parent)
     limits.threads_now()
     _server = os.getpid()
@@ -155,7 +156,7 @@ def _become_nobody() -> None:
 def _end_with(parent: int) -> None:
     """Be killed when the parent ends, and be closed to other processes of this user."""
     linux.prctl(_DUMPABLE, 0)
-    linux.prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    linux.die_with_parent()
     if os.getppid() != parent:
         raise OSError("its parent has ended")
 

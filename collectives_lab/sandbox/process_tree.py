@@ -1,4 +1,4 @@
-"""The processes below a process: which there are, what they take, their end."""
+"""Processes of a sandbox: which run, what they and those below take, their end."""
 
 from __future__ import annotations
 
@@ -6,26 +6,11 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from collectives_lab.sandbox import linux
-
-
-def below(pid: int) -> list[int]:
-    """The children of a process, and theirs, parents first."""
-    found = [pid]
-    for parent in found:
-        found.extend(_children(parent))
-    return found[1:]
-
-
-def _children(pid: int) -> Iterator[int]:
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            told = Path(f"/proc/{pid}/task/{thread}/children").read_text()
-            yield from map(int, told.split())
+from collectives_lab.basics import linux
 
 
 def runs(pid: int) -> bool:
@@ -44,7 +29,7 @@ def taken(pid: int) -> tuple[int, int]:
     """
     memory = threads = 0
     own: dict[int, int] = {}
-    for one in [pid, *below(pid)]:
+    for one in [pid, *linux.descendants(pid)]:
         with suppress(OSError):
             told = linux.status(one)
             own[one] = told.get("RssAnon", 0) * 1024  # a zombie has none

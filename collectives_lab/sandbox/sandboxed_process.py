@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from collectives_lab.basics import linux
 from collectives_lab.basics.errors import LabError
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.sandbox import cgroup, process_tree
@@ -93,7 +94,7 @@ class Started:
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             ranks = [
-                pid for pid in process_tree.below(self.pid) if process_tree.runs(pid)
+                pid for pid in linux.descendants(self.pid) if process_tree.runs(pid)
             ]
             if not ranks:
                 break

@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
-from collectives_lab.sandbox.linux import IS_LINUX, no_new_privileges, prctl
+from collectives_lab.basics.linux import IS_LINUX, no_new_privileges, prctl
 from collectives_lab.sandbox.syscalls import ALLOWED, FIRST_OF_ALL
 
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -27,7 +27,7 @@ from collectives_lab.wire.frames import Ran
 from collectives_lab.wire.operations import EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
 from collectives_lab.wire.program import Program
-from collectives_lab.wire.switch import Schedule, Switch
+from collectives_lab.wire.switch import Outside, Schedule, Switch
 
 FILES = tuple(f"basics/{name}.py" for name in ("own_cluster", "units")) + tuple(
     f"wire/{name}.py"
@@ -338,15 +338,19 @@ class SealedRanks:
         args: Sequence[Sequence[Any] | None],
         allowed: Collection[str] = EVERY_VERB,
         schedule: Schedule | None = None,
+        outside: Outside | None = None,
     ) -> Outcome:
         """Call a function of the program on each rank with that rank's arguments.
 
-        After a failure the ranks are of no more use: every later call gives the same.
+        outside: what answers their questions. After a failure the ranks are of no more
+        use: every later call gives the same.
         """
         if self.failure is not None:
             return self.switch.nothing(self.failure)
         schedule = schedule or Schedule()
-        outcome = self.switch.call(name, args, allowed, schedule, self.deadline)
+        outcome = self.switch.call(
+            name, args, allowed, schedule, self.deadline, outside
+        )
         self.failure = self._explained(outcome.failure)
         return replace(outcome, failure=self.failure)
 

@@ -232,7 +232,9 @@ class _Reader:
         if kind == b"t":
             return self.tensor()
         if kind == b"v":
-            return Strided(*(self.value(depth) for _ in range(4)))
+            if depth > DEEPEST:
+                raise Malformed("views within views")
+            return Strided(*(self.value(depth + 1) for _ in range(4)))
         if kind in b"([{":
             return self.container(kind, depth)
         raise Malformed(f"no kind of value: {kind!r}")

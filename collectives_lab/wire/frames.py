@@ -40,7 +40,8 @@ class Kind(enum.IntEnum):
     where the body of a SEND or COLLECTIVE ends with the data that is given;
     WAIT (for an operation; a: how many threads the rank has), POLL (it asks whether an
     operation has ended; a: whether again and again, and does nothing else), DIGEST (of
-    what the tensors of an operation hold by now), GROUP (a: its number, b: the how
+    what the tensors of an operation hold by now), ASK (a: the number of a function that
+    is outside, body: what to give it), GROUP (a: its number, b: the how
     manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that it declares
     to compute for), STEP (where: the cell that it runs, a: the how manieth statement of
     it), LOADED (body: what it tells of a notebook's statements), RETURNED (body:
@@ -59,6 +60,7 @@ class Kind(enum.IntEnum):
     POLL = 10
     COMPUTE = 11
     STEP = 12
+    ASK = 13
     LOADED = 7
     RETURNED = 8
     RAISED = 9
@@ -88,7 +90,7 @@ LONGEST = {
     **dict.fromkeys((Kind.RECV, Kind.WAIT, Kind.POLL, Kind.COMPUTE, Kind.STEP), 0),
     Kind.DIGEST: DIGEST,
     **dict.fromkeys((Kind.GROUP, Kind.RAISED, Kind.LOADED), 256 * 1024),
-    **dict.fromkeys((Kind.SEND, Kind.RETURNED), MOST_GIVEN),
+    **dict.fromkeys((Kind.SEND, Kind.RETURNED, Kind.ASK), MOST_GIVEN),
     Kind.COLLECTIVE: LONGEST_SHAPE + MOST_GIVEN,
 }
 """The kinds that a rank may send, and how many bytes the body of each may have."""

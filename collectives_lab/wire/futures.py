@@ -19,6 +19,20 @@ class Future(torch.futures.Future):
 
     operations: Sequence[Any] = ()
     """What must have been waited for before this can have a result."""
+    has_result = False
+    tend: Callable[[], None] | None = None
+    """Sees to it that callbacks run, though no thread may ever wait."""
+
+    def done(self) -> bool:
+        """Whether it has a result; asks for that of its operations if not."""
+        ended = [op.is_completed() for op in self.operations]  # so each is asked for
+        return all(ended) and super().done()
+
+    def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
+        """Call it with this future once that is done."""
+        super().add_done_callback(callback)
+        if self.tend is not None:
+            self.tend()
 
     def wait(self) -> Any:
         for operation in self.operations:
@@ -52,6 +66,7 @@ def _after(future: Any, operations: Sequence[Any], make: Callable) -> Future:
     """A future of what `make` makes of another one once that is done."""
     later = Future()
     later.operations = operations
+    later.tend = getattr(future, "tend", None)
 
     def finish(done: Any) -> None:
         try:

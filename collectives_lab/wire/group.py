@@ -8,6 +8,7 @@ is here, but for what torch hands out for a call (`pending`).
 from __future__ import annotations
 
 import datetime
+import functools
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab.wire.codec import DTYPES
+from collectives_lab.wire.codec import DTYPES, decode, encode
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, VERBS
 from collectives_lab.wire.pending import Operation, Several, Tensors
@@ -213,8 +214,11 @@ class SealedGroup(_Group):
         operations = [call(o, i, *rest) for o, i in zip(outputs, inputs, strict=True)]
         return Several(operations)
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Several:
-        return Several([self.allreduce([t], opts) for t in tensors])
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Operation:
+        """One operation, as in Gloo: the tensors travel as if they were one."""
+        if len({t.dtype for t in tensors}) > 1:
+            raise ValueError("tensors must all have the same type")
+        return self._collective("all_reduce", tensors, tensors, opts)
 
     def allgather_into_tensor_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
@@ -296,6 +300,27 @@ def compute(seconds: float) -> None:
     if not dist.is_initialized():
         raise RuntimeError("compute() is for ranks, and here is none yet")
     _Backend.wire.tell(Kind.COMPUTE, 0, round(seconds * 1e9), where=student_line())
+
+
+def ask(number: int, value: Any) -> Any:
+    """What a function of the checker's makes of a value: number n of this rank's."""
+    return decode(_Backend.wire.ask(number, encode(value)))
+
+
+def put_on() -> None:
+    """Let torch's own functions that ask for Gloo be content with the wire."""
+    real = dist.new_group
+
+    @functools.wraps(real)
+    def new_group(*args: Any, **options: Any) -> Any:
+        options.pop("backend", None)
+        return real(*args[:2], *([None] if args[2:] else []), *args[3:], **options)
+
+    def monitored_barrier(group: Any = None, *_: Any, **__: Any) -> None:
+        dist.barrier(group)
+
+    for module in (dist, dist.distributed_c10d):
+        vars(module).update(new_group=new_group, monitored_barrier=monitored_barrier)
 
 
 def connect(wire: Wire) -> None:

@@ -29,6 +29,7 @@ class Wire(Protocol):
     def wait(self, operation: Operation) -> None: ...
     def look(self) -> None: ...
     def poll(self, operation: Operation) -> None: ...
+    def tend(self) -> None: ...
 
 
 class Waitable(_Work):
@@ -95,13 +96,19 @@ class Operation(Waitable):
     def exception(self) -> None:
         return None
 
+    @property
+    def has_future(self) -> bool:
+        """Whether somebody may hear of its end."""
+        return self._future is not None
+
     def get_future(self) -> torch.futures.Future:
         """A future whose callbacks run when this has ended; it can be waited for."""
         if self._future is None:
             self._future = Future()
             self._future.operations = [self]
+            self._future.tend = self.wire.tend
             if self.done:
-                self._future.set_result(self.result())
+                self.settle()
         return self._future
 
     def source_rank(self) -> int:
@@ -121,8 +128,32 @@ class Operation(Waitable):
             at += size
         self.source = frame.a
         self.done = True
-        if self._future is not None:
+
+    def settle(self) -> None:
+        """Let its future go on; callbacks may call the library again."""
+        if self._future is not None and not self._future.has_result:
+            self._future.has_result = True
             self._future.set_result(self.result())
+
+
+class Question:
+    """What a rank has asked of the checker, and the answer once it is there."""
+
+    given: Tensors = ()
+    taken: Tensors = ()
+    room = None
+
+    where = ""
+
+    def __init__(self) -> None:
+        self.done, self.refused, self.answer = False, "", b""
+
+    def finish(self, frame: Frame) -> None:
+        """Take the answer."""
+        self.answer, self.done = frame.body, True
+
+    def settle(self) -> None:
+        """Nothing hangs on it."""
 
 
 class Several(Waitable):

@@ -10,6 +10,8 @@ have no thread: frames are answered while one of the student's threads waits.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import os
 import socket
 import sys
@@ -17,16 +19,23 @@ import sysconfig
 import threading
 import time
 import zlib
+from collections.abc import Callable
+from typing import TypeGuard
 
 import torch
 
 from collectives_lab.wire import frames
 from collectives_lab.wire.codec import raw_bytes
 from collectives_lab.wire.frames import Frame, Kind
-from collectives_lab.wire.pending import Operation, Tensors
+from collectives_lab.wire.pending import Operation, Question, Tensors
 
-ASKS = 64
-"""How often a rank asks in vain whether something has ended before it rests."""
+ASKS, FEW, LONG = 64, 4, 0.1
+"""How often a rank asks in vain whether something has ended before it rests; a few
+times are enough over so many seconds."""
+
+TEND = 0.4
+"""Seconds without a frame after which futures that have callbacks are waited for, as a
+library's own thread would: the thread that is to hear of them may wait for anything."""
 
 PAUSE = 2e-4
 """Seconds that a question takes which was asked in vain again and again: such a loop
@@ -59,12 +68,17 @@ class Wire:
 
     def __init__(self, sock: socket.socket, rank: int, world_size: int):
         self.sock, self.rank, self.world_size = sock, rank, world_size
-        self.pending: dict[int, Operation] = {}
-        self.strict = False
+        self.pending: dict[int, Operation | Question] = {}
+        self.strict = self.is_called = False
         """Whether nothing may be written to where something is being received."""
+        self.commands: collections.deque[Frame] = collections.deque()
+        """Programs and calls that have come."""
         self._overwritten = ""
         self._numbers = 0
-        self._in_vain = 0
+        self._in_vain, self._since, self._rests = 0, 0.0, False
+        self._ended: collections.deque[Operation | Question] = collections.deque()
+        self._tender: threading.Thread | None = None
+        self._frames = 0
         self._writing = threading.RLock()
         self._changed = threading.Condition()
         self._is_reading = False
@@ -88,19 +102,36 @@ class Wire:
         if self.strict:
             operation.room = _sum(operation.taken)
         with self._writing:
-            self._in_vain = 0
-            self._numbers += 1
-            operation.id = self._numbers
-            self.pending[operation.id] = operation
+            self._in_vain, self._rests = 0, False
+            operation.id = self._number(operation)
             self.tell(kind, operation.id, *numbers, where=operation.where, body=body)
         return operation
+
+    def _number(self, what: Operation | Question) -> int:
+        self._numbers += 1
+        self.pending[self._numbers] = what
+        return self._numbers
+
+    def ask(self, number: int, body: bytes) -> bytes:
+        """Ask the checker for what a function of its own makes of a value.
+
+        Raises ValueError where that function does not take it.
+        """
+        question = Question()
+        with self._writing:
+            self.tell(Kind.ASK, self._number(question), number, body=body)
+        while not question.done:
+            self._turn(lambda: question.done)
+        if question.refused:
+            raise ValueError(question.refused)
+        return question.answer
 
     def wait(self, operation: Operation) -> None:
         """Answer the switch until this operation has ended."""
         self.tell_of_waiting(operation)
         while not operation.done:
             self.refuse_overwritten()
-            self._turn(operation)
+            self._turn(lambda: operation.done)
         if operation.refused:
             raise Refused(operation.refused)
 
@@ -109,10 +140,12 @@ class Wire:
 
         A rank gets only what it waits or asks for. The answer comes later, to `look`.
         """
+        now = time.monotonic()
+        self._since = self._since if self._in_vain else now
         self._in_vain += 1
-        rests = self._in_vain >= ASKS
-        if not operation.polled or self._in_vain == ASKS:
-            operation.polled = True
+        rests = self._in_vain >= (FEW if now - self._since >= LONG else ASKS)
+        if not operation.polled or rests > self._rests:
+            operation.polled, self._rests = True, rests
             self.tell(Kind.POLL, operation.id, rests)
         if rests:
             time.sleep(PAUSE)
@@ -121,14 +154,22 @@ class Wire:
         """Once, even where it has ended already: a trace says what is waited for."""
         if not operation.waited:
             operation.waited = True
-            threads = threading.active_count()
+            threads = threading.active_count() - (self._tender is not None)
             self.tell(Kind.WAIT, operation.id, threads, where=student_line())
 
-    def _turn(self, operation: Operation) -> None:
-        """Answer one frame, or let the thread that reads do so."""
+    def command(self) -> Frame:
+        """The next program or call; raises EOFError when the switch has left."""
+        while not self.commands:
+            self._turn(lambda: bool(self.commands))
+        return self.commands.popleft()
+
+    def _turn(self, over: Callable[[], bool]) -> None:
+        """Answer one frame, or let the thread that reads do so; over: nobody need."""
         with self._changed:
             if self._is_reading:
-                self._changed.wait_for(lambda: operation.done or not self._is_reading)
+                self._changed.wait_for(lambda: over() or not self._is_reading)
+                return
+            if over():
                 return
             self._is_reading = True
         try:
@@ -140,6 +181,35 @@ class Wire:
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()
+        while self._ended:
+            self._ended.popleft().settle()
+
+    def leave(self) -> None:
+        """Nobody waits from here on, as the call has ended."""
+        with self._writing:
+            self.strict = self.is_called = False
+
+    def tend(self) -> None:
+        """Wait for futures with callbacks where the rank does nothing else."""
+        if self._tender is None:
+            self._tender = threading.Thread(target=self._tend, daemon=True)
+            self._tender.start()
+
+    def _tend(self) -> None:
+        """Wait for what has a future once no frame has come or gone for a while."""
+        seen = (-1, -1)
+        while True:
+            time.sleep(TEND)
+            hangs = [op for op in list(self.pending.values()) if has_future(op)]
+            before, seen = seen, (self._frames, self._numbers)
+            if not hangs or seen != before or self._is_reading:
+                continue
+            with self._writing:
+                if not self.is_called:
+                    continue
+                self.tell_of_waiting(hangs[0])
+            with contextlib.suppress(Exception):  # the student's wait raises it
+                self.wait(hangs[0])
 
     def look(self) -> None:
         """Answer what has come already, unless another thread does."""
@@ -160,8 +230,12 @@ class Wire:
             return False
 
     def answer(self, frame: Frame) -> None:
-        """Tell what an operation gives by now, or end it."""
-        self._in_vain = 0
+        """Tell what an operation gives by now, or end it; keep a command."""
+        self._in_vain, self._rests = 0, False
+        self._frames += 1
+        if frame.kind in (Kind.LOAD, Kind.CALL):
+            self.commands.append(frame)
+            return
         operation = self.pending.get(frame.id)
         if operation is None:
             return
@@ -174,8 +248,9 @@ class Wire:
         else:
             self._compare_taken(operation)
             operation.finish(frame)
+        self._ended.append(operation)
 
-    def _compare_taken(self, operation: Operation) -> None:
+    def _compare_taken(self, operation: Operation | Question) -> None:
         """Raise TensorInUse if, in a strict call, its room has been written to."""
         wanted = operation.room if self.strict else None
         if wanted is not None and wanted != _sum(operation.taken):
@@ -190,6 +265,11 @@ class Wire:
         """Again in every thread, and where the student's code has caught it."""
         if self._overwritten:
             raise TensorInUse(f"a tensor was written to {self._overwritten}")
+
+
+def has_future(what: Operation | Question) -> TypeGuard[Operation]:
+    """Whether somebody may hear of its end."""
+    return isinstance(what, Operation) and what.has_future
 
 
 def _data(tensors: Tensors) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab.wire import cells, frames, futures, student_package
+from collectives_lab.wire import cells, frames, futures, group, student_package
 from collectives_lab.wire.codec import Strided, decode, encode
 from collectives_lab.wire.frames import Kind
 from collectives_lab.wire.group import connect
@@ -34,20 +34,17 @@ def main(sock: socket.socket, rank: int, world_size: int) -> None:
     wire = Wire(sock, rank, world_size)
     student_package.put_on()
     futures.put_on()
+    group.put_on()
     namespace: dict[str, Any] = {}
     try:
         while True:
-            frame = frames.read(sock)
+            frame = wire.command()
             if frame.kind == Kind.LOAD:
                 namespace = _guarded(wire, Kind.LOADED, _load, wire, frame.body)
-            elif frame.kind == Kind.CALL:
-                name, args = decode(frame.body)
-                strict = bool(frame.a)
-                _guarded(
-                    wire, Kind.RETURNED, _call, wire, strict, namespace, name, args
-                )
-            else:
-                wire.answer(frame)
+                continue
+            name, args = decode(frame.body)
+            strict = bool(frame.a)
+            _guarded(wire, Kind.RETURNED, _call, wire, strict, namespace, name, args)
     except (EOFError, OSError):
         return
 
@@ -106,12 +103,12 @@ def _call(
     if not callable(found):
         raise TypeError(f"{name!r} is {type(found).__name__}, not a function")
     given = [a.view if isinstance(a, Strided) else a for a in args]
-    wire.strict = strict
+    wire.strict, wire.is_called = strict, True
     try:
         result = found(*given)
         wire.refuse_overwritten()
     finally:
-        wire.strict = False
+        wire.leave()
     if inspect.isawaitable(result) or inspect.isgenerator(result):
         raise TypeError(f"{name!r} must be a plain function: no async, no yield")
     after = [a.storage if isinstance(a, Strided) else a for a in args]

@@ -30,7 +30,8 @@ import cloudpickle  # noqa: F401  (a rank must not read it from the disk later)
 import torch
 
 import collectives_lab.basics.units  # noqa: F401  (what `face` offers)
-from collectives_lab.sandbox import limits, linux, lockdown
+from collectives_lab.basics import linux
+from collectives_lab.sandbox import limits, lockdown
 from collectives_lab.wire import preload
 from collectives_lab.wire import rank_main as rank_module
 

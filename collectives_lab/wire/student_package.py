@@ -2,8 +2,9 @@
 
 A student's cells begin with `import collectives_lab as lab`, and that never fails. What
 would run processes, or holds the answer to an exercise, says so when it is asked for.
-There are `basics.units`, `checking.constants`, and `compute(seconds)`, which declares
-computing and does none.
+There are `basics.units`, `checking.constants`, `compute(seconds)`, which declares
+computing and does none, and `ask(number, value)`, by which an exercise's own functions
+are called that live outside.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from collectives_lab.basics import own_cluster
-from collectives_lab.wire.group import compute
+from collectives_lab.wire.group import ask, compute
 
 SOLVES = ("algorithms", "check", "checking", "costs", "parallel", "plans")
 OFFERED = ("basics", "basics.units")
@@ -68,7 +69,7 @@ def put_on() -> None:
             sys.modules[name] = module
     face.basics = sys.modules["collectives_lab.basics"]  # type: ignore[attr-defined]
     face.__path__ = []
-    face.compute = compute  # type: ignore[attr-defined]
+    face.compute, face.ask = compute, ask  # type: ignore[attr-defined]
     checking = _Checking(f"{face.__name__}.checking")
     checking.constants = own_cluster.constants  # type: ignore[attr-defined]
     face.check = face.checking = checking  # type: ignore[attr-defined]

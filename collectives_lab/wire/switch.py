@@ -21,7 +21,7 @@ from typing import Any
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.trace import Trace
 from collectives_lab.wire import frame_parsing
-from collectives_lab.wire.codec import Malformed, encode
+from collectives_lab.wire.codec import MOST_PARTS, Malformed, decode, encode
 from collectives_lab.wire.collectives import carry_out
 from collectives_lab.wire.frame_parsing import Line
 from collectives_lab.wire.frames import Frame, Kind, digest
@@ -47,6 +47,11 @@ PATIENCE = 3.0
 """Seconds of silence after which a seeded schedule goes on although a rank may run; a
 TICK where it may because it has threads, not all of which wait on the wire. It is
 longer than ranks may sleep (`box.IDLE`), so messages are not ordered by sleeping."""
+
+
+Outside = Callable[[int, int, Any], Any]
+"""A rank, the number of a function and a value: what the function makes of it. Raises
+ValueError for what it does not take."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +122,13 @@ class Switch:
         allowed: Collection[str],
         schedule: Schedule,
         deadline: float,
+        outside: Outside | None = None,
     ) -> Outcome:
         """Call `name` on every rank with its arguments; None: read the value there.
 
-        allowed: the verbs that may be used.
+        allowed: the verbs that may be used. outside: what answers the ranks' questions.
         """
+        self.outside = outside
         bodies = [encode((name, None if a is None else tuple(a))) for a in args]
         for line, given in zip(self.lines, args, strict=True):
             line.given = 0 if given is None else len(given)
@@ -137,6 +144,7 @@ class Switch:
             self._trace(),
             failure,
             self.wires.printed(),
+            self.asked,
         )
 
     def nothing(self, failure: Failure) -> Outcome:
@@ -160,6 +168,7 @@ class Switch:
         self.random = random.Random(schedule.seed)
         self.failures: dict[int, Failure] = {}
         self.on_the_way = self.remembered = 0
+        self.asked: list[list[tuple[int, Any]]] = [[] for _ in self.lines]
         self.transfers.clear()
         self.deadline = deadline
         self.wires.forget_printed()
@@ -297,6 +306,8 @@ class Switch:
             self._compute(line, frame)
         elif frame.kind == Kind.POLL:
             self._poll(line, frame)
+        elif frame.kind == Kind.ASK:
+            self._ask(line, frame)
         elif frame.kind == Kind.STEP:
             line.at = frame.where, frame.a
         elif frame.kind == Kind.RAISED:
@@ -320,6 +331,20 @@ class Switch:
     def _compute(self, line: Line, frame: Frame) -> None:
         self._refuse_floods(line, frame)
         self.traffic.compute(frame_parsing.compute(line, frame))
+
+    def _ask(self, line: Line, frame: Frame) -> None:
+        """Answer what a rank asks of a function that lives here."""
+        if self.outside is None or sum(map(len, self.asked)) >= MOST_OPERATIONS:
+            raise Malformed("a question that nobody answers")
+        self._refuse_floods(line, frame, len(frame.body) // NUMBER)
+        value = decode(frame.body, MOST_PARTS)
+        self.asked[line.rank].append((frame.a, value))
+        try:
+            body = encode(self.outside(line.rank, frame.a, value))
+        except ValueError as error:
+            self.wires.send(line, Frame(Kind.REFUSED, frame.id, body=_text(error)))
+            return
+        self.wires.send(line, Frame(Kind.DONE, frame.id, body=body))
 
     def _refuse_floods(self, line: Line, frame: Frame, sizes: int = 0) -> None:
         """Count an operation; sizes: bytes of the sizes that came with it."""
@@ -477,6 +502,10 @@ class Switch:
         done = line.held[op.lane].pop(op.id)
         line.holds -= len(done.body)
         self.wires.send(line, done)
+
+
+def _text(error: Exception) -> bytes:
+    return str(error).encode("utf-8", "replace")[:2000]
 
 
 def _unanswered(op: Posted) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -42,28 +44,40 @@ DOUBLE = 2**26
 """How much larger tokens are in float64, where float32 could not hold them."""
 
 PRELUDE = '''
-class _ExpertOfTheCheck:
-    """An expert: every number of a token times a factor, plus an offset.
+import collectives_lab as _lab_of_the_check
 
-    One that mixes adds the sum of all the tokens that it is called with.
+def _layer_of_the_check(tokens, expert_of, each, ask=_lab_of_the_check.ask):
+    """The layer, with experts that live outside: what they are nobody here can read."""
+    experts = [lambda tokens, n=n: ask(n, tokens) for n in range(each)]
+    return moe_dispatch(tokens, expert_of, experts)
+'''
+
+
+@dataclass(frozen=True)
+class Experts:
+    """All experts: e makes of a token each number times a factor, plus an offset.
+
+    Those that mix add the sum of all the tokens that they are called with. each: of a
+    rank.
     """
 
-    def __init__(self, factor, offset, mixes):
-        self._factor, self._offset, self._mixes = factor, offset, mixes
+    factors: Sequence[int]
+    offsets: Sequence[int]
+    each: int
+    mix: bool
 
-    def __call__(self, tokens):
+    def __call__(self, rank: int, number: int, tokens: Any) -> torch.Tensor:
+        """What expert `number` of a rank makes of tokens; ValueError for others."""
+        if not isinstance(tokens, torch.Tensor):
+            raise ValueError(f"an expert got {type(tokens).__name__}; it takes tokens")
         if tokens.dim() != 2:
             shape = tuple(tokens.shape)
             raise ValueError(f"an expert got a tensor {shape}; it takes (tokens, d)")
-        found = tokens * self._factor + self._offset
-        return found + tokens.sum(0) if self._mixes else found
-
-def _layer_of_the_check(
-    tokens, expert_of, factors, offsets, mix, Expert=_ExpertOfTheCheck
-):
-    experts = [Expert(*each, mix) for each in zip(factors, offsets)]
-    return moe_dispatch(tokens, expert_of, experts)
-'''
+        if not 0 <= number < self.each or not tokens.is_floating_point():
+            raise ValueError(f"no expert {number} here takes {tokens.dtype}")
+        e = rank * self.each + number
+        found = tokens * self.factors[e] + self.offsets[e]
+        return found + tokens.sum(0) if self.mix else found
 
 
 def _case(
@@ -94,9 +108,7 @@ def _case(
     offsets = _odd(generator, OFFSETS, [p * each]).tolist()
     args = []
     for rank in range(p):
-        own = slice(rank * each, (rank + 1) * each)
-        mine = (given[rank].clone(), wants[rank].clone(), factors[own], offsets[own])
-        args.append((*mine, mix))
+        args.append((given[rank].clone(), wants[rank].clone(), each))
     counts = ", ".join(map(str, lengths))
     experts = "1 expert" if each == 1 else f"{each} experts"
     told = {"one": ", all for one", "home": ", all for their own", "few": ", uneven"}
@@ -106,7 +118,9 @@ def _case(
     data: dict[str, Any] = {"tokens": given, "wants": wants, "mix": mix}
     data |= {"factors": factors, "offsets": offsets}
     entry = "_layer_of_the_check"
-    return Case(args, tests.split(), label, data, schedule or Schedule(), entry)
+    outside = Experts(factors, offsets, each, mix)
+    case = Case(args, tests.split(), label, data, schedule or Schedule(), entry)
+    return replace(case, outside=outside)
 
 
 def _odd(generator: torch.Generator, most: int, shape: Sequence[int]) -> torch.Tensor:
@@ -178,7 +192,50 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
         if text:
             why = "" if at is None else _why(case, rank, at[0], returned[at[0]])
             return bad(f"{text}: {why}" if why else text)
+    return _experts_asked(case, outcome)
+
+
+def _experts_asked(case: Case, outcome: Outcome) -> Judgement:
+    """Whether each expert was called with all its tokens, and once if it mixes.
+
+    It may be called with others too. Experts are outside, so this is known for sure.
+    """
+    experts = case.outside
+    assert isinstance(experts, Experts)
+    wanted = _by_expert(zip(case.data["wants"], case.data["tokens"], strict=True))
+    for rank, questions in enumerate(outcome.asked):
+        for number in range(experts.each):
+            e = rank * experts.each + number
+            calls = [tokens for n, tokens in questions if n == number and len(tokens)]
+            missing = wanted[e] - Counter(row for one in calls for row in _rows(one))
+            if missing:
+                return bad(
+                    f"the results are right, but {missing.total()} of the "
+                    f"{wanted[e].total()} tokens for expert {e} never came to it: call "
+                    f"experts[{number}] on rank {rank} with them"
+                )
+            if experts.mix and len(calls) > 1:
+                return bad(
+                    f"right, but expert {e} was called {len(calls)} times; call it "
+                    "once, with all its tokens"
+                )
     return GOOD
+
+
+def _by_expert(
+    of_ranks: Iterable[tuple[torch.Tensor, torch.Tensor]],
+) -> dict[int, Counter[tuple[float, ...]]]:
+    """The rows that want each expert."""
+    found: dict[int, Counter[tuple[float, ...]]] = defaultdict(Counter)
+    for wants, tokens in of_ranks:
+        for expert, row in zip(wants.tolist(), _rows(tokens), strict=True):
+            found[expert][row] += 1
+    return found
+
+
+def _rows(tokens: Any) -> list[tuple[float, ...]]:
+    is_tokens = isinstance(tokens, torch.Tensor) and tokens.dim() == 2
+    return [tuple(row) for row in tokens.tolist()] if is_tokens else []
 
 
 def _why(case: Case, rank: int, i: int, row: torch.Tensor) -> str:
@@ -235,20 +292,25 @@ def plan(wants: Sequence[torch.Tensor], each: int, nbytes: int) -> Trace:
     return Trace.from_events(events, p)
 
 
+def _each(case: Case) -> int:
+    assert isinstance(case.outside, Experts)
+    return case.outside.each
+
+
 def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
     """Tokens leave for experts elsewhere, and results for home.
 
     What leaves a rank as tokens returns as results, so what is sent says it all.
     """
     tokens = case.data["tokens"][0]
-    each, nbytes = len(case.args[0][2]), tokens.shape[1] * tokens.itemsize  # type: ignore[index]
+    each, nbytes = _each(case), tokens.shape[1] * tokens.itemsize
     return plan(case.data["wants"], each, nbytes).bytes_sent(), [0] * case.world_size
 
 
 def _traffic(case: Case, outcome: Outcome) -> Judgement:
     """Whether each rank sends its tokens and results once, and little else."""
     p, wants = case.world_size, case.data["wants"]
-    each = len(case.args[0][2])  # type: ignore[index]
+    each = _each(case)
     nbytes = WIDE * case.data["tokens"][0].dtype.itemsize
     planned = plan(wants, each, nbytes).bytes_sent()
     with_ids = plan(wants, each, nbytes + ID).bytes_sent()

@@ -7,8 +7,8 @@ import os
 import signal
 import socket
 import subprocess
-from pathlib import Path
 
+from collectives_lab.basics import linux
 from collectives_lab.launch.processes import reap
 from collectives_lab.launch.processes.handles import Ends, python
 from collectives_lab.launch.processes.rendezvous import Here
@@ -57,7 +57,7 @@ class SpawnedRanks(Here):
     def kill(self) -> None:
         for process in self._processes:
             if reap.reap(process) is None:  # so its group is still its own
-                for pid in _descendants(process.pid):
+                for pid in linux.descendants(process.pid):
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
                 reap.kill(process.pid)
@@ -72,13 +72,3 @@ class SpawnedRanks(Here):
             for ends in self.ends:
                 ends.close()
             self.ends = []
-
-
-def _descendants(pid: int) -> list[int]:
-    """The processes that a process and its children have started; Linux only."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in map(int, task.read_text().split()):
-                found += [child, *_descendants(child)]
-    return found

@@ -9,10 +9,8 @@ ends with who has started it (`die_with_parent`) and writes to where its launche
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import random
-import signal
 import sys
 from typing import TextIO
 
@@ -20,7 +18,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # of prctl
+from collectives_lab.basics import linux
 
 
 def settle_in() -> None:
@@ -54,14 +52,14 @@ def adopt_orphans() -> None:
 
     Linux only; elsewhere a daemon that a rank starts outlives it.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        linux.adopt_orphans()
 
 
 def die_with_parent() -> None:
     """Ask for SIGKILL when the thread that started this process ends; Linux only."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        linux.die_with_parent()
 
 
 def stream(fd: int) -> TextIO:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 IS_LINUX = sys.platform == "linux"
@@ -38,6 +40,26 @@ def _call(name: str, *arguments: object) -> int:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
     return result
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that they can be ended."""
+    prctl(36, 1)
+
+
+def die_with_parent() -> None:
+    """Ask for SIGKILL when the thread that started this process ends."""
+    prctl(1, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """List the children of a process, and theirs, parents first."""
+    found = [pid]
+    for parent in found:
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(OSError):
+                found.extend(map(int, task.read_text().split()))
+    return found[1:]
 
 
 def no_new_privileges() -> None:
