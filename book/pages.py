@@ -21,7 +21,7 @@ from book.execution import CHAPTERS, ROOT, Execution
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 TEXTS = {
-    "README.md": "Set-up",
+    "README.md": "Set-up and first runs",
     "autograder/GUIDE.md": "The instructor's guide",
     "autograder/THREATS.md": "What grading protects",
     "CONTRIBUTING.md": "Contributing",
