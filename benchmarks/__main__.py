@@ -49,8 +49,8 @@ def main() -> None:
         table.keep(rows, where, folder)
         print(f"bench: kept in {folder / 'results.md'}", file=sys.stderr)
     if is_whole:
-        readme = Path(__file__).parents[1] / "README.md"
-        readme.write_text(table.quoted(readme.read_text(), rows, where))
+        page = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+        page.write_text(table.quoted(page.read_text(), rows, where))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""The table of the figures: on the terminal, as Markdown for the README, as JSON."""
+"""The table of the figures: on the terminal, as Markdown for its page, as JSON."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 BEGIN, END = "<!-- bench -->\n", "<!-- /bench -->\n"
 
 
-def quoted(readme: str, rows: Sequence[Row], where: dict[str, str]) -> str:
-    """The text of the README with these rows in the place that it has for them."""
-    before, rest = readme.split(BEGIN)
+def quoted(page: str, rows: Sequence[Row], where: dict[str, str]) -> str:
+    """The text of docs/benchmarks.md with these rows in the place for them."""
+    before, rest = page.split(BEGIN)
     lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     said = ", ".join(f"{name} {text}" for name, text in where.items())

@@ -1,8 +1,8 @@
 """Lay out what Sphinx reads: the tree of the repository, with executed chapters.
 
 Every page has the place in it that its file has in the repository, so a link that works
-there works here. Here you can `lay_out` all of them; a chapter or an exercise that is
-new comes by itself.
+there works here. Here you can `lay_out` all of them; a new chapter, exercise or page of
+`docs/` comes by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from book.execution import CHAPTERS, ROOT, Execution
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 TEXTS = {
-    "README.md": "Set-up, tools and figures",
+    "README.md": "Set-up and first runs",
     "autograder/GUIDE.md": "The instructor's guide",
     "autograder/THREATS.md": "What grading protects",
     "CONTRIBUTING.md": "Contributing",
@@ -32,14 +32,22 @@ TEXTS = {
 
 def exercises() -> list[Path]:
     """All exercises, in the order in which the README names them."""
+    return _as_in_readme((ROOT / "exercises").glob("*/*.ipynb"))
+
+
+def details() -> list[Path]:
+    """The pages of `docs/`, in the order in which the README names them."""
+    return _as_in_readme((ROOT / "docs").glob("*.md"))
+
+
+def _as_in_readme(paths: Iterable[Path]) -> list[Path]:
     readme = (ROOT / "README.md").read_text()
-    paths = (ROOT / "exercises").glob("*/*.ipynb")
     return sorted(paths, key=lambda path: (readme.find(f"/{path.name})"), path.name))
 
 
 def lay_out(executions: Sequence[Execution], folder: Path) -> None:
     """Write all pages, and what they refer to, into an empty folder."""
-    for path in [ROOT / "LICENSE", *_beside()]:
+    for path in [ROOT / "LICENSE", *details(), *_beside()]:
         shutil.copyfile(path, _place(path, folder))
     for name, title in TEXTS.items():
         _, _, text = (ROOT / name).read_text().partition("\n")
@@ -63,6 +71,7 @@ def index(chapters: Iterable[Path]) -> str:
     parts = {
         "Chapters": map(_name, chapters),
         "Exercises": map(_name, exercises()),
+        "Where to read on": map(_name, details()),
         "The project": [_name(ROOT / name) for name in TEXTS],
     }
     text = (ROOT / "book" / "index.md").read_text().replace("../README.md", "README.md")

@@ -199,11 +199,12 @@ def test_what_is_folded_in_the_notebook_is_folded_in_the_book() -> None:
 
 
 def test_the_first_page_names_every_chapter_and_exercise() -> None:
-    """The tables of the README have all of them, which the first page shows."""
+    """The tables of the README have all of them, and docs/, and the page shows them."""
     readme = (ROOT / "README.md").read_text()
-    for path in [*execution.chapters(), *pages.exercises()]:
+    for path in [*execution.chapters(), *pages.exercises(), *pages.details()]:
         assert f"]({path.relative_to(ROOT)})" in readme
     names = pages.index(execution.chapters())
+    assert names.index("\nexercises/") < names.index("\ndocs/clusters\n")
     assert names.index("chapters/12_overlap") < names.index("exercises/which_verb/")
 
 
@@ -214,6 +215,24 @@ def test_an_exercise_is_the_stub() -> None:
         page = pages.exercise_page(path)
         assert "Nothing here was executed" in page.cells[0].source
         assert not any(cell.get("outputs") for cell in page.cells)
+
+
+def unexecuted(chapter: Path) -> Execution:
+    """A chapter as it would be executed, without outputs."""
+    notebook = nbformat.read(chapter, as_version=4)
+    notebook.metadata.setdefault("language_info", {"name": "python"})
+    return Execution(chapter, notebook, 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated")  # by Sphinx, in MyST
+def test_every_page_is_built_and_its_links_resolve(tmp_path: Path) -> None:
+    """Without the chapters' outputs: Sphinx warns of nothing and no link is broken."""
+    site = tmp_path / "site"
+    build.build([unexecuted(path) for path in execution.chapters()], site)
+    first = links.read(site / "index.html").links
+    for path in pages.details():
+        name = path.relative_to(ROOT).with_suffix(".html").as_posix()
+        assert (site / name).is_file() and first.count(name) > 1, name
 
 
 # -- links -----------------------------------------------------------------------------

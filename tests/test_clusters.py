@@ -22,6 +22,7 @@ import torch.distributed as dist
 from conftest import ROOT, alive, until
 from hosts import Host, hosts
 from slurm import slurm
+from test_docs import blocks
 
 import collectives_lab as lab
 from collectives_lab import recorder
@@ -912,6 +913,31 @@ def test_a_part_is_written_where_a_rank_fails(tmp_path: Path) -> None:
     assert any(map(stopped.fullmatch, left.meta["ended"].values())), left.meta
 
 
+# -- what the page writes --------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "clusters.md").read_text()
+OUTLINE = re.compile(
+    r"^(?:import torch\.distributed as dist|import collectives_lab as lab|"
+    r'dist\.\w+\((?:"gloo")?|with lab\.record\("traces/)',
+    re.MULTILINE,
+)
+"""What the page's script and that of these tests share; the rest is the reader's."""
+
+
+def script_on(page: str) -> str:
+    """What the page's cell writes to train.py."""
+    (script,) = (b for b in blocks(page) if b.startswith("%%writefile train.py\n"))
+    return script
+
+
+def test_the_page_has_the_script_that_is_tested() -> None:
+    """It imports, joins, records and leaves as the scripts of these tests do."""
+    outline = OUTLINE.findall(RECORDS)
+    assert len(outline) == 5 and OUTLINE.findall(script_on(PAGE)) == outline
+    for line in outline[2:]:
+        assert OUTLINE.findall(script_on(PAGE.replace(line, "pass  # "))) != outline
+
+
 SLURM_TASK = """
 export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
 export MASTER_ADDR=$(scontrol show hostnames $SLURM_STEP_NODELIST | head -n 1)
@@ -919,6 +945,37 @@ export MASTER_PORT=29500
 exec "$@"
 """
 """What docs/clusters.md writes between srun and the script."""
+
+SRUN = """#!/bin/sh
+# Starts four tasks on two hosts, one after the other, as srun would tell them.
+shift 2
+for task in 0 1 2 3; do
+    SLURM_PROCID=$task SLURM_NTASKS=4 SLURM_LOCALID=$((task % 2)) \\
+        SLURM_STEP_NODELIST='host[0-1]' "$@"
+done
+"""
+FAKES = {
+    "srun": SRUN,
+    "scontrol": "#!/bin/sh\nprintf 'host0\\nhost1\\n'\n",
+    "python": "#!/bin/sh\n"
+    'echo "$RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR $MASTER_PORT $@"\n',
+}
+"""Programs that stand for Slurm's and for a script that says who it is."""
+
+
+def test_the_page_tells_a_task_its_rank(tmp_path: Path) -> None:
+    """The command of the page is the one tested on Slurm, and a shell reads it so."""
+    (command,) = (b for b in blocks(PAGE, "sh") if b.startswith("srun "))
+    assert f"bash -c '{SLURM_TASK}' bash python train.py\n" in command
+    for name, program in FAKES.items():
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    told = subprocess.run(
+        command, shell=True, env=env, capture_output=True, text=True, timeout=20
+    )
+    ranks = [f"{rank} 4 {rank % 2} host0 29500 train.py" for rank in range(4)]
+    assert told.stdout.splitlines() == ranks, told.stderr
 
 
 @pytest.mark.slow

@@ -115,7 +115,8 @@ def test_the_sdist_holds_what_the_tests_need(built: Path) -> None:
     with tarfile.open(sdist_in(built)) as archive:
         names = {n.partition("/")[2] for n in archive.getnames()}
     assert files_of_the_package() <= names
-    for folder in ("tests", "chapters", "exercises", "solutions", "autograder", "book"):
+    folders = ("tests", "chapters", "exercises", "solutions", "autograder", "book")
+    for folder in (*folders, "docs"):
         here = {p.name for p in (ROOT / folder).iterdir() if p.suffix in (".py", ".md")}
         assert {f"{folder}/{name}" for name in here} <= names
     for name in ("Makefile", "constraints.txt", "CITATION.cff", ".ci/run", "LICENSE"):
