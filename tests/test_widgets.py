@@ -283,7 +283,7 @@ def test_marks_stay_among_the_lanes():
     seen, figure = scene(timed()), plots.space_time(timed())
     lanes = box(figure)
     assert 0 < lanes["left"] < 20 and 0 <= lanes["top"] < lanes["bottom"] < 100
-    assert across(figure, seen, 0.0) == pytest.approx(lanes["left"], abs=0.02)
+    assert across(figure, 0.0) == pytest.approx(lanes["left"], abs=0.02)
     assert all(lanes["top"] < y < lanes["bottom"] for _, y in ends_of(figure, seen))
     page = page_of(widgets.step_through(timed()))
     assert f'"box":{{"left":{lanes["left"]}' in page and "data.box" in page
@@ -332,7 +332,7 @@ def shape(table):
 
 
 @pytest.mark.parametrize("name", [name for name in costs.__all__ if name != "training"])
-def test_a_formula_of_the_book_takes_little_of_a_page(name):
+def test_all_formulas_of_the_book_are_linear(name):
     """Its values at the ends of each slider are enough; of a pipeline, at each size."""
     sizes = 31 if name == "chain_broadcast" else 2
     assert shape(table(getattr(costs, name))) == (2, 2, sizes)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from collectives_lab.basics.units import format_bandwidth, format_seconds
 from collectives_lab.costs import training
 from collectives_lab.plots.figure import Diagram
+from collectives_lab.plots.ratio_picture import HIGHEST, LOOKS, LOWEST, ratio_picture
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import Knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
-from collectives_lab.widgets.ratio_picture import HIGHEST, LOOKS, LOWEST, ratio_picture
 from collectives_lab.widgets.words import count, number
 
 RANKS = [2**n for n in range(1, 15)]
