@@ -16,13 +16,18 @@ from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
+from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import page as pages
-from collectives_lab.widgets.coefficients import form_of
+from collectives_lab.widgets import ratio as ratio_page
+from collectives_lab.widgets import scrubber
+from collectives_lab.widgets.knobs import knob
+from collectives_lab.widgets.lookup import table_of
 from collectives_lab.widgets.moments import across, arrows, box
 from collectives_lab.widgets.pieces import algorithms_like, story
 from collectives_lab.widgets.words import number
 
 SOURCES = Path(widgets.__file__).parent
+SUFFIXES = (".js", ".css")
 
 
 class Page(HTMLParser):
@@ -62,7 +67,7 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    names = ("units.js", "knobs.js", "chart.js", "costs.js", "ratio.js")
+    names = dict.fromkeys([*cost_page.SCRIPTS, *ratio_page.SCRIPTS])
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
     source += f"\nconst data = {given};\nconsole.log(JSON.stringify({expression}));"
@@ -278,7 +283,7 @@ def test_marks_stay_among_the_lanes():
     seen, figure = scene(timed()), plots.space_time(timed())
     lanes = box(figure)
     assert 0 < lanes["left"] < 20 and 0 <= lanes["top"] < lanes["bottom"] < 100
-    assert across(figure, seen, 0.0) == pytest.approx(lanes["left"], abs=0.02)
+    assert across(figure, 0.0) == pytest.approx(lanes["left"], abs=0.02)
     assert all(lanes["top"] < y < lanes["bottom"] for _, y in ends_of(figure, seen))
     page = page_of(widgets.step_through(timed()))
     assert f'"box":{{"left":{lanes["left"]}' in page and "data.box" in page
@@ -296,9 +301,11 @@ def test_thousands_of_messages_stay_small():
     assert len(page) < len(picture) + 20_000 and "and 1552 more" in page
 
 
-# -- the coefficients of formulas ------------------------------------------------------
+# -- the tables of pages ---------------------------------------------------------------
 
 SIZES = 2.0 ** np.arange(0, 31)
+ALPHA = knob("alpha", "alpha", [1e-7, 1e-6, 1e-4, 5e-3], 5e-6, str)
+RATE = knob("bandwidth", "bandwidth", [1e7, 1e9, 5e11], 1e10, str, power=-1)
 
 
 def ring(p, n, alpha, beta):
@@ -314,40 +321,72 @@ def best_segment(p, n, alpha, beta):
     return (np.sqrt((p - 2) * alpha) + np.sqrt(n * beta)) ** 2
 
 
-def form(cost, worlds=(2, 8, 1024)):
-    return form_of(cost, worlds, SIZES, [1e-7, 5e-3], [2e-12, 1e-7], (5e-6, 1e-10))
+def table(cost, p=8):
+    return table_of(
+        lambda alpha, rate: cost(p, SIZES, alpha, 1 / rate), (ALPHA, RATE), SIZES
+    )
+
+
+def shape(table):
+    return np.shape(np.array(table, float))
 
 
 @pytest.mark.parametrize("name", [name for name in costs.__all__ if name != "training"])
 def test_all_formulas_of_the_book_are_linear(name):
-    """Their coefficients are found, and all but pipelines need four numbers."""
-    kind = "table" if name == "chain_broadcast" else "line"
-    assert form(getattr(costs, name))["kind"] == kind
+    """Its values at the ends of each slider are enough; of a pipeline, at each size."""
+    sizes = 31 if name == "chain_broadcast" else 2
+    assert shape(table(getattr(costs, name))) == (2, 2, sizes)
 
 
-def test_the_coefficients_are_those_of_the_formula():
-    """2 (P-1) alpha + 2 (P-1)/P S beta, and what it costs to begin and to add up."""
-    found = form(lambda p, n, a, b: ring(p, n, a, b) + 1e-5 + n * 1e-11)
-    assert found["kind"] == "line"
-    assert np.allclose(found["entries"][1], [14, 1.75, 1e-5, 1e-11], rtol=1e-6)
+def test_a_table_has_what_the_formula_gives():
+    """Its corners are the formula at the first and last latency, speed and size."""
+    found = table(lambda p, n, a, b: ring(p, n, a, b) + 1e-5 + n * 1e-11)
+    for i, alpha in enumerate((1e-7, 5e-3)):
+        for j, rate in enumerate((1e7, 5e11)):
+            sizes = SIZES[[0, -1]]
+            true = ring(8, sizes, alpha, 1 / rate) + 1e-5 + sizes * 1e-11
+            assert np.allclose(found[i][j], true, rtol=1e-8, atol=0)
 
 
 def test_what_is_not_linear_is_not_said_to_be():
-    """Segments make a table, a square root holds where the sliders began alone."""
-    assert form(partial(costs.ring_all_reduce, segment=2**16))["kind"] == "table"
-    assert form(best_segment)["kind"] == "fixed"
+    """Segments have a time at each size, a root where the sliders began alone."""
+    assert shape(table(partial(costs.ring_all_reduce, segment=2**16))) == (2, 2, 31)
+    found = table(best_segment)
+    known = [
+        (ALPHA.values[i], RATE.values[j])
+        for i, by_rate in enumerate(found)
+        for j, seconds in enumerate(by_rate or [])
+        if seconds
+    ]
+    assert known == [(ALPHA.value, RATE.value)]
 
 
 def test_a_number_of_ranks_may_be_refused():
-    """It has no entry; where all are refused, the reader hears why."""
+    """It has no times; where all are refused, the reader hears why."""
     two_nodes = partial(costs.hierarchical_all_reduce, ranks_per_node=8)
-    assert [entry is None for entry in form(two_nodes)["entries"]] == [
-        True,
-        False,
-        False,
-    ]
+    (found,) = widgets.explore_costs({"two": two_nodes}).data["tables"]
+    assert [times is None for times in found[:4]] == [True, True, False, False]
+    wants_nodes = partial(costs.hierarchical_all_reduce, ranks_per_node=2**20)
     with pytest.raises(ValueError, match="rank"):
-        form(two_nodes, worlds=(2, 3))
+        _ = widgets.explore_costs({"two": wants_nodes}).data
+
+
+@pytest.mark.parametrize("name", [path.name for path in SOURCES.glob("*.js")])
+def test_a_script_knows_no_formula(name):
+    """Scripts look times up: none multiplies or divides by a latency or a speed."""
+    assert not computed_in((SOURCES / name).read_text())
+
+
+@pytest.mark.parametrize("line", ["a * alpha + b", "a[i] * value('alpha')", "n / rate"])
+def test_a_formula_in_a_script_is_found(line):
+    """The test above fails for what an explorer must not compute."""
+    assert computed_in(line)
+
+
+def computed_in(script):
+    code = re.sub(r"//.*", "", script)
+    what = r"\b(?:alpha|beta|bandwidth|rate|parameters)\b"
+    return re.search(rf"{what}[\W]*[*/]|[*/] *\(?(?:value\W*)?{what}", code)
 
 
 # -- the explorer of costs -------------------------------------------------------------
@@ -388,12 +427,13 @@ def test_the_page_computes_what_the_formulas_say(verb):
             assert np.allclose(seconds, true, rtol=1e-6, atol=0)
 
 
-def test_a_wrong_coefficient_is_found():
+def test_a_wrong_table_is_found():
     """The test above fails where one number is off by a thousandth."""
     explorer = widgets.explore_costs("all_reduce")
-    explorer.data["forms"][2]["entries"][2][1] *= 1.001
-    told = script(f"told(data, {json.dumps(at(explorer))}).curves", explorer.data)
-    true = [cost(8, explorer.sizes, 5e-6, 1e-10) for cost in explorer.costs.values()]
+    explorer.data["tables"][2][2][0][0][1] *= 1.001  # of 8 ranks, the largest size
+    place = at(explorer, alpha=1e-7, bandwidth=1e7)
+    told = script(f"told(data, {json.dumps(place)}).curves", explorer.data)
+    true = [cost(8, explorer.sizes, 1e-7, 1e-7) for cost in explorer.costs.values()]
     close = [np.allclose(*pair, rtol=1e-6) for pair in zip(told, true, strict=True)]
     assert not close[2] and all(close[:2] + close[3:])
 
@@ -433,8 +473,6 @@ def test_the_crossings_are_those_of_the_formulas():
 def test_what_cannot_be_computed_is_said():
     """A formula that is not linear, or refuses the ranks, has no time elsewhere."""
     explorer = widgets.explore_costs(MIXED)
-    kinds = [one["kind"] for one in explorer.data["forms"]]
-    assert kinds == ["line", "line", "table", "fixed", "line"]
     here = script(f"words(data, {json.dumps(at(explorer))})", explorer.data)
     assert here == explorer.words() and "No time here" not in here
     there = json.dumps(at(explorer, ranks=4, alpha=1e-3))
@@ -538,9 +576,11 @@ def test_the_page_says_what_python_says_of_the_ratio(ratio, values):
     assert not re.search(r"nan|inf|undefined|e[+-]", said.replace("infini", ""))
 
 
-def test_a_wrong_coefficient_of_the_ratio_is_found(ratio):
+def test_a_wrong_table_of_the_ratio_is_found(ratio):
     """The test above fails where computing costs 4 operations and not 6."""
-    wrong = ratio.data | {"compute": 4.0}
+    right = ratio.data["compute"]
+    table = (np.array(right["table"]) * 4 / 6).tolist()
+    wrong = ratio.data | {"compute": right | {"table": table}}
     said = script(f"ratioWords(data, {json.dumps(at(ratio))})", wrong)
     assert said != repr(ratio) and "gamma = 16" in said
 
@@ -611,5 +651,7 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    needed = {"units.js", "knobs.js", "chart.js", "costs.js", "ratio.js", "scrubber.js"}
-    assert needed | {"live.css"} <= {path.name for path in SOURCES.iterdir()}
+    needed = {*cost_page.SCRIPTS, *ratio_page.SCRIPTS, *scrubber.SCRIPTS, "live.css"}
+    assert needed == {
+        path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
+    }

@@ -12,25 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectives_lab.deadlock import name_ranks
+from collectives_lab.notebook.style import DIM, GRID, PRE
 
 Bundle = dict[str, Any]
 Folded = list[tuple[list[int], Bundle]]
-
-# Colab has none of JupyterLab's colours: there it is the page's own, light or dark.
-_DIM = (
-    "color: var(--jp-content-font-color2, "
-    "color-mix(in srgb, currentColor 70%, transparent))"
-)
-_PRE = (
-    "margin: 0; padding: 0; white-space: pre-wrap; overflow-wrap: anywhere; "
-    "font-size: inherit; line-height: inherit; background: transparent; border: 0; "
-    "font-family: var(--jp-code-font-family, monospace)"
-)
-_GRID = (
-    "display: grid; grid-template-columns: max-content minmax(0, 1fr); "
-    "gap: 0.15em 1.2em; font-size: var(--jp-code-font-size, 13px); line-height: 1.3; "
-    "padding: 0.4em 0 0 8px"  # beside what JupyterLab prints
-)
 
 
 @dataclass(repr=False)
@@ -70,7 +55,7 @@ def _seen(bundle: Bundle) -> Bundle:
 def label(ranks: Sequence[int]) -> Bundle:
     """The line above a picture."""
     name = name_ranks(ranks)
-    page = f'<div style="{_DIM}; font-size: 90%; padding-left: 8px">{name}</div>'
+    page = f'<div style="{DIM}; font-size: 90%; padding-left: 8px">{name}</div>'
     return {"text/plain": f"{name}:", "text/html": page}
 
 
@@ -83,10 +68,10 @@ def listing(folded: Folded) -> Bundle:
         for name, text in texts
     )
     rows = (
-        f'<div style="{_DIM}">{name}</div><pre style="{_PRE}">{html.escape(text)}</pre>'
+        f'<div style="{DIM}">{name}</div><pre style="{PRE}">{html.escape(text)}</pre>'
         for name, text in texts
     )
-    page = f'<div style="{_GRID}">{"".join(rows)}</div>'
+    page = f'<div style="{GRID}">{"".join(rows)}</div>'
     return {"text/plain": "\n".join(plain), "text/html": page}
 
 
@@ -99,6 +84,6 @@ def table(rows: Sequence[Sequence[str]]) -> Bundle:
         for row in rows
     )
     below = "".join(f"<tr>{row}</tr>" for row in body)
-    head = f'<thead style="{_DIM}"><tr>{head}</tr></thead>'
+    head = f'<thead style="{DIM}"><tr>{head}</tr></thead>'
     page = f"<table>{head}<tbody>{below}</tbody></table>"
     return {"text/plain": "\n".join(lines), "text/html": page}

@@ -14,52 +14,17 @@ from collectives_lab import fabrics
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.checking.report import Finding, Report
 from collectives_lab.notebook.run_html import picture_html
+from collectives_lab.notebook.style import box
 from collectives_lab.replay import replay
 from collectives_lab.trace import Trace
 
 MOST_DRAWN = 1000
 """Operations of a run of which there is a picture."""
 
-# Colab has none of JupyterLab's colours: there it is the page's own, light or dark.
-_CSS = """
-.clab-card { --clab-dim: var(--jp-content-font-color2,
-    color-mix(in srgb, currentColor 70%, transparent));
-  font-size: var(--jp-content-font-size1, 14px); max-width: 60em;
-  color: var(--jp-content-font-color1, inherit); }
-.clab-card p { margin: 0 0 0.6em; }
-.clab-card .clab-dim { color: var(--clab-dim); }
-.clab-card ul { list-style: none; margin: 0 0 0.8em; padding: 0;
-  border-top: 1px solid var(--jp-border-color2, #8886); }
-.clab-card li { display: grid; gap: 0 0.8em; padding: 0.35em 0; margin: 0;
-  grid-template-columns: 1.2em 9em minmax(0, 1fr) max-content;
-  border-bottom: 1px solid var(--jp-border-color2, #8886); }
-.clab-card li > b { font-family: var(--jp-code-font-family, monospace);
-  font-weight: 600; overflow-wrap: anywhere; }
-.clab-card .clab-right { color: #0072b2; font-weight: 700; }
-.clab-card .clab-wrong { color: #d55e00; font-weight: 700; }
-.clab-card li pre { grid-column: 3; margin: 0.2em 0 0; padding: 0.3em 0.6em;
-  white-space: pre-wrap; word-break: normal; overflow-wrap: break-word; border: 0;
-  color: inherit;
-  background: var(--jp-layout-color2, #8882); font-size: 0.93em; line-height: 1.35;
-  font-family: var(--jp-code-font-family, monospace); max-height: 22em;
-  overflow-y: auto; }
-.clab-card .clab-bars { grid-column: 3; display: grid; gap: 2px 0.7em;
-  grid-template-columns: max-content minmax(0, 1fr) max-content; margin-top: 0.4em;
-  align-items: center; font-size: 0.9em; }
-.clab-card .clab-bar { position: relative; height: 0.75em;
-  background: var(--jp-layout-color2, #8882); }
-.clab-card .clab-bar span { position: absolute; inset: 0 auto 0 0; opacity: 0.8;
-  background: #0072b2; }
-.clab-card .clab-over span { background: #d55e00; }
-.clab-card .clab-bar i { position: absolute; top: -2px; bottom: -2px; width: 2px;
-  background: var(--jp-content-font-color1, currentColor); }
-.clab-card figcaption { color: var(--clab-dim); }
-"""
-
 
 def report_html(report: Report, picture: bool = True) -> str:
     """The card; picture: with the run drawn, which takes a good part of a second."""
-    parts = [f"<style>{_CSS}</style>", _headline(report), "<ul>"]
+    parts = [_headline(report), "<ul>"]
     parts += [_item(report, finding) for finding in report.findings]
     parts.append("</ul>")
     if report.note:
@@ -70,7 +35,7 @@ def report_html(report: Report, picture: bool = True) -> str:
         parts.append("</details>")
     if picture and report.trace is not None and len(report.trace):
         parts.append(_drawn(report.shown, report.trace))
-    return f'<div class="clab-card">{"".join(parts)}</div>'
+    return box("card", *parts)
 
 
 def _drawn(shown: str, trace: Trace) -> str:

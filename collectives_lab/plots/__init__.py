@@ -11,6 +11,10 @@ Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
 carries a caption and alternative text; some of them go `side_by_side`. A rank has the
 same colour in all of them (`rank_color`) and is labelled as well.
+
+For a picture of your own: a figure with one axes (`diagram`) or without (`blank`) under
+`mpl.rc_context(STYLE)`, the neutral `INK`, a look for each series (`series_look`), and
+a key above the data (`key_above`).
 """
 
 from collectives_lab.plots.buffers import before_after, ranks_in
@@ -18,9 +22,19 @@ from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.chunks import ChunkState, Move, chunk_states, ring_steps
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.cost_curves import cost_curves
-from collectives_lab.plots.figure import Diagram, rank_color, side_by_side
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    blank,
+    diagram,
+    key_above,
+    rank_color,
+    side_by_side,
+)
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.predictions import predicted_measured
+from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.winner_map import winner_map
@@ -44,4 +58,10 @@ __all__ = [
     "winner_map",
     "predicted_measured",
     "lines",
+    "STYLE",
+    "INK",
+    "diagram",
+    "blank",
+    "key_above",
+    "series_look",
 ]

@@ -18,7 +18,14 @@ from matplotlib.patches import Patch, Rectangle
 
 from collectives_lab.plots.chunks import ChunkState
 from collectives_lab.plots.dots import Dots
-from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, rank_color
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    blank,
+    cell_grid,
+    rank_color,
+)
 
 MOST_PANELS = 8
 WIDEST = 9.5  # inches
@@ -106,11 +113,8 @@ def _set_axes(ax: Axes, state: ChunkState, ranks: range, cell: float) -> None:
     ax.set_xticks(ranks, [str(chunk) for chunk in ranks])
     ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
     ax.set_xlabel("chunk", fontsize=8, labelpad=1)
-    edges = [n - 0.5 for n in range(p + 1)]
-    ax.set_xticks(edges, minor=True)
-    ax.set_yticks(edges, minor=True)
-    ax.tick_params(which="both", length=0, pad=2, labelsize=8 if cell > 0.3 else 7)
-    ax.grid(which="minor", color=INK, alpha=0.4, linewidth=0.5)
+    cell_grid(ax, p)
+    ax.tick_params(pad=2, labelsize=8 if cell > 0.3 else 7)
     ax.set_title(state.title, fontsize=9, pad=4)
 
 
@@ -127,9 +131,7 @@ def _key(figure: Diagram, shown: Sequence[ChunkState], has_numbers: bool) -> Non
         name = f"in a cell, row by row: ranks {', '.join(rows)}"
         dot = {"ls": "none", "marker": "o", "markersize": 4}
         signs[name] = Line2D([], [], color=INK, **dot)
-    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "handlelength": 1.4}
-    place = "outside upper center"
-    figure.legend(signs.values(), signs.keys(), loc=place, ncols=3, **look)
+    figure.legend(signs.values(), signs.keys(), loc="outside upper center", ncols=3)
 
 
 def _told(state: ChunkState) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 
 import matplotlib as mpl
 
-from collectives_lab.plots.dots import on_color
 from collectives_lab.plots.figure import (
     STYLE,
     Diagram,
     Traced,
     diagram,
+    on_color,
     rank_color,
     trace_of,
 )
@@ -53,21 +53,12 @@ def computing(
     end = max(event.completed or 0.0 for event in bars)
     for event in bars:
         begin, done = event.issued or 0.0, event.completed or 0.0
-        look = {"color": rank_color(event.rank), "linewidth": 0}
-        look["alpha"] = 0.4 if is_faint(event.variant) else 1.0
+        color, alpha = rank_color(event.rank), 0.4 if is_faint(event.variant) else 1.0
         rim = min(RIM * end, (done - begin) / 4) / 2
-        ax.broken_barh(
-            [(begin + rim, done - begin - 2 * rim)], (event.rank - 0.4, 0.8), **look
-        )
-        ax.text(
-            (begin + done) / 2,
-            event.rank,
-            label(event.variant),
-            color=on_color(event.rank),
-            ha="center",
-            va="center",
-            fontsize=7,
-        )
+        place = event.rank, done - begin - 2 * rim, 0.8, begin + rim
+        bar = ax.barh(*place, color=color, alpha=alpha)
+        look = {"label_type": "center", "color": on_color(color), "fontsize": 7}
+        ax.bar_label(bar, [label(event.variant)], **look)
     last = trace.world_size - 1
     ax.set_yticks(range(last + 1), [f"{name} {rank}" for rank in range(last + 1)])
     ax.set(xlim=(0, end), ylim=(last + 0.6, -0.6))

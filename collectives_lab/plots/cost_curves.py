@@ -7,17 +7,14 @@ points with their spread (`cost_curves`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.text import Annotation
 from numpy.typing import ArrayLike
 
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.plots.figure import (
-    DPI,
     INK,
     STYLE,
     Diagram,
@@ -69,13 +66,11 @@ def cost_curves(
         for name, cost in predicted.items()
     }
     figure, ax = diagram(8.4, 4.2)
-    ends = _draw(ax, names, sizes, lines, measured)
+    _draw(ax, names, sizes, lines, measured)
     changes = crossings(sizes, lines)
     _set_axes(ax, sizes, len(changes), bool(measured))
-    notes = _name_lines(ax, ends, names)
-    figure.get_layout_engine().set(w_pad=0.15)  # a backend may draw the names wider
+    figure.get_layout_engine().set(w_pad=0.1)  # a backend may draw the names wider
     settle(figure)
-    _spread(ax, notes)
     _mark(ax, changes)
     where = setting(world_size, alpha, beta)
     fact = f"{where}: {ranking(sizes, lines)}" if where else ranking(sizes, lines)
@@ -144,22 +139,25 @@ def _draw(
     sizes: np.ndarray,
     lines: Mapping[str, np.ndarray],
     measured: Mapping[str, Samples],
-) -> dict[str, float]:
-    """Lines and points; returns the last seconds of each, where its name goes."""
-    ends = {}
+) -> None:
+    """Lines and points, named right of them from top to bottom as they end."""
+    ends, signs = {}, {}
     for number, name in enumerate(names):
         look = series_look(number)
         marker = look.pop("marker")
         if name in measured:
             at, middle, spread = medians(measured[name])
             bars = {"capsize": 2, "elinewidth": 1, "markersize": 4.5, "zorder": 3}
-            ax.errorbar(at, middle, spread, fmt=marker, color=look["color"], **bars)
+            look_of = {"fmt": marker, "color": look["color"]}
+            signs[name] = ax.errorbar(at, middle, spread, **look_of, **bars)
             ends[name] = float(middle[-1])
         if name in lines:
-            ax.plot(sizes, lines[name], linewidth=1.8, zorder=2, **look)
+            (signs[name],) = ax.plot(sizes, lines[name], lw=1.8, zorder=2, **look)
             known = lines[name][~np.isnan(lines[name])]
-            ends[name] = float(known[-1]) if len(known) else np.nan
-    return ends
+            ends[name] = float(known[-1]) if len(known) else 0.0
+    shown = sorted((name for name in names if ends[name] > 0), key=lambda n: -ends[n])
+    place = {"loc": "outside right upper", "handlelength": 2.4, "fontsize": 9}
+    ax.get_figure().legend([signs[name] for name in shown], shown, **place)
 
 
 def _set_axes(ax: Axes, sizes: np.ndarray, rows: int, has_points: bool) -> None:
@@ -172,49 +170,7 @@ def _set_axes(ax: Axes, sizes: np.ndarray, rows: int, has_points: bool) -> None:
     ax.set_ylim(low / room, high)
     bytes_axis(ax.xaxis, sizes[0], sizes[-1])
     seconds_axis(ax)
-    ax.grid(color=INK, alpha=0.25, linewidth=0.5)
-
-
-def _name_lines(
-    ax: Axes, ends: Mapping[str, float], names: Sequence[str]
-) -> list[Annotation]:
-    """The name of each line right of its end, before they are spread."""
-    look: dict[str, Any] = {
-        "xycoords": ("axes fraction", "data"),
-        "textcoords": "offset points",
-        "va": "center",
-        "annotation_clip": False,
-    }
-    leader = {"arrowstyle": "-", "relpos": (0, 0.5), "shrinkA": 2, "shrinkB": 0}
-    notes = []
-    for number, name in enumerate(names):
-        if ends.get(name, 0) > 0:
-            look["arrowprops"] = leader | {"color": series_look(number)["color"]}
-            notes.append(ax.annotate(name, (1, ends[name]), (18, 0), **look))
-    return notes
-
-
-def _spread(ax: Axes, notes: Sequence[Annotation]) -> None:
-    """Move names that would cover each other apart, upwards and downwards."""
-    notes = sorted(notes, key=lambda note: note.xy[1])
-    homes = [float(ax.transData.transform((1, note.xy[1]))[1]) for note in notes]
-    top = ax.get_window_extent().y1 - 4
-    for note, home, y in zip(notes, homes, _apart(homes, top), strict=True):
-        note.set_position((18, (y - home) * 72 / DPI))
-
-
-def _apart(heights: Sequence[float], top: float) -> list[float]:
-    """Ascending heights in pixels, moved until a line fits between each two."""
-    step, moved = 13 * DPI / 72, list(heights)
-    for _ in range(50):
-        for i in range(len(moved) - 1):
-            lacking = max(0.0, step - (moved[i + 1] - moved[i]))
-            moved[i] -= lacking / 2
-            moved[i + 1] += lacking / 2
-    for i in reversed(range(len(moved))):  # what is lacking after that, from the top
-        moved[i] = min(moved[i], top)
-        top = moved[i] - step
-    return moved
+    ax.grid()
 
 
 def _mark(ax: Axes, changes: Sequence[tuple[float, float, str]]) -> None:

@@ -10,11 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 
-from collectives_lab.plots.figure import rank_color
+from collectives_lab.plots.figure import on_color, rank_color
 
 SMALLEST = 4.5  # points; a number smaller than that is not read
 
@@ -68,12 +67,6 @@ class Dots:
         ax.add_collection(dots, autolim=False)
         if self.has_numbers:
             for x, y, rank in self.places:
-                look = {"fontsize": self._fontsize(), "color": on_color(rank)}
-                center = {"ha": "center", "va": "center_baseline", "zorder": 4}
-                ax.text(x, y, str(rank), **look, **center)
-
-
-def on_color(rank: int) -> str:
-    """Black or white, whichever is better read on the colour of a rank."""
-    red, green, blue = mpl.colors.to_rgb(rank_color(rank))
-    return "black" if 0.21 * red + 0.72 * green + 0.07 * blue > 0.46 else "white"
+                color = on_color(rank_color(rank))
+                look = {"fontsize": self._fontsize(), "color": color, "zorder": 4}
+                ax.text(x, y, str(rank), ha="center", va="center_baseline", **look)

@@ -27,7 +27,8 @@ from PIL import Image
 from collectives_lab.trace import Trace
 
 # Eight colours that stay apart for the colour-blind and show on white and on black: six
-# of Okabe and Ito's, then a violet and a brown for their yellow and black.
+# of Okabe and Ito's, then a violet and a brown for their yellow and black. Of
+# matplotlib's own, okabe_ito and petroff8 have a colour that is pale on white.
 PALETTE = (
     "#0072B2",
     "#E69F00",
@@ -59,6 +60,13 @@ STYLE = {
     "axes.labelcolor": INK,
     "xtick.color": INK,
     "ytick.color": INK,
+    "grid.color": INK,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "legend.handlelength": 1.6,
+    "legend.columnspacing": 1.4,
 }
 
 
@@ -181,11 +189,22 @@ def key_above(ax: Axes, signs: Mapping[str, Any], most: int = 99) -> None:
         loc="lower right",
         bbox_to_anchor=(1, 1),
         ncols=math.ceil(len(signs) / rows) or 1,
-        frameon=False,
-        fontsize=8,
-        handlelength=1.6,
-        columnspacing=1.4,
     )
+
+
+def cell_grid(ax: Axes, cells: int) -> None:
+    """Rule so many rows and columns of cells, whose middles are at whole numbers."""
+    edges = [n - 0.5 for n in range(cells + 1)]
+    ax.set_xticks(edges, minor=True)
+    ax.set_yticks(edges, minor=True)
+    ax.grid(which="minor", alpha=0.4)
+    ax.tick_params(which="both", length=0)
+
+
+def on_color(color: Any) -> str:
+    """Black or white, whichever is better read on a colour; matplotlib has no such."""
+    red, green, blue = mpl.colors.to_rgb(color)
+    return "black" if 0.21 * red + 0.72 * green + 0.07 * blue > 0.46 else "white"
 
 
 def settle(figure: Diagram) -> None:
@@ -195,7 +214,10 @@ def settle(figure: Diagram) -> None:
 
 
 class Labels:
-    """Labels on a settled axes; one that would cover another is left out."""
+    """Labels on a settled axes; one that would cover another is left out.
+
+    matplotlib places legends clear of the data, but no labels among it.
+    """
 
     def __init__(self, ax: Axes, fontsize: float) -> None:
         self.ax, self.fontsize = ax, fontsize

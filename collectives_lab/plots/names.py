@@ -18,30 +18,28 @@ from collectives_lab.plots.lanes import FILLED, Bar, verb
 MOST_NAMES = 24  # names of collectives above a lane; of more, only their counts
 
 
-def name_stuck(labels: Labels, stuck: Sequence[Bar], scale: float) -> None:
+def name_stuck(labels: Labels, stuck: Sequence[Bar]) -> None:
     """Say beside its cross what a stuck call is."""
     for bar in stuck:
-        x, y = labels.ax.transData.transform((bar.end / scale, bar.middle))
+        x, y = labels.ax.transData.transform((bar.end, bar.middle))
         labels.put(bar.name, x + 8, y)
 
 
-def name_rounds(labels: Labels, rounds: Sequence[list[Bar]], scale: float) -> None:
+def name_rounds(labels: Labels, rounds: Sequence[list[Bar]]) -> None:
     """Name each collective once, above the first of its lanes."""
     by_lane: dict[int, list[list[Bar]]] = defaultdict(list)
     for calls in rounds:
         by_lane[calls[0].event.rank].append(calls)
     for rank, in_lane in by_lane.items():
-        for name, begin in _names(labels, in_lane, scale):
-            place = begin / scale, rank - FILLED / 2
+        for name, begin in _names(labels, in_lane):
+            place = begin, rank - FILLED / 2
             x, y = labels.ax.transData.transform(place)
             step = labels.size(name)[1] + 2
             rows = range(2 if rank == 0 else 1)
             any(labels.put(name, x, y + (row + 0.5) * step) for row in rows)
 
 
-def _names(
-    labels: Labels, rounds: Sequence[list[Bar]], scale: float
-) -> list[tuple[str, float]]:
+def _names(labels: Labels, rounds: Sequence[list[Bar]]) -> list[tuple[str, float]]:
     """What to write, and from what time on: a crowd of equals becomes `verb x n`."""
     runs = [(name, list(run)) for name, run in groupby(rounds, verb)]
     if len(runs) > MOST_NAMES:
@@ -51,7 +49,7 @@ def _names(
     names = []
     for name, run in runs:
         begins = [calls[0].begin for calls in run]
-        pixels = labels.ax.transData.transform([(t / scale, 0) for t in begins])[:, 0]
+        pixels = labels.ax.transData.transform([(t, 0) for t in begins])[:, 0]
         if (np.diff(pixels) < labels.size(name)[0]).any():
             names.append((f"{name} ×{len(begins)}", begins[0]))
         else:
@@ -59,11 +57,11 @@ def _names(
     return names
 
 
-def name_calls(labels: Labels, bars: Sequence[Bar], scale: float) -> None:
+def name_calls(labels: Labels, bars: Sequence[Bar]) -> None:
     """Name a send or a recv whose bar has room for it."""
     for bar in bars:
         if bar.is_message and not bar.is_stuck:
-            corners = [(bar.begin / scale, bar.bottom), (bar.end / scale, bar.top)]
+            corners = [(bar.begin, bar.bottom), (bar.end, bar.top)]
             (x0, y0), (x1, y1) = labels.ax.transData.transform(corners)
             width, height = labels.size(bar.name)
             if width <= x1 - x0 and height <= y1 - y0 + 2:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, key_above
+from collectives_lab.plots.figure import STYLE, Diagram, blank, key_above
 from collectives_lab.plots.series import (
     SERIES,
     Samples,
@@ -71,7 +71,7 @@ def _draw_times(
     points = ax.errorbar(at, middle, spread, fmt="s", color=SERIES[1], **bars)
     ax.set_xlim(at[0] / 1.5, at[-1] * 1.5)
     seconds_axis(ax, 6)
-    ax.grid(color=INK, alpha=0.25, linewidth=0.5)
+    ax.grid()
     key_above(ax, {"predicted": line, "measured, median and quartiles": points})
 
 
@@ -88,12 +88,15 @@ def _draw_gap(ax: Axes, at: np.ndarray, ratio: np.ndarray, spread: np.ndarray) -
     ticks = _ticks(low, high)
     ax.set_yticks(ticks, [f"{tick:g}×" for tick in ticks])
     ax.yaxis.set_minor_locator(NullLocator())
-    ax.grid(color=INK, alpha=0.25, linewidth=0.5)
+    ax.grid()
     bytes_axis(ax.xaxis, at[0] / 1.5, at[-1] * 1.5)
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """One, and of the ratios in sight the outermost first, so far as there is room."""
+    """One, and of the ratios in sight the outermost first, so far as there is room.
+
+    matplotlib's LogLocator has no ticks between 1 and 2.
+    """
     ticks = [1.0]
     outermost = sorted((r for r in (*ABOVE, *BELOW) if low <= r <= high), key=_off)
     for ratio in reversed(outermost):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
 from collectives_lab.basics.units import format_bandwidth, format_bytes, format_seconds
@@ -110,7 +110,10 @@ def setting(world_size: Any, alpha: float | None, beta: float | None) -> str:
 
 
 def bytes_axis(axis: Axis, low: float, high: float, most: int = 8) -> None:
-    """Ticks at powers of two, in B, KiB, MiB and GiB."""
+    """Ticks at powers of two, in B, KiB, MiB and GiB.
+
+    matplotlib's LogLocator would leave out 1 KiB and 1 MiB.
+    """
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
     step = next(s for s in (1, 2, 5, 10, 20, 40) if (last - first) // s < most)
     ticks = [2.0**n for n in range(-(-first // step) * step, last + 1, step)]
@@ -121,10 +124,8 @@ def bytes_axis(axis: Axis, low: float, high: float, most: int = 8) -> None:
 def seconds_axis(ax: Axes, most: int = 8) -> None:
     """Ticks at powers of ten, and between them where there are few, in µs, ms and s."""
     low, high = ax.get_ylim()
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    digits = (1, 2, 5) if math.log10(high / low) <= 2.5 else (1,)
-    step = -(-(last - first) // most)
-    ticks = [d * 10.0**n for n in range(first, last + 1, step) for d in digits]
+    digits = (1, 2, 5) if high / low <= 300 else (1,)
+    ticks = LogLocator(subs=digits, numticks=most + 1).tick_values(low, high)
     ticks = [tick for tick in ticks if low <= tick <= high]
     ax.yaxis.set_ticks(ticks, [format_seconds(tick) for tick in ticks])
     ax.yaxis.set_minor_locator(NullLocator())

@@ -64,19 +64,19 @@ def space_time(
     p = seen.world_size
     lane, header = max(0.17, min(0.68, 1.36 / p**0.5)), _header(seen)
     figure, ax = diagram(8, min(14.0, p * lane + header + 0.75))
-    scale = _set_axes(ax, seen, header / lane)
-    _draw_bands(ax, seen.together, scale)
-    _draw_bars(ax, seen, scale)
-    _draw_messages(ax, pairs, scale)
-    _draw_lost(ax, seen.lost, scale)
-    _draw_marks(ax, seen.bars, scale)
+    _set_axes(ax, seen, header / lane)
+    _draw_bands(ax, seen.together)
+    _draw_bars(ax, seen)
+    _draw_messages(ax, pairs)
+    _draw_lost(ax, seen.lost)
+    _draw_marks(ax, seen.bars)
     key_above(ax, _signs(seen))
     settle(figure)
     labels = Labels(ax, 8 if p <= 8 else 7)
-    name_stuck(labels, seen.stuck, scale)
-    name_rounds(labels, seen.together, scale)
+    name_stuck(labels, seen.stuck)
+    name_rounds(labels, seen.together)
     if len(seen.bars) <= MANY:
-        name_calls(labels, seen.bars, scale)
+        name_calls(labels, seen.bars)
     facts = seen.facts()
     if len(pairs) < len(seen.pairs):
         facts.append(f"{len(pairs)} of the messages are drawn.")
@@ -97,41 +97,41 @@ def _header(seen: Scene) -> float:
     return 0.2 * (bool(runs) + int(is_crowded))
 
 
-def _set_axes(ax: Axes, seen: Scene, header: float) -> float:
-    """Prepare lanes and time; return the seconds in a unit of the time axis."""
+def _set_axes(ax: Axes, seen: Scene, header: float) -> None:
+    """Prepare lanes and time, whose ticks are in the unit that suits it."""
     p, span = seen.world_size, seen.last - seen.first
-    scale, unit = next((u for u in UNITS if span >= u[0]), UNITS[-1])
-    scale = 1.0 if seen.is_steps else scale
-    first, last = seen.first / scale, seen.last / scale
+    first, last = seen.first, seen.last
     room = 0.2 if seen.stuck else 0.01  # what is stuck is named right of its cross
-    ax.set_xlim(first, last + room * span / scale)
+    ax.set_xlim(first, last + room * span)
     ax.set_ylim(p - 0.5, -0.5 - header)
     most, nice = (16, [1, 2, 5, 10]) if seen.is_steps else (7, [1, 2, 2.5, 5, 10])
     locator = MaxNLocator(most, steps=nice, integer=seen.is_steps)
     ticks = locator.tick_values(first, last)
+    scale, unit = next((u for u in UNITS if span >= u[0]), UNITS[-1])
+    scale = 1.0 if seen.is_steps else scale
     ax.set_xticks([t for t in ticks if first <= t <= last])
+    ax.xaxis.set_major_formatter(lambda t, _: f"{t / scale:g}")
     ax.spines["bottom"].set_bounds(first, last)
     ax.set_xlabel("step" if seen.is_steps else f"time ({unit})")
     ranks = range(0, p, -(-p // 64))
     ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
     ax.tick_params(axis="y", length=0, labelsize=9 if p <= 16 else 7)
     ax.spines["left"].set_visible(False)
-    return scale
 
 
-def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]], scale: float) -> None:
+def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]]) -> None:
     """Join the calls of one collective, from each rank's entry to each rank's exit."""
     shapes = []
     for calls in rounds:
         sides = [(bar, y) for bar in calls for y in (bar.top, bar.bottom)]
-        right = [(bar.end / scale, y) for bar, y in sides]
-        left = [(bar.begin / scale, y) for bar, y in reversed(sides)]
+        right = [(bar.end, y) for bar, y in sides]
+        left = [(bar.begin, y) for bar, y in reversed(sides)]
         shapes.append(right + left)
     color = (INK, 0.22)
     ax.add_collection(PolyCollection(shapes, facecolor=color, zorder=1), autolim=False)
 
 
-def _draw_bars(ax: Axes, seen: Scene, scale: float) -> None:
+def _draw_bars(ax: Axes, seen: Scene) -> None:
     """Solid while a call runs and its rank does other work, hatched while it blocks.
 
     Pale in steps, where nobody knows which of the two it is; what is computed is empty.
@@ -141,9 +141,8 @@ def _draw_bars(ax: Axes, seen: Scene, scale: float) -> None:
     computing: dict[int, list] = defaultdict(list)
 
     def add(bar: Bar, is_blocked: bool, begin: float, end: float) -> None:
-        left, right = begin / scale, end / scale
-        upper, lower = [(left, bar.top), (right, bar.top)], [(right, bar.bottom)]
-        box = [*upper, *lower, (left, bar.bottom)]
+        upper, lower = [(begin, bar.top), (end, bar.top)], [(end, bar.bottom)]
+        box = [*upper, *lower, (begin, bar.bottom)]
         rank = bar.event.rank
         (computing[rank] if bar.is_compute else shapes[rank, is_blocked]).append(box)
 
@@ -176,13 +175,13 @@ def _looks(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]
     return [face] if is_plain else [face, hatch]
 
 
-def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]], scale: float) -> None:
+def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
     """An arrow a message, from the begin of its send to the end of its recv."""
     for send, recv in pairs:
         src, dst = send.event.rank, recv.event.rank
         arrow = FancyArrowPatch(
-            (send.begin / scale, send.side(dst)),
-            (recv.end / scale, recv.side(src)),
+            (send.begin, send.side(dst)),
+            (recv.end, recv.side(src)),
             arrowstyle="-|>",
             mutation_scale=8,
             shrinkA=0,
@@ -195,10 +194,10 @@ def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]], scale: float) -> 
         ax.add_patch(arrow)
 
 
-def _draw_lost(ax: Axes, lost: Sequence[Bar], scale: float) -> None:
+def _draw_lost(ax: Axes, lost: Sequence[Bar]) -> None:
     """A send that nobody received points at its peer and ends short of it."""
     for bar in lost:
-        x, y = bar.begin / scale, bar.side(bar.event.peer)
+        x, y = bar.begin, bar.side(bar.event.peer)
         tip = y + (-0.2 if y == bar.top else 0.2)
         color = rank_color(bar.event.rank)
         stub = LineCollection([[(x, y), (x, tip)]], colors=color, zorder=3)
@@ -206,13 +205,13 @@ def _draw_lost(ax: Axes, lost: Sequence[Bar], scale: float) -> None:
         ax.scatter(x, tip, 22, color, marker="x", zorder=4, clip_on=False)
 
 
-def _draw_marks(ax: Axes, bars: Sequence[Bar], scale: float) -> None:
+def _draw_marks(ax: Axes, bars: Sequence[Bar]) -> None:
     """Cross the end of what is stuck; mark what nobody waited for."""
     for marker, size, marked in (
         ("X", 50, [bar for bar in bars if bar.is_stuck]),
         (">", 22, [bar for bar in bars if bar.is_open]),
     ):
-        x, y = [bar.end / scale for bar in marked], [bar.middle for bar in marked]
+        x, y = [bar.end for bar in marked], [bar.middle for bar in marked]
         colors = [rank_color(bar.event.rank) for bar in marked]
         ax.scatter(x, y, size, colors, marker=marker, zorder=4)
 

@@ -12,6 +12,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
@@ -24,8 +25,10 @@ from collectives_lab.plots.figure import (
     STYLE,
     Diagram,
     Traced,
+    cell_grid,
     diagram,
     key_above,
+    on_color,
     rank_color,
     trace_of,
 )
@@ -67,13 +70,9 @@ def traffic_matrix(
     step = max(1, -(-p // 32))
     ax.set_xticks(range(0, p, step))
     ax.set_yticks(range(0, p, step))
-    ax.tick_params(length=0)
-    ax.set_xticks(np.arange(p + 1) - 0.5, minor=True)
-    ax.set_yticks(np.arange(p + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color=INK, alpha=0.4, linewidth=0.5)
-    ax.tick_params(which="minor", length=0)
+    cell_grid(ax, p)
     if p <= 8:
-        _write_cells(ax, matrix)
+        _write_cells(ax, matrix, image)
     else:
         bar = figure.colorbar(image, ax=ax, shrink=0.8)
         bar.set_label(", ".join(filter(None, [unit, SOURCES[source]])))
@@ -118,14 +117,12 @@ def _matrix(
     return sends, "messages"
 
 
-def _write_cells(ax: Axes, matrix: np.ndarray) -> None:
+def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
     """The number in each cell that is not empty, light on dark and dark on light."""
-    brightest = max(1, matrix.max())
+    colors = image.to_rgba(image.get_array())
     for (src, dst), nbytes in np.ndenumerate(matrix):
         if nbytes:
-            red, green, blue, _ = mpl.colormaps["cividis"](nbytes / brightest)
-            is_light = 0.21 * red + 0.72 * green + 0.07 * blue > 0.46
-            color = "#111111" if is_light else "white"
+            color = on_color(colors[src, dst, :3])
             text = format_bytes(nbytes).replace(" ", "\n")
             ax.text(dst, src, text, color=color, fontsize=8, ha="center", va="center")
 
@@ -162,9 +159,8 @@ def bytes_by_rank(
     signs: dict[str, Any] = {"by the calls": Patch(fc=INK)}
     if wire is not None:
         hatched: dict[str, Any] = {"fc": "none", "hatch": "////", "linewidth": 0.8}
-        bars = ax.bar(left + width, np.array(wire) / scale, width, align="edge")
-        for bar, color in zip(bars, colors, strict=True):
-            bar.set(**hatched, ec=color)
+        right, height = left + width, np.array(wire) / scale
+        ax.bar(right, height, width, align="edge", ec=colors, **hatched)
         signs["on the wire"] = Patch(**hatched, ec=INK)
     if bounds is not None:
         # Dark with a light rim shows on every bar and on both themes.

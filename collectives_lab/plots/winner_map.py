@@ -98,16 +98,18 @@ def _next(times: np.ndarray, winner: np.ndarray) -> np.ndarray:
 def _draw(
     ax: Axes, winner: np.ndarray, is_close: np.ndarray, sizes: np.ndarray
 ) -> None:
-    colors = np.array([mpl.colors.to_rgba(c) for c in (*SERIES, (0, 0, 0, 0))])
-    pixels = colors[np.where(winner < 0, len(SERIES), winner % len(SERIES))]
-    pixels[..., 3] *= np.where(is_close, 0.5, 1)
+    pixels = mpl.colors.ListedColormap(SERIES)(winner % len(SERIES))
+    pixels[..., 3] = np.where(winner < 0, 0, np.where(is_close, 0.5, 1))
     rows = np.arange(len(winner) + 1) - 0.5
     ax.set_xscale("log")
     ax.pcolormesh(_edges(sizes), rows, pixels, rasterized=True)
 
 
 def _edges(sizes: np.ndarray) -> np.ndarray:
-    """Half way between the sizes, in their logarithms, and as far beyond the ends."""
+    """Half way between the sizes, in their logarithms, and as far beyond the ends.
+
+    pcolormesh would take the middles of the sizes themselves, and go below 0.
+    """
     logs = np.log(sizes)
     middles = (logs[1:] + logs[:-1]) / 2
     ends = 2 * logs[[0, -1]] - middles[[0, -1]]
@@ -124,7 +126,10 @@ def _set_axes(ax: Axes, sizes: np.ndarray, worlds: np.ndarray) -> None:
 def _name_regions(
     labels: Labels, winner: np.ndarray, names: Sequence[str]
 ) -> list[str]:
-    """Write each name into its region; return those that have no room for theirs."""
+    """Write each name into its region; return those that have no room for theirs.
+
+    In a legend alone eight colours would have to be looked up.
+    """
     without = []
     for number, name in enumerate(names):
         region = winner == number

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 
 from collectives_lab.plots.chunks import ChunkState
-from collectives_lab.plots.dots import on_color
-from collectives_lab.plots.figure import rank_color
+from collectives_lab.plots.figure import on_color, rank_color
 
 HALF_GREY = "#8886"  # shows on white and on black
 
@@ -65,7 +64,7 @@ def style(key: str, p: int) -> str:
         color = rank_color(rank)
         rules.append(
             f".r{rank}{{grid-area:{row + 1}/{column + 1};background:{color};"
-            f"color:{on_color(rank)}}}"
+            f"color:{on_color(color)}}}"
         )
         rules.append(f"td.f{rank}{{outline:2px solid {color};outline-offset:-2px}}")
     return "".join(f".{key} {rule}" for rule in rules)

@@ -1,26 +1,11 @@
-// The explorer of cost formulas. What it knows of them is in `data.forms`, one for each
-// algorithm, with an entry for each number of ranks (see coefficients.py):
-// a line [a, b, c, d] is a alpha + b S beta + c + d S; a table [A, B, C] has for each
-// size A alpha + B beta + C; fixed seconds hold only where the sliders began.
+// The explorer of costs: `data.tables` has for each algorithm the seconds that Python
+// computed, by the sliders and the place of a size (see lookup.py).
 
 const ALIKE = 1e-9; // of two times that differ by less, neither is the faster
 
 // Seconds by size; NaN where an algorithm has none.
-function curve(data, form, at, alpha, beta) {
-  const known = form.entries[at.ranks];
-  if (known === null) return data.sizes.map(() => NaN);
-  if (form.kind === "line") {
-    const [a, b, c, d] = known;
-    return data.sizes.map((size) => a * alpha + b * size * beta + c + d * size);
-  }
-  if (form.kind === "table") {
-    const [a, b, c] = known;
-    return data.sizes.map((_, i) => a[i] * alpha + b[i] * beta + c[i]);
-  }
-  const isThere = data.knobs.every(({ key, start }) =>
-    !["alpha", "bandwidth"].includes(key) || at[key] === start);
-  return data.sizes.map((_, i) => (isThere ? known[i] ?? NaN : NaN));
-}
+const curve = (data, table, at) =>
+  data.sizes.map((_, place) => lookUp(table, data.axes, { ...at, place }));
 
 // The number of the fastest at each size, the first of equals; -1 where none has a time.
 function fastest(curves) {
@@ -49,9 +34,8 @@ function crossings(sizes, curves) {
 
 // All that the sliders say and what follows from it.
 function told(data, at) {
-  const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
-  const alpha = value("alpha"), beta = 1 / value("bandwidth"), here = value("size");
-  const curves = data.forms.map((form) => curve(data, form, at, alpha, beta));
+  const here = data.knobs.find(({ key }) => key === "size").values[at.size];
+  const curves = data.tables.map((table) => curve(data, table, at));
   const times = curves.map((seconds) => seconds[here]);
   const best = Math.min(...times.filter((time) => time >= 0));
   const changes = crossings(data.sizes, curves);

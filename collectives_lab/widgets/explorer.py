@@ -6,8 +6,8 @@ Here you can turn the size, the number of ranks, alpha and the bandwidth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,19 @@ from collectives_lab.plots.cost_curves import cost_curves, ranking
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.series import ALIKE, SERIES, seconds_of
 from collectives_lab.widgets import page
-from collectives_lab.widgets.coefficients import Cost, form_of
 from collectives_lab.widgets.knobs import Knob, decades, knob
+from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
+Cost = Callable[..., Any]
+"""Seconds, of (world_size, nbytes, alpha, beta), as in `costs`."""
 SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
 RANKS = [2**n for n in range(1, 18)]
 ALPHAS = decades(-7, -2)
 BANDWIDTHS = decades(7, 12)
 DASHES = ("", "9 3", "9 3 2 3", "2 2", "16 4", "5 5", "9 3 2 3 2 3", "2 6")
 """As many as there are colours, for who cannot tell those apart."""
-SCRIPTS = ("units.js", "knobs.js", "chart.js", "costs.js")
+SCRIPTS = ("units.js", "knobs.js", "lookup.js", "chart.js", "costs.js")
 
 
 class CostExplorer:
@@ -61,7 +63,12 @@ class CostExplorer:
         self.ranks = knob("ranks", "ranks P", RANKS, world_size, "{:,}".format)
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
         self.bandwidth = knob(
-            "bandwidth", "bandwidth, 1 / beta", BANDWIDTHS, bandwidth, format_bandwidth
+            "bandwidth",
+            "bandwidth, 1 / beta",
+            BANDWIDTHS,
+            bandwidth,
+            format_bandwidth,
+            power=-1,
         )
 
     @property
@@ -71,15 +78,7 @@ class CostExplorer:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """What the page computes with: sizes, sliders, and the form of each formula."""
-        betas = [1 / rate for rate in self.bandwidth.values]
-        start = self.alpha.value, 1 / self.bandwidth.value
-        forms = [
-            form_of(
-                cost, self.ranks.values, self.sizes, self.alpha.values, betas, start
-            )
-            for cost in self.costs.values()
-        ]
+        """What the page shows: sizes, sliders, and a table of seconds by algorithm."""
         knobs = [vars(one) for one in self.knobs]
         # The page looks a size up among all sizes.
         places = np.searchsorted(self.sizes, self.size.values).tolist()
@@ -88,9 +87,30 @@ class CostExplorer:
             "names": list(self.costs),
             "looks": [_look(n) for n in range(len(self.costs))],
             "sizes": self.sizes.tolist(),
-            "forms": forms,
+            "tables": [self._table(cost) for cost in self.costs.values()],
+            "axes": axes_of((self.ranks, self.alpha, self.bandwidth), self.sizes),
             "knobs": knobs,
         }
+
+    def _table(self, cost: Cost) -> list[Any]:
+        """Seconds by ranks, alpha, bandwidth and size; None for ranks it refuses."""
+        tables: list[Any] = []
+        refusal = None
+        for world in self.ranks.values:
+            seconds = partial(self._seconds, cost, world)
+            try:
+                seconds(self.alpha.value, self.bandwidth.value)
+            except ValueError as error:
+                refusal = error
+                tables.append(None)
+                continue
+            tables.append(table_of(seconds, (self.alpha, self.bandwidth), self.sizes))
+        if refusal and not any(tables):
+            raise refusal
+        return tables
+
+    def _seconds(self, cost: Cost, world: int, alpha: float, bandwidth: float) -> Any:
+        return cost(world, self.sizes, alpha, 1 / bandwidth)
 
     def diagram(self) -> Diagram:
         """The curves for what the sliders begin with."""

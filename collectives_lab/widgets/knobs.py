@@ -1,6 +1,7 @@
 """What the sliders of an explorer stand for: values, and each of them in words.
 
-Here you can make one (`knob`) and its values (`decades`).
+Here you can make one (`knob`) and its values (`decades`), and say how far along its
+way each of them is (`shares_of`).
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 
 @dataclass(frozen=True)
 class Knob:
-    """A slider over `values`, `texts` in words, that begins at number `start`."""
+    """A slider over `values`, `texts` in words, that begins at number `start`.
+
+    shares: how far each value is from the first to the last, in what times grow with.
+    """
 
     key: str
     name: str
     values: tuple[Any, ...]
     texts: tuple[str, ...]
     start: int
+    shares: tuple[float, ...]
 
     @property
     def value(self) -> Any:
@@ -37,11 +45,22 @@ def knob(
     values: Iterable[float],
     start: float,
     text: Callable[..., str],
+    power: int = 1,
 ) -> Knob:
-    """A slider over these values and the one it begins with, ascending."""
+    """A slider over these values and the one it begins with, ascending.
+
+    power: of the value, that times grow with; -1 for a speed.
+    """
     ascending = tuple(sorted({*values, start}))
     texts = tuple(map(text, ascending))
-    return Knob(key, name, ascending, texts, ascending.index(start))
+    shares = shares_of(np.asarray(ascending, float) ** power)
+    return Knob(key, name, ascending, texts, ascending.index(start), shares)
+
+
+def shares_of(values: ArrayLike) -> tuple[float, ...]:
+    """How far each of the values is on the way from the first to the last."""
+    at = np.asarray(values, float)
+    return tuple(((at - at[0]) / (at[-1] - at[0])).tolist())
 
 
 def decades(first: int, last: int) -> list[float]:

@@ -15,7 +15,6 @@ import numpy as np
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.plots.figure import Diagram, rank_color
 from collectives_lab.plots.lanes import Bar, Scene, verb
-from collectives_lab.plots.spacetime import UNITS
 
 MOST_MOMENTS = 200
 MOST_THINGS = 8
@@ -41,9 +40,9 @@ def moments(seen: Scene, chunks: Chunks) -> list[tuple[float, str]]:
     return [(t, _words(seen, named, t)) for t in ordered]
 
 
-def across(figure: Diagram, seen: Scene, time: float) -> float:
+def across(figure: Diagram, time: float) -> float:
     """Where a time is in the picture, in percent from the left."""
-    return _place(figure, seen, time, 0)[0]
+    return _place(figure, time, 0)[0]
 
 
 def arrows(figure: Diagram, seen: Scene) -> list[dict[str, Any]]:
@@ -58,8 +57,8 @@ def arrows(figure: Diagram, seen: Scene) -> list[dict[str, Any]]:
             "begin": send.begin,
             "end": recv.end,
             "color": rank_color(send.event.rank),
-            "from": _place(figure, seen, send.begin, send.side(recv.event.rank)),
-            "to": _place(figure, seen, recv.end, recv.side(send.event.rank)),
+            "from": _place(figure, send.begin, send.side(recv.event.rank)),
+            "to": _place(figure, recv.end, recv.side(send.event.rank)),
         }
         for send, recv in seen.pairs
     ]
@@ -75,11 +74,9 @@ def box(figure: Diagram) -> dict[str, float]:
     return {side: round(float(100 * share), 2) for side, share in sides.items()}
 
 
-def _place(figure: Diagram, seen: Scene, time: float, lane: float) -> list[float]:
-    span = seen.last - seen.first
-    unit = next((size for size, _ in UNITS if span >= size), UNITS[-1][0])
+def _place(figure: Diagram, time: float, lane: float) -> list[float]:
     (ax,) = figure.axes
-    x, y = ax.transData.transform((time / (1 if seen.is_steps else unit), lane))
+    x, y = ax.transData.transform((time, lane))
     width, height = figure.get_size_inches() * figure.dpi
     return [round(float(100 * x / width), 2), round(float(100 - 100 * y / height), 2)]
 

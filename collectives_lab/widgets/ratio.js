@@ -1,25 +1,18 @@
-// The explorer of gamma, communication over computation in a data-parallel step. With
-// K ranks, N parameters and t tokens a rank, computing takes data.compute N t / rate
-// seconds and the all-reduce data.a[K] alpha + data.b[K] N / bandwidth.
-
-// The two halves of a step by rank, at data.worlds, with so many tokens on each rank.
-function halves(data, value, tokens) {
-  const model = value("parameters");
-  return data.worlds.map((world, i) => ({
-    compute: (data.compute * model * tokens(world)) / value("rate"),
-    moved: data.a[i] * value("alpha") + (data.b[i] * model) / value("bandwidth"),
-  }));
-}
+// The explorer of gamma, communication over computation in a data-parallel step. The
+// seconds of both are tables that Python computed, by sliders and numbers of ranks.
 
 function ratioNow(data, at) {
+  const [compute, moved] = [data.compute, data.moved].map(({ table, axes }) =>
+    data.worlds.map((_, place) => lookUp(table, axes, { ...at, place })));
   const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
-  const world = value("ranks"), all = value("tokens");
-  const curves = [(ranks) => all / ranks, () => all / world]
-    .map((tokens) => halves(data, value, tokens));
-  const here = curves[0][data.worlds.indexOf(world)];
-  const gammas = curves.map((curve) => curve.map(({ compute, moved }) => moved / compute));
-  const even = breakEven(data.worlds, gammas[0]);
-  return { ...here, gammas, even, world, local: all / world, alpha: value("alpha") };
+  const world = value("ranks"), here = data.worlds.indexOf(world);
+  // On more ranks each has less of the same batch, or as much as a rank has here.
+  const gammas = [moved.map((s, i) => s / compute[i]), moved.map((s) => s / compute[here])];
+  return {
+    compute: compute[here], moved: moved[here], gammas, world,
+    even: breakEven(data.worlds, gammas[0]),
+    local: value("tokens") / world, alpha: value("alpha"),
+  };
 }
 
 // The ranks at which gamma passes 1; null where it does not. Between two numbers of

@@ -7,6 +7,7 @@ in an exported page.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 from collectives_lab.basics.units import format_bandwidth, format_seconds
 from collectives_lab.costs import training
 from collectives_lab.plots.figure import Diagram
+from collectives_lab.plots.ratio_picture import HIGHEST, LOOKS, LOWEST, ratio_picture
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import Knob, decades, knob
-from collectives_lab.widgets.ratio_picture import HIGHEST, LOOKS, LOWEST, ratio_picture
+from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import count, number
 
 RANKS = [2**n for n in range(1, 15)]
@@ -29,7 +31,7 @@ BANDWIDTHS = decades(8, 12)
 ALPHAS = [0.0, *decades(-6, -3)]
 CURVE = 2.0 ** np.arange(1, 14.01, 0.25)
 CURVES = ("the same batch, split over more ranks", "the same batch on each rank")
-SCRIPTS = ("units.js", "knobs.js", "chart.js", "ratio.js")
+SCRIPTS = ("units.js", "knobs.js", "lookup.js", "chart.js", "ratio.js")
 
 
 class RatioExplorer:
@@ -57,9 +59,14 @@ class RatioExplorer:
         self.tokens = knob(
             "tokens", "tokens a step, all ranks", TOKENS, tokens, "{:,}".format
         )
-        self.rate = knob("rate", "speed of a rank", RATES, flop_rate, _flops)
+        self.rate = knob("rate", "speed of a rank", RATES, flop_rate, _flops, -1)
         self.bandwidth = knob(
-            "bandwidth", "bandwidth, one way", BANDWIDTHS, bandwidth, format_bandwidth
+            "bandwidth",
+            "bandwidth, one way",
+            BANDWIDTHS,
+            bandwidth,
+            format_bandwidth,
+            power=-1,
         )
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
 
@@ -76,23 +83,35 @@ class RatioExplorer:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page computes with: sliders, and the coefficients of both halves.
-
-        Computing grows as parameters x tokens / speed; the all-reduce is linear in
-        alpha and in parameters / bandwidth, with a coefficient by ranks for each.
-        """
-        worlds, width = self.worlds, self.bytes_per_parameter
-        moved = training.all_reduce_seconds
+        """What the page shows: sliders, and a table of seconds for both halves."""
         colors = zip(LOOKS, ("", "8 4"), strict=True)
         return {
-            "worlds": worlds.tolist(),
-            "compute": float(training.compute_seconds(1.0, 1.0, 1.0)),
-            "a": np.asarray(moved(0.0, worlds, 1.0, width, 1.0)).tolist(),
-            "b": np.asarray(moved(1.0, worlds, 1.0, width, 0.0)).tolist(),
+            "worlds": self.worlds.tolist(),
+            "compute": self._table(
+                lambda parameters, tokens, rate: training.compute_seconds(
+                    parameters, tokens / self.worlds, rate
+                ),
+                (self.parameters, self.tokens, self.rate),
+            ),
+            "moved": self._table(
+                lambda parameters, bandwidth, alpha: training.all_reduce_seconds(
+                    parameters, self.worlds, bandwidth, self.bytes_per_parameter, alpha
+                ),
+                (self.parameters, self.bandwidth, self.alpha),
+            ),
             "names": CURVES,
             "looks": [{"color": color, "dashes": dashes} for color, dashes in colors],
             "range": [LOWEST, HIGHEST],
             "knobs": [vars(one) for one in self.knobs],
+        }
+
+    def _table(
+        self, seconds: Callable[..., Any], knobs: tuple[Knob, ...]
+    ) -> dict[str, Any]:
+        """What the page looks up in, by these sliders and by the number of ranks."""
+        return {
+            "axes": axes_of(knobs, self.worlds),
+            "table": table_of(seconds, knobs, self.worlds),
         }
 
     def seconds(self, world_size: Any, tokens: Any) -> tuple[Any, Any]:

@@ -43,7 +43,7 @@ class Scrubber:
         told = moments(seen, self.chunks)
         data = {
             "name": "step" if seen.is_steps else "time",
-            "moments": [{"time": t, "x": across(figure, seen, t)} for t, _ in told],
+            "moments": [{"time": t, "x": across(figure, t)} for t, _ in told],
             "arrows": arrows(figure, seen),
             "box": box(figure),
         }

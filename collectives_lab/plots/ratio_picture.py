@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.ticker import LogLocator
 
-from collectives_lab.plots.figure import INK, Diagram, blank
+from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, key_above
 from collectives_lab.plots.series import SERIES
 
 LOWEST, HIGHEST = 1e-4, 1e4
@@ -20,6 +22,7 @@ LOOKS = SERIES[0], SERIES[3]
 """The colours of the two curves."""
 
 
+@mpl.rc_context(STYLE)
 def ratio_picture(
     world_size: float,
     step: tuple[float, float],
@@ -50,7 +53,7 @@ def _draw_step(ax: Any, compute: float, moved: float) -> None:
     ax.barh(0, 1 - share, left=share, **hatched)
     ax.set(xlim=(0, 1), ylim=(-0.4, 0.4))
     ax.axis("off")
-    look = {"color": INK, "fontsize": 9, "transform": ax.transAxes, "va": "bottom"}
+    look = {"transform": ax.transAxes, "va": "bottom"}
     ax.text(0, 1.05, f"one step: {share:.1%} computing", **look)
     ax.text(1, 1.05, f"{1 - share:.1%} communicating", ha="right", **look)
 
@@ -64,38 +67,24 @@ def _draw_curve(
 
 
 def _set_axes(ax: Any, worlds: Sequence[float]) -> None:
-    """Logarithmic both ways, the break-even across, everything in the neutral ink."""
+    """Logarithmic both ways, with the break-even across."""
     ax.set(xscale="log", yscale="log", ylim=(LOWEST, HIGHEST))
     ax.set_xlim(worlds[0], worlds[-1])
-    ax.set_xlabel("ranks", color=INK, fontsize=9)
-    ax.set_ylabel("gamma, communicating / computing", color=INK, fontsize=9)
-    ticks = [4**n for n in range(1, 7)]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    decades = [10.0**n for n in range(-4, 5, 2)]
-    ax.set_yticks(decades, [f"{gamma:g}" for gamma in decades])
+    ax.set(xlabel="ranks", ylabel="gamma, communicating / computing")
+    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=9))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_major_formatter("{x:g}")
     ax.minorticks_off()
-    ax.tick_params(colors=INK, labelsize=9)
-    ax.grid(color=INK, alpha=0.25, linewidth=0.5)
-    for side, spine in ax.spines.items():
-        spine.set(color=INK, visible=side in ("left", "bottom"))
-    ax.set_facecolor("none")
+    ax.grid()
     ax.axhline(1, color=INK, linewidth=1.2)
     ax.axhspan(1, HIGHEST, color=MOVE, alpha=0.12, linewidth=0)
-    ax.legend(
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        ncols=2,
-        frameon=False,
-        fontsize=8,
-        labelcolor=INK,
-        handlelength=2.5,
-    )
+    key_above(ax, {line.get_label(): line for line in ax.get_lines()[:2]})
 
 
 def _mark(ax: Any, ranks: float, gamma: float) -> None:
     """Where the sliders stand, and which side is which."""
     at = float(np.clip(gamma, LOWEST * 1.2, HIGHEST / 1.2))
     ax.plot(ranks, at, "o", ms=9, mfc="none", mec=INK, mew=1.8, clip_on=False, zorder=4)
-    look = {"color": INK, "fontsize": 8, "transform": ax.transAxes}
+    look = {"fontsize": 8, "transform": ax.transAxes}
     ax.text(0.01, 0.98, "communication takes longer", va="top", **look)
     ax.text(0.99, 0.02, "computation takes longer", ha="right", **look)
