@@ -811,7 +811,7 @@ def three_hosts(tmp_path) -> Iterator[tuple[list, Path]]:
         profile = ["--profile-dir", str(tmp_path / "profile")]
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         quiet = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        # Which network card is the right one, each keeper finds by itself.
+        # Which network card is the right one, each agent finds by itself.
         run = ["env", "-u", "GLOO_SOCKET_IFNAME", sys.executable, "-m"]
         controller = [*run, "ipyparallel.controller", *profile, "--ip=0.0.0.0"]
         first.popen([*controller, f"--location={first.address}"], **quiet)

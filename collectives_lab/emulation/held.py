@@ -1,4 +1,4 @@
-"""Works that end when the network says so, for callers that do not wait at once.
+"""Works of asynchronous collectives, ended when the emulated network has carried them.
 
 A collective with `async_op=True`, and those of DDP and of functional collectives, gives
 its caller a work at once. Here a thread (`Held`) has that work end when both are over,

@@ -1,4 +1,4 @@
-"""What a library's collective does inside, as `replay` has it: steps of messages.
+"""The messages inside a library's collective, step by step, as `replay` has them.
 
 Here `inside` gives the messages of a collective and the order in which each rank makes
 them: the plan of the algorithm that `replay.expand.USUAL` names for the verb.

@@ -182,9 +182,9 @@ class RanksMagics(Magics):
         return ranks
 
     def _changed(self, size: int, wanted: Place) -> Place:
-        """What a line wants that is not so of the ranks that stand.
+        """Compare the options on the line with the running ranks; return what differs.
 
-        A fabric counts by what it says, whatever variable it is in.
+        Two fabrics are equal if their links are, whatever variables they are in.
         """
         place = replace(self._place(size), backend=self.standing[size].backend)
         is_same = are_alike(self._fabric(wanted), self.emulated.get(size))
@@ -192,7 +192,7 @@ class RanksMagics(Magics):
         return replace(wanted.beyond(place), fabric=other)
 
     def _told(self, size: int, changed: Place) -> str:
-        """Where ranks stand, in what a line wants changed."""
+        """Say where the ranks run now, in the option that the line would change."""
         place = self._place(size)
         if changed.fabric and changed.fabric == place.fabric:
             name = place.fabric

@@ -41,11 +41,11 @@ class Mismatched(Exception):
 
 
 class _Fresh:
-    """What each thread's last call has left: a work that nobody else holds yet.
+    """Hold, by thread, the work of its last call, before the caller holds it.
 
-    By thread, but not in a threading.local: a thread of C++ has one for no longer than
-    a callback, and dies where the end of a work runs Python code as that one ends.
-    waits: the record of a call whose work the verb is about to wait for.
+    A threading.local does not serve: a C++ thread keeps one only during a callback, and
+    crashes if the end of a work runs Python code while that thread ends. waits: the
+    record of a call whose work the verb is about to wait for.
     """
 
     def __init__(self) -> None:

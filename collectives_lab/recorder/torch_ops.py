@@ -87,7 +87,7 @@ class Call(NamedTuple):
 class Operator:
     """One operator `c10d::name` and where its arguments stand.
 
-    is_told: it is told whether its caller waits, as torch 2.6 does not.
+    is_told: whether its arguments say if the caller waits; in torch 2.6 they do not.
     given, taken: what goes in and what comes out. reduces: it takes a reduce op.
     is_message: it is a send or a recv. is_simple: its first argument is a list of
     tensors, the same in and out. plain: where its numbers stand.

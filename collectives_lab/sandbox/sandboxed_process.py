@@ -1,4 +1,4 @@
-"""A server in its box: what it takes, what it says, and its end."""
+"""A process in a sandbox: the memory it takes, what it prints, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What travels together along data: tensors in units, each with what fills it up.
+"""Group the tensors that data parallelism sends together, with their padding.
 
 Here: `units`, of a stage and a group. A unit is a parameter, a layer, all of them, or a
 bucket that ends once it holds so many bytes, filled from the last layer on, where the

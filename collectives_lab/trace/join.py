@@ -247,7 +247,7 @@ def early(trace: Columns) -> dict[str, Any]:
 
 
 def _took(trace: Columns) -> Iterator[np.ndarray]:
-    """Of each collective for which all wait, from its last call to its first end."""
+    """Measure collectives that wait for all: from the last call to the first end."""
     times, ranks = trace.columns, trace.columns["rank"]
     for op in ALL_WAIT:
         moves = trace.is_op(op) & ((times["nbytes"] > 0) | (op == "barrier"))

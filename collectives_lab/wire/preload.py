@@ -35,7 +35,7 @@ def words_of(program: Program) -> list[str]:
 
 
 def load(words: Collection[str]) -> None:
-    """Import what these words stand for; other words, and what is missing, not."""
+    """Import the modules of these words; skip unknown words and missing modules."""
     for word in WORDS.keys() & words:
         for name in WORDS[word]:
             with contextlib.suppress(Exception):  # a rank that imports it will say why

@@ -1,7 +1,7 @@
-"""The keeper of a rank, in an engine of a cluster: it stands in for the launcher there.
+"""The launcher's agent in an engine of a cluster: it starts a rank and relays for it.
 
 The rank is a process of its own on the engine's host, so the engine stays free for its
-owner, and a rank that is stuck can be killed. The keeper, a thread of the engine, hands
+owner, and a rank that is stuck can be killed. The agent, a thread of the engine, hands
 its messages and its output on to the launcher over one connection, in their order;
 copies its line of the status board there; says how it ended; and ends it when the
 launcher has gone. Here an engine can `describe` itself and `start` a rank.
@@ -59,18 +59,18 @@ def start(addresses: Sequence[str], port: int, secret: bytes, rank: int) -> None
     Raises ConnectionError if the launcher cannot be reached.
     """
     channel = network.dial(addresses, port, secret)
-    keeper = Keeper(channel, rank)
-    threading.Thread(target=keeper.keep, name=f"rank {rank}", daemon=True).start()
+    agent = Agent(channel, rank)
+    threading.Thread(target=agent.relay, name=f"rank {rank}", daemon=True).start()
 
 
 def main(fd: int) -> None:
-    """Begin as a rank that ends with its keeper."""
+    """Begin as a rank that ends with its agent."""
     process_setup.die_with_parent()
     rank_module.main(fd)
 
 
-class Keeper:
-    """Between one rank and its launcher: `keep` hands on upwards, a thread downwards.
+class Agent:
+    """Between one rank and its launcher: `relay` hands on upwards, a thread downwards.
 
     Upwards only while the launcher waits for an answer, for then it reads: what a rank
     prints between jobs waits in the rank's own pipes.
@@ -85,12 +85,10 @@ class Keeper:
         self._wanted = threading.Event()
         self._counting = threading.Lock()
 
-    def keep(self) -> None:
+    def relay(self) -> None:
         """Start the rank and hand on what it says, until it has ended."""
         try:
-            self.processes = SpawnedRanks(
-                1, "collectives_lab.launch.processes.engine_agent"
-            )
+            self.processes = SpawnedRanks(1, __name__)
         except BaseException:
             self.launcher.close()
             raise

@@ -1,7 +1,7 @@
 """Ranks beside the engines of an ipyparallel cluster: engine i has rank i on its host.
 
-The engines only start them, and are free again; a keeper beside each rank connects it
-to us (see `keeper`). Here `EngineRanks` are such ranks, for a Group. The hosts of the
+The engines only start them, and are free again; an agent beside each rank connects it
+to us (see `engine_agent`). Here `EngineRanks` are such ranks, for a Group. The hosts of the
 engines must be able to connect to this one.
 """
 
@@ -87,7 +87,7 @@ class EngineRanks:
             channel.close()
 
     def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
-        """Tell each rank who it is; what is special of its host, its keeper adds."""
+        """Tell each rank who it is; what is special of its host, its agent adds."""
         shared = {
             "world_size": len(self.ends),
             "backend": backend,
@@ -133,7 +133,7 @@ class EngineRanks:
                 self.ended[rank] = self._lost(rank, channel.ended_by)
 
     def _lost(self, rank: int, why: str) -> str:
-        """What became of a rank that says nothing any more, nor does its keeper."""
+        """What became of a rank that says nothing any more, nor does its agent."""
         one = self.found[rank]
         name = f"engine {one['id']} on {one['host']}"
         unheard = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)

@@ -23,12 +23,12 @@ COMING = 20.0
 """Seconds in which the engines of a Cluster that has just begun register."""
 
 Found = list[dict[str, Any]]
-"""What each engine has told of itself, see `keeper.describe`; `id` is its number."""
+"""What each engine tells of itself (`engine_agent.describe`); `id` is its number."""
 
 _DESCRIBE = """
 try:
-    from collectives_lab.launch import keeper
-    found = keeper.describe()
+    from collectives_lab.launch.processes import engine_agent
+    found = engine_agent.describe()
 except ModuleNotFoundError as error:
     import socket
     found = {"host": socket.gethostname(), "missing": error.name.partition(".")[0]}

@@ -123,7 +123,7 @@ class Zygote:
     def _fork(self) -> Forked:
         ours, theirs = socket.socketpair()
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-        zygote = os.getpid()
+        server = os.getpid()
         pid = os.fork()
         if pid:
             for end in (out_end, err_end):
@@ -131,7 +131,7 @@ class Zygote:
             theirs.close()
             return Forked(pid, [ours.detach(), out, err])
         try:
-            _become_rank(theirs, out_end, err_end, zygote)
+            _become_rank(theirs, out_end, err_end, server)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -180,10 +180,10 @@ class Zygote:
 
 
 def _end_strays(keep: set[int]) -> None:
-    """End what ranks that have ended started in sessions of its own.
+    """Kill the processes that outlived the rank that started them.
 
-    A rank is the subreaper of its descendants, and we are of the rank's: whoever is
-    our child and no rank has lost the rank that it came from.
+    A rank adopts its descendants' orphans, and this server adopts those of a rank that
+    has ended. So a child of ours that is no rank is such an orphan.
     """
     with contextlib.suppress(OSError, ValueError):
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
@@ -194,11 +194,11 @@ def _end_strays(keep: set[int]) -> None:
                 os.waitpid(pid, 0)
 
 
-def _become_rank(sock: socket.socket, out: int, err: int, zygote: int) -> None:
+def _become_rank(sock: socket.socket, out: int, err: int, server: int) -> None:
     """In the child: own session and output, nothing of the server's, then serve."""
     os.setsid()
     process_setup.die_with_parent()  # without it a rank ends with its socket
-    if os.getppid() != zygote:
+    if os.getppid() != server:
         os._exit(1)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

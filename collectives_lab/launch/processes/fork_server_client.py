@@ -1,4 +1,4 @@
-"""The fork server of this process, and the one that comes after it.
+"""The launcher's side of the fork server: start it, ask it for ranks, replace it.
 
 A server is started once and hands out ranks; when ranks import much that it has not,
 one that has imported it too takes its place. Here you can have it `learn` modules;

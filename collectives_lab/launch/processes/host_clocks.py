@@ -1,6 +1,6 @@
 """The clocks of the hosts of a group, brought to the launcher's.
 
-Here `HostClocks` reads them between jobs by short questions to the keepers, and turns
+Here `HostClocks` reads them between jobs by short questions to the agents, and turns
 the times that ranks report into ours. Ranks that share our clock are left alone.
 """
 
