@@ -1,8 +1,8 @@
 """Ranks beside the engines of an ipyparallel cluster: engine i has rank i on its host.
 
 The engines only start them, and are free again; an agent beside each rank connects it
-to us (see `engine_agent`). Here `EngineRanks` are such ranks, for a Group. The hosts of the
-engines must be able to connect to this one.
+to us (see `engine_agent`). Here `EngineRanks` are such ranks, for a Group. The hosts of
+the engines must be able to connect to this one.
 """
 
 from __future__ import annotations
