@@ -16,9 +16,7 @@ from torch.distributed import ReduceOp
 
 import collectives_lab as lab
 from collectives_lab import algorithms, plans
-from collectives_lab.algorithms.arithmetic import combination
-from collectives_lab.algorithms.exchange import exchange, place
-from collectives_lab.algorithms.rings import turn
+from collectives_lab.algorithms.steps import combination, exchange, place, turn
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

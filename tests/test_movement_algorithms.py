@@ -14,8 +14,7 @@ import torch.distributed as dist
 
 import collectives_lab as lab
 from collectives_lab import algorithms
-from collectives_lab.algorithms.binomial import children, parent, span
-from collectives_lab.algorithms.exchange import exchange
+from collectives_lab.algorithms.steps import children, exchange, parent, span
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -12,8 +12,7 @@ import pytest
 
 import collectives_lab as lab
 from collectives_lab import costs, fabrics, plans
-from collectives_lab.plans.all_gather import ring
-from collectives_lab.plans.steps import Steps, share
+from collectives_lab.plans.steps import Steps, complete, share
 from collectives_lab.replay import replay
 from collectives_lab.trace import bound
 
@@ -300,7 +299,7 @@ def broadcast_by_ring(world_size, nbytes, itemsize, root, chunks):
         sends = [e for e in scatter if e.issued == step and e.op == "send"]
         columns = zip(*[(e.rank, e.peer, e.nbytes) for e in sends], strict=True)
         steps.step(*map(list, columns))
-    ring(steps, chunks, root)
+    complete(steps, chunks, root)
     return steps.trace()
 
 
