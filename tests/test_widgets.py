@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from algorithm_table import ROWS, names_of
 
 from collectives_lab import costs, fabrics, plans, plots, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
@@ -151,7 +152,7 @@ def test_nothing_to_step_through():
 
 # -- the chunks of a trace -------------------------------------------------------------
 
-UNTOLD = {"direct_all_to_all", "pairwise_all_to_all", "bruck_all_to_all"}
+UNTOLD = names_of("all_to_all")
 """Their parts differ by sender and receiver, for which the table has no place."""
 
 
@@ -318,10 +319,10 @@ def form(cost, worlds=(2, 8, 1024)):
     return form_of(cost, worlds, SIZES, [1e-7, 5e-3], [2e-12, 1e-7], (5e-6, 1e-10))
 
 
-@pytest.mark.parametrize("name", [name for name in costs.__all__ if name != "training"])
+@pytest.mark.parametrize("name", costs.__all__)
 def test_all_formulas_of_the_book_are_linear(name):
     """Their coefficients are found, and all but pipelines need four numbers."""
-    kind = "table" if name == "chain_broadcast" else "line"
+    kind = "line" if ROWS[name].is_linear else "table"
     assert form(getattr(costs, name))["kind"] == kind
 
 
