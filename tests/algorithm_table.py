@@ -44,12 +44,13 @@ class Row:
     """What is particular about an algorithm.
 
     optimal: whose bytes are the least that the verb needs, as its docstring says:
-    "each" rank's, the "root"'s, those in "total", or each rank's where there is a
-    "power of two" of them. chunks: into how many a tensor is cut; its cost is exact
-    where they are even. exact: on how many ranks it is, by its docstring. options: what
-    it takes beyond sizes and a root, in plan, act and cost. is_linear: whether its cost
-    is so in alpha, beta and bytes. in_step: whether a rank posts what it receives in
-    the order in which it sends. same_bits: whether all ranks end with the same.
+    those of "each" rank, of the "root", or in "total"; "power of two" is each rank's on
+    so many ranks. chunks: into how many a tensor is cut; the cost is exact where they
+    are even. exact: whether the cost is exact on so many ranks, as its docstring says.
+    options: what plan, act and cost take beyond sizes and a root. is_linear: whether
+    the cost is linear in alpha, beta and bytes. in_step: whether a rank posts receives
+    and sends in the order of the plan, and not receives ahead. same_bits: whether all
+    ranks of an all_reduce end with the same bits.
     """
 
     optimal: str = ""
@@ -62,6 +63,8 @@ class Row:
 
 
 IN_64 = ({"segment": 64},)
+IN_MANY = ({"segment": 64}, {"segment": 88}, {"segment": None})
+
 ROWS = {
     "ring_all_gather": Row("each"),
     "recursive_doubling_all_gather": Row("power of two"),
@@ -79,11 +82,7 @@ ROWS = {
     "bruck_all_to_all": Row(),
     "flat_broadcast": Row("total", uncut),
     "binomial_broadcast": Row("total", uncut),
-    "chain_broadcast": Row(
-        *("each", uncut),
-        options=(*IN_64, {"segment": 88}, {"segment": None}),
-        is_linear=False,
-    ),
+    "chain_broadcast": Row("each", uncut, options=IN_MANY, is_linear=False),
     "scatter_all_gather_broadcast": Row(),
     "direct_gather": Row("each"),
     "binomial_gather": Row("root"),

@@ -1,10 +1,10 @@
 """Steps: what all algorithms over send and receive are made of.
 
-Here you can ask for your place in a group (`place`) and take a step (`exchange`);
-reduce a tensor (`reducing`, `combination`, `average`) and cut one (`cut`); take the
-root of a verb (`root_in`, `check_list`). And find whom to exchange with: along a ring
-(`turn`, `complete`), in a binomial tree (`parent`, `children`, `span`), or among a
-power of two of ranks (`Pairs`).
+Here you can ask for your place in a group (`place`) and take a step (`exchange`),
+reduce a tensor (`reducing`, `combination`, `average`), cut one in segments (`cut`), and
+check what the root of a verb is given (`root_in`, `check_list`). You can also take the
+steps of a ring (`turn`, `complete`), and find whom to exchange with in a binomial tree
+(`parent`, `children`, `span`) or among a power of two of ranks (`Pairs`).
 """
 
 from __future__ import annotations

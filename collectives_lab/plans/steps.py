@@ -2,9 +2,9 @@
 
 Here you can say which messages move in each step (`Steps.step`), make a Trace of them
 (`Steps.trace`), check arguments (`check`, `check_root`), and cut a tensor as the
-algorithms do (`share`, `equal_share`, `segments`). And take steps of all ranks at once:
-along rings (`turn`, `complete`), in a binomial tree (`rounds`), or among a power of two
-of ranks (`standing`).
+algorithms do (`share`, `equal_share`, `segments`). You can also add the steps of rings
+(`turn`, `complete`), and ask for those of a binomial tree (`rounds`) or for the ranks
+that take part where a power of two of them is wanted (`standing`).
 """
 
 from __future__ import annotations
