@@ -9,6 +9,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from algorithm_table import ROWS
 from test_plans import (
     NAMES,
     counts_of,
@@ -16,12 +17,12 @@ from test_plans import (
     owner_off_by_one,
     roots_of,
     tail_dropped,
-    verb_of,
     whole_tensor_instead_of_chunk,
 )
 
 import collectives_lab as lab
 from collectives_lab import algorithms, plans
+from collectives_lab.basics.verbs import verb_of
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -53,10 +54,6 @@ def by_direction(made):
     return sorted(made, key=lambda call: call[0])
 
 
-OUT_OF_STEP = {"ring_all_reduce"}
-"""Where receives are posted ahead, sends and receives each keep their own order."""
-
-
 def differing(name, world_size, plan=None, move=None):
     """The cases in which what the act records is not the plan."""
     plan = plan or getattr(plans, name)
@@ -81,7 +78,7 @@ def differing(name, world_size, plan=None, move=None):
             size = dtype.itemsize
             planned = calls(plan(world_size, count * size, size, **options), rank)
             given, made = made[: len(planned)], made[len(planned) :]
-            if name in OUT_OF_STEP:
+            if not ROWS[name].in_step:  # sends and receives each keep their own order
                 given, planned = by_direction(given), by_direction(planned)
             if given != planned:
                 found.append((rank, count, dtype, options))

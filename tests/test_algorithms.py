@@ -1,6 +1,6 @@
 """The reductions: one battery for every algorithm, and wrong ones that fail it.
 
-A new algorithm's test is one line, in ALL_REDUCES, REDUCES or REDUCE_SCATTERS.
+A new algorithm's test is its row in algorithm_table.py.
 """
 
 import sys
@@ -12,40 +12,21 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from algorithm_table import ROWS, names_of
 from torch.distributed import ReduceOp
 
 import collectives_lab as lab
 from collectives_lab import algorithms, plans
-from collectives_lab.algorithms.arithmetic import combination
-from collectives_lab.algorithms.exchange import exchange, place
-from collectives_lab.algorithms.rings import turn
+from collectives_lab.algorithms.steps import combination, exchange, place, turn
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 WORLD_SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 16)
 
-ALL_REDUCES = [
-    algorithms.naive_all_reduce,
-    algorithms.whole_ring_all_reduce,
-    algorithms.ring_all_reduce,
-    algorithms.tree_all_reduce,
-    algorithms.double_tree_all_reduce,
-    algorithms.recursive_doubling_all_reduce,
-    algorithms.halving_doubling_all_reduce,
-    algorithms.hierarchical_all_reduce,
-]
-REDUCES = [
-    algorithms.flat_reduce,
-    algorithms.binomial_reduce,
-    algorithms.reduce_scatter_gather_reduce,
-]
-REDUCE_SCATTERS = [
-    algorithms.ring_reduce_scatter,
-    algorithms.recursive_halving_reduce_scatter,
-    algorithms.pairwise_reduce_scatter,
-]
-ORDER_DIFFERS_BY_RANK = {"whole_ring_all_reduce"}
-"""Whose docstring says that floating sums may end with different bits."""
+ALL_REDUCES, REDUCES, REDUCE_SCATTERS = (
+    [getattr(algorithms, name) for name in names_of(verb)]
+    for verb in ("all_reduce", "reduce", "reduce_scatter")
+)
 
 
 # -- what is reduced -------------------------------------------------------------------
@@ -292,13 +273,13 @@ def test_floating_sums(world_size: int) -> None:
         by_rank = [found[name] for found in sums]
         for x in by_rank:
             torch.testing.assert_close(x.double(), truth, rtol=0, atol=1e-4)
-        if name not in ORDER_DIFFERS_BY_RANK:
+        if ROWS[name].same_bits:
             assert not differing(by_rank), f"{name}: ranks with other bits than rank 0"
 
 
 def test_bits_that_differ_are_found() -> None:
     """The comparison above sees an algorithm in which every rank has its own order."""
-    (name,) = ORDER_DIFFERS_BY_RANK
+    (name,) = (name for name in ROWS if not ROWS[name].same_bits)
     sums = lab.run(sums_of_floats, 5, ([getattr(algorithms, name)],)).results
     assert differing([found[name] for found in sums])
 
@@ -530,9 +511,9 @@ def test_the_errors_of_torch_have_the_same_types() -> None:
 # -- segments --------------------------------------------------------------------------
 
 
-def in_segments(segment: int | None) -> list[torch.Tensor]:
+def in_segments(segment: int | None, names: list[str]) -> list[torch.Tensor]:
     found = []
-    for algorithm in (algorithms.ring_all_reduce, algorithms.double_tree_all_reduce):
+    for algorithm in (getattr(algorithms, name) for name in names):
         for count in (0, 1, 2, 37):
             x = torch.full((count,), 4.0 ** dist.get_rank(), dtype=torch.float64)
             algorithm(x, segment=segment)
@@ -544,8 +525,9 @@ def in_segments(segment: int | None) -> list[torch.Tensor]:
 def test_segments_of_any_size(world_size: int) -> None:
     """A chunk in many messages, the last one shorter, ends as in one."""
     truth = (4**world_size - 1) / 3
+    names = [name for name in names_of("all_reduce") if ROWS[name].options]
     for segment in (20, 64, None):
-        for found in lab.run(in_segments, world_size, (segment,)).results:
+        for found in lab.run(in_segments, world_size, (segment, names)).results:
             assert all((x == truth).all() for x in found)
 
 

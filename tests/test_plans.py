@@ -9,11 +9,13 @@ import re
 
 import numpy as np
 import pytest
+from algorithm_table import ROWS, power_of_two, uncut
 
 import collectives_lab as lab
 from collectives_lab import costs, fabrics, plans
-from collectives_lab.plans.all_gather import ring
-from collectives_lab.plans.steps import Steps, share
+from collectives_lab.basics import verbs
+from collectives_lab.basics.verbs import verb_of
+from collectives_lab.plans.steps import Steps, complete, share
 from collectives_lab.replay import replay
 from collectives_lab.trace import bound
 
@@ -23,50 +25,13 @@ EVEN = {"all_gather", "all_to_all", "gather", "reduce_scatter", "scatter"}
 ROOTED = {"broadcast", "gather", "reduce", "scatter"}
 VERBS = EVEN | ROOTED | {"all_reduce"}
 
-OPTIONS = {
-    "chain_broadcast": [{"segment": 64}, {"segment": 88}, {"segment": None}],
-    "ring_all_reduce": [{"segment": 64}],
-    "double_tree_all_reduce": [{"segment": 64}],
-}
-"""What a name takes beyond sizes and a root, in the plan, the act and the cost."""
-
-OPTIMAL = {
-    "ring_all_gather": "each",
-    "bruck_all_gather": "each",
-    "recursive_doubling_all_gather": "power of two",
-    "ring_all_reduce": "each",
-    "hierarchical_all_reduce": "each",
-    "halving_doubling_all_reduce": "power of two",
-    "tree_all_reduce": "total",
-    "double_tree_all_reduce": "total",
-    "direct_all_to_all": "each",
-    "pairwise_all_to_all": "each",
-    "chain_broadcast": "each",
-    "flat_broadcast": "total",
-    "binomial_broadcast": "total",
-    "direct_gather": "each",
-    "binomial_gather": "root",
-    "direct_scatter": "each",
-    "binomial_scatter": "root",
-    "flat_reduce": "total",
-    "binomial_reduce": "total",
-    "ring_reduce_scatter": "each",
-    "pairwise_reduce_scatter": "each",
-    "recursive_halving_reduce_scatter": "power of two",
-}
-"""Whose bytes are the least that the verb needs: each rank's, the root's, or in all."""
-
-NAMES = plans.__all__
+NAMES = list(ROWS)
+OPTIMAL = [name for name in NAMES if ROWS[name].optimal]
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 
 
-def verb_of(name):
-    """The longest verb that the name ends with: `all_reduce`, not `reduce`."""
-    return max((v for v in VERBS if name.endswith(f"_{v}")), key=len)
-
-
 def options_of(name):
-    return [{}, *OPTIONS.get(name, [])]
+    return [{}, *ROWS[name].options]
 
 
 def roots_of(name, world_size):
@@ -80,10 +45,6 @@ def counts_of(name, world_size):
     if verb_of(name) in EVEN:
         return [world_size * n for n in (0, 1, 7)]
     return [0, 1, max(world_size - 1, 2), 2 * world_size + 1, 37, even(world_size)]
-
-
-def power_of_two(world_size):
-    return 2 ** (world_size.bit_length() - 1)
 
 
 def even(world_size):
@@ -181,7 +142,7 @@ def excess(trace, name, nbytes, root=None):
     ranks = range(trace.world_size)
     least = [bound(verb_of(name), nbytes, rank, root, ranks) for rank in ranks]
     sent, received = trace.bytes_sent(), trace.bytes_received()
-    how = OPTIMAL[name]
+    how = ROWS[name].optimal
     if how == "total":
         return sum(sent) - sum(b for b, _ in least)
     if how == "root":
@@ -193,7 +154,7 @@ def excess(trace, name, nbytes, root=None):
 def test_an_optimal_plan_sends_what_its_bound_says(name):
     """Not a byte more, at every world size and root that the docstring speaks of."""
     for p in SIZES:
-        if OPTIMAL[name] == "power of two" and p != power_of_two(p):
+        if ROWS[name].optimal == "power of two" and p != power_of_two(p):
             continue
         nbytes = 4 * even(p)
         for where in roots_of(name, p):
@@ -220,28 +181,6 @@ def gaps(plan, cost, name, world_size, count, **options):
     return found
 
 
-UNCUT = {
-    *("flat_broadcast", "binomial_broadcast", "chain_broadcast"),
-    *("flat_reduce", "binomial_reduce", "naive_all_reduce", "whole_ring_all_reduce"),
-    *("tree_all_reduce", "recursive_doubling_all_reduce"),
-}
-"""Algorithms that move whole tensors: no chunks, so none that are uneven."""
-
-
-def chunks_of(name, world_size):
-    """How many chunks have to be even for the cost to be exact."""
-    halves = {"halving_doubling_all_reduce": power_of_two(world_size)}
-    halves |= dict.fromkeys(UNCUT, 1) | {"double_tree_all_reduce": 2}
-    return halves.get(name, world_size)
-
-
-def exact_on(name, world_size):
-    """Whether the docstring of the cost calls it exact on so many ranks."""
-    if name == "double_tree_all_reduce":
-        return world_size == power_of_two(world_size) and world_size != 2
-    return True
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_plan_replayed_takes_what_its_formula_says(name):
     """To 1e-9 where the formula is exact, and elsewhere never longer."""
@@ -251,16 +190,16 @@ def test_a_plan_replayed_takes_what_its_formula_says(name):
             for count in (0, even(p), 5 * even(p)):
                 for gap in gaps(plan, cost, name, p, count, **options):
                     assert gap <= 1e-9, (p, count, options)
-                    assert gap >= -1e-9 or not exact_on(name, p), (p, count, options)
+                    assert gap >= -1e-9 or not ROWS[name].exact(p), (p, count, options)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_uneven_chunks_take_no_longer_than_even_ones(name):
     """At most what S rounded up to even chunks takes; without chunks exactly that."""
-    plan = getattr(plans, name)
+    plan, is_exact = getattr(plans, name), ROWS[name].chunks is uncut
 
     def rounded_up(world_size, nbytes, *link, **options):
-        even_chunks = 8 * chunks_of(name, world_size)
+        even_chunks = 8 * ROWS[name].chunks(world_size)
         up = -(-nbytes // even_chunks) * even_chunks
         return getattr(costs, name)(world_size, up, *link, **options)
 
@@ -269,7 +208,7 @@ def test_uneven_chunks_take_no_longer_than_even_ones(name):
             for count in counts_of(name, p):
                 for gap in gaps(plan, rounded_up, name, p, count, **options):
                     assert gap <= 1e-9, (p, count, options)
-                    assert gap >= -1e-9 or name not in UNCUT, (p, count, options)
+                    assert gap >= -1e-9 or not is_exact, (p, count, options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -300,7 +239,7 @@ def broadcast_by_ring(world_size, nbytes, itemsize, root, chunks):
         sends = [e for e in scatter if e.issued == step and e.op == "send"]
         columns = zip(*[(e.rank, e.peer, e.nbytes) for e in sends], strict=True)
         steps.step(*map(list, columns))
-    ring(steps, chunks, root)
+    complete(steps, chunks, root)
     return steps.trace()
 
 
@@ -383,13 +322,21 @@ def test_bytes_beyond_the_bound_are_found():
 # -- names and arguments ---------------------------------------------------------------
 
 
+def test_an_algorithm_has_one_file_name_and_one_row():
+    """Plan, act and cost lie in `<verb>.py`, and the table has all and only these."""
+    for room in (plans, lab.algorithms, costs):
+        assert sorted(room.__all__) == sorted(NAMES)
+        assert set(NAMES) <= set(dir(room))
+        for name in NAMES:
+            home = f"{room.__name__}.{verb_of(name)}"
+            assert getattr(room, name).__module__ == home
+
+
 def test_every_name_exists_three_times():
     """Plan, act and cost have one name, and every verb has its algorithms."""
-    algorithms = lab.algorithms
-    acts, formulas = set(algorithms.__all__), set(costs.__all__)
-    assert set(NAMES) <= acts and set(NAMES) <= formulas
-    assert acts == set(NAMES)
-    assert {verb_of(name) for name in NAMES} == VERBS
+    acts, formulas = set(lab.algorithms.__all__), set(costs.__all__)
+    assert acts == formulas == set(plans.__all__)
+    assert {verb_of(name) for name in NAMES} == VERBS == set(verbs.VERBS)
     for name in NAMES:
         planned, cost = (
             inspect.signature(getattr(m, name)).parameters for m in (plans, costs)
@@ -437,7 +384,7 @@ def test_shares_are_equal(name):
         getattr(plans, name)(3, 20, 4)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", [n for n in NAMES if ROWS[n].options])
 def test_a_segment_holds_an_element(name):
     """A segment smaller than an element is refused, and one of no bytes in a cost."""
     with pytest.raises(ValueError, match="segment is 4 bytes"):
@@ -448,7 +395,7 @@ def test_a_segment_holds_an_element(name):
 
 def test_whole_numbers_of_numpy_are_whole_numbers():
     """Sizes and ranks out of an array do as well as Python's own."""
-    for name in plans.__all__:
+    for name in NAMES:
         planned = getattr(plans, name)
         assert planned(np.int64(4), np.int64(960), 4) == planned(4, 960, 4)
 
@@ -456,6 +403,6 @@ def test_whole_numbers_of_numpy_are_whole_numbers():
 @pytest.mark.parametrize("wrong", [4.0, True, "4", None])
 def test_a_world_size_is_a_whole_number(wrong):
     """Anything else is refused in words, by every plan."""
-    for name in plans.__all__:
+    for name in NAMES:
         with pytest.raises(ValueError, match="need a whole number"):
             getattr(plans, name)(wrong, 64)

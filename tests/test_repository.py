@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import collectives_lab as lab
+from collectives_lab.basics.verbs import VERBS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "collectives_lab"
@@ -170,6 +171,19 @@ def test_what_measures_knows_no_prediction() -> None:
     for module in graph:
         if room(module) in MEASURING:
             assert not {room(name) for name in reached(graph, module)} & PREDICTING
+
+
+def test_an_algorithm_can_be_pasted_with_one_file() -> None:
+    """It is `algorithms.steps`, which needs torch only; two need trees or nodes too."""
+    graph = edges(modules())
+
+    def beside(name: str) -> set[str]:
+        found = graph[f"{TOP}.algorithms.{name}"]
+        return {n.removeprefix(f"{TOP}.") for n in found if n.startswith(TOP)}
+
+    for verb in VERBS:
+        assert beside(verb) <= {"algorithms.steps", "basics.nodes", "basics.trees"}
+    assert not beside("steps")
 
 
 def test_nothing_lies_loose_at_the_top() -> None:

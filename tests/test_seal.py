@@ -148,7 +148,7 @@ FILES = {
     "processes": "os.listdir('/proc')",
     "its own status": "open('/proc/self/status').read()",
     "the server's code": f"open('{PACKAGE}/wire/switch.py').read()",
-    "the solutions": f"open('{PACKAGE}/algorithms/rings.py').read()",
+    "the solutions": f"open('{PACKAGE}/algorithms/all_reduce.py').read()",
     "users": "open('/etc/passwd').read()",
     "shared memory": (
         "open('/dev/shm/labtest', 'w').close(); os.remove('/dev/shm/labtest')"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from algorithm_table import ROWS, names_of
 
 from collectives_lab import costs, fabrics, plans, plots, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
@@ -156,7 +157,7 @@ def test_nothing_to_step_through():
 
 # -- the chunks of a trace -------------------------------------------------------------
 
-UNTOLD = {"direct_all_to_all", "pairwise_all_to_all", "bruck_all_to_all"}
+UNTOLD = names_of("all_to_all")
 """Their parts differ by sender and receiver, for which the table has no place."""
 
 
@@ -331,10 +332,10 @@ def shape(table):
     return np.shape(np.array(table, float))
 
 
-@pytest.mark.parametrize("name", [name for name in costs.__all__ if name != "training"])
+@pytest.mark.parametrize("name", costs.__all__)
 def test_all_formulas_of_the_book_are_linear(name):
     """Its values at the ends of each slider are enough; of a pipeline, at each size."""
-    sizes = 31 if name == "chain_broadcast" else 2
+    sizes = 2 if ROWS[name].is_linear else 31
     assert shape(table(getattr(costs, name))) == (2, 2, sizes)
 
 

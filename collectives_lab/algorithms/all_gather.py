@@ -1,34 +1,15 @@
 """All-gather: every rank's tensor to everyone.
 
-Here: `ring_all_gather`, `recursive_doubling_all_gather` and `bruck_all_gather`, in the
-form of `all_gather_into_tensor`: output_tensor is P times input_tensor, rank after rank
-along dim 0. And the ring over chunks of any size (`ring`), which other verbs end with.
+In the form of `all_gather_into_tensor`: output_tensor is P times input_tensor, rank
+after rank along dim 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.distributed as dist
 
-from collectives_lab.algorithms.exchange import exchange, place
-from collectives_lab.algorithms.pairs import Pairs
-from collectives_lab.algorithms.rings import turn
-
-
-def ring(
-    group: dist.ProcessGroup | None, chunks: Sequence[torch.Tensor], root: int = 0
-) -> None:
-    """Complete the chunks on all ranks, where rank root+v has chunk v at the start.
-
-    chunks: P contiguous tensors, the same sizes everywhere; empty ones move nothing. In
-    step k of P-1 a rank receives chunk v-1-k from its left and sends v-k to its right.
-    """
-    _, world_size = place(group)
-    ranks = [(root + v) % world_size for v in range(world_size)]
-    for k in range(world_size - 1, 2 * (world_size - 1)):
-        turn(group, ranks, chunks, k)
+from collectives_lab.algorithms.steps import Pairs, complete, exchange, place
 
 
 @torch.no_grad()
@@ -45,7 +26,7 @@ def ring_all_gather(
     rank, _ = place(group)
     data, rows = _rows(output_tensor, input_tensor, group)
     rows[rank] = input_tensor.reshape(-1)
-    ring(group, rows.unbind())
+    complete(group, rows.unbind())
     output_tensor.copy_(data)
 
 

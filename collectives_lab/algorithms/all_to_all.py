@@ -1,8 +1,8 @@
 """All-to-all: from every rank a part to every rank.
 
-Here: `direct_all_to_all`, `pairwise_all_to_all` and `bruck_all_to_all`, in the form of
-`all_to_all_single`: part r of input, cut along dim 0, goes to rank r, whose output has
-them rank after rank. Parts are equal; direct and pairwise also take split sizes.
+In the form of `all_to_all_single`: part r of input, cut along dim 0, goes to rank r,
+whose output has them rank after rank. Parts are equal; direct and pairwise also take
+split sizes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from collectives_lab.algorithms.exchange import exchange, place
+from collectives_lab.algorithms.steps import exchange, place
 
 
 @torch.no_grad()

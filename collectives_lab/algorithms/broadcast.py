@@ -1,7 +1,6 @@
 """Broadcast: the root's tensor to everyone.
 
-Here: `flat_broadcast`, `binomial_broadcast`, `chain_broadcast` and
-`scatter_all_gather_broadcast`. src is a rank of the world, as in torch.
+src is a rank of the world, as in torch.
 """
 
 from __future__ import annotations
@@ -11,11 +10,16 @@ from itertools import accumulate
 import torch
 import torch.distributed as dist
 
-from collectives_lab.algorithms.all_gather import ring
-from collectives_lab.algorithms.binomial import children, parent, span
-from collectives_lab.algorithms.exchange import exchange, place
-from collectives_lab.algorithms.rings import cut
-from collectives_lab.algorithms.root import root_in
+from collectives_lab.algorithms.steps import (
+    children,
+    complete,
+    cut,
+    exchange,
+    parent,
+    place,
+    root_in,
+    span,
+)
 
 
 @torch.no_grad()
@@ -106,6 +110,6 @@ def scatter_all_gather_broadcast(
         exchange(group, receives=[(subtree(v), (root + parent(v)) % world_size)])
     for child in children(v, world_size):
         exchange(group, sends=[(subtree(child), (root + child) % world_size)])
-    ring(group, chunks, root)
+    complete(group, chunks, root)
     if v:
         tensor.copy_(data)

@@ -1,7 +1,6 @@
 """Reduce: everyone's tensor, combined at the root.
 
-Here: `flat_reduce`, `binomial_reduce` and `reduce_scatter_gather_reduce`. dst is a rank
-of the world, as in torch; only its tensor changes.
+dst is a rank of the world, as in torch; only its tensor changes.
 """
 
 from __future__ import annotations
@@ -10,11 +9,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
-from collectives_lab.algorithms.arithmetic import average, combination
-from collectives_lab.algorithms.binomial import children, parent
-from collectives_lab.algorithms.exchange import exchange, place
-from collectives_lab.algorithms.rings import turn
-from collectives_lab.algorithms.root import root_in
+from collectives_lab.algorithms.steps import (
+    average,
+    children,
+    combination,
+    exchange,
+    parent,
+    place,
+    root_in,
+    turn,
+)
 
 
 def flat_reduce(

@@ -1,9 +1,8 @@
 """Reduce-scatter: everyone's tensors combined, a share of the result to each rank.
 
-Here: `ring_reduce_scatter`, `recursive_halving_reduce_scatter` and
-`pairwise_reduce_scatter`, in the form of `reduce_scatter_tensor`: input is P times
-output, rank after rank along dim 0, and stays as it is. Each share is computed by one
-rank, so there are no bits to differ.
+In the form of `reduce_scatter_tensor`: input is P times output, rank after rank along
+dim 0, and stays as it is. Each share is computed by one rank, so there are no bits to
+differ.
 """
 
 from __future__ import annotations
@@ -12,10 +11,15 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
-from collectives_lab.algorithms.arithmetic import Combine, average, combination
-from collectives_lab.algorithms.exchange import exchange, place
-from collectives_lab.algorithms.pairs import Pairs
-from collectives_lab.algorithms.rings import turn
+from collectives_lab.algorithms.steps import (
+    Combine,
+    Pairs,
+    average,
+    combination,
+    exchange,
+    place,
+    turn,
+)
 
 
 def ring_reduce_scatter(

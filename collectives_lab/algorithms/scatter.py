@@ -1,7 +1,7 @@
 """Scatter: src has a tensor for each rank.
 
-Here: `direct_scatter` and `binomial_scatter`. src is a rank of the world, and only src
-gives a scatter_list: one tensor a rank of the group, each like `tensor`.
+src is a rank of the world, and only src gives a scatter_list: one tensor a rank of the
+group, each like `tensor`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,15 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from collectives_lab.algorithms.binomial import children, parent, span
-from collectives_lab.algorithms.exchange import exchange, place
-from collectives_lab.algorithms.root import check_list, root_in
+from collectives_lab.algorithms.steps import (
+    check_list,
+    children,
+    exchange,
+    parent,
+    place,
+    root_in,
+    span,
+)
 
 
 @torch.no_grad()

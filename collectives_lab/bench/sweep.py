@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from collectives_lab import algorithms
+from collectives_lab.basics.verbs import algorithms_of
 from collectives_lab.bench.case import DTYPES, OPS
 from collectives_lab.bench.verbs import VERBS, Function
-from collectives_lab.plans.names import algorithms_of
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Costs of all_gather.
-
-Here: `ring_all_gather`, `recursive_doubling_all_gather` and `bruck_all_gather`.
-"""
+"""Costs of all_gather."""
 
 from __future__ import annotations
 

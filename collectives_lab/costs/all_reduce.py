@@ -1,8 +1,5 @@
 """Costs of all_reduce.
 
-Here: `naive_all_reduce`, `whole_ring_all_reduce`, `ring_all_reduce`, `tree_all_reduce`,
-`double_tree_all_reduce`, `recursive_doubling_all_reduce`,
-`halving_doubling_all_reduce` and `hierarchical_all_reduce`.
 reduce_cost: seconds a byte that a rank combines with another; 0 as in a replay.
 """
 

@@ -1,7 +1,4 @@
-"""Costs of all_to_all, where nbytes is S, one rank's buffer.
-
-Here: `direct_all_to_all`, `pairwise_all_to_all` and `bruck_all_to_all`.
-"""
+"""Costs of all_to_all, where nbytes is S, one rank's buffer."""
 
 from __future__ import annotations
 

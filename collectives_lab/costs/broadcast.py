@@ -1,8 +1,4 @@
-"""Costs of broadcast.
-
-Here: `flat_broadcast`, `binomial_broadcast`, `chain_broadcast` and
-`scatter_all_gather_broadcast`.
-"""
+"""Costs of broadcast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Costs of gather: those of the scatters of the same names, time running backwards.
-
-Here: `direct_gather` and `binomial_gather`.
-"""
+"""Costs of gather: those of the scatters of the same names, time running backwards."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Costs of reduce.
 
-Here: `flat_reduce`, `binomial_reduce` and `reduce_scatter_gather_reduce`.
 reduce_cost: seconds a byte that a rank combines with another; 0 as in a replay.
 """
 

@@ -1,8 +1,7 @@
 """Costs of reduce_scatter.
 
-Here: `ring_reduce_scatter`, `recursive_halving_reduce_scatter` and
-`pairwise_reduce_scatter`. nbytes is the whole input of a rank. reduce_cost: seconds a
-byte that a rank combines with another; 0 as in a replay.
+nbytes is the whole input of a rank. reduce_cost: seconds a byte that a rank combines
+with another; 0 as in a replay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Costs of scatter.
-
-Here: `direct_scatter` and `binomial_scatter`.
-"""
+"""Costs of scatter."""
 
 from __future__ import annotations
 

@@ -1,29 +1,11 @@
-"""Plans of all_gather: every rank's share to everyone.
-
-Here: `ring_all_gather`, `recursive_doubling_all_gather` and `bruck_all_gather`; and the
-ring over chunks of any size (`ring`), which other verbs end with.
-"""
+"""Plans of all_gather: every rank's share to everyone."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.arguments import equal_share
-from collectives_lab.plans.pairs import standing
-from collectives_lab.plans.rings import turn
-from collectives_lab.plans.steps import Steps
+from collectives_lab.plans.steps import Steps, complete, equal_share, standing
 from collectives_lab.trace import Trace
-
-
-def ring(steps: Steps, chunks: np.ndarray, root: int = 0) -> None:
-    """Add the P-1 steps of a ring in which rank root+v begins with chunk v.
-
-    chunks: bytes of each. In step k that rank sends chunk v-k to its right.
-    """
-    world_size = len(chunks)
-    ranks = (root + np.arange(world_size)) % world_size
-    for k in range(world_size - 1, 2 * (world_size - 1)):
-        turn(steps, ranks, chunks, k)
 
 
 def ring_all_gather(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
@@ -34,7 +16,7 @@ def ring_all_gather(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
     """
     each = equal_share(world_size, nbytes, itemsize)
     steps = Steps(world_size)
-    ring(steps, np.full(world_size, each))
+    complete(steps, np.full(world_size, each))
     return steps.trace()
 
 

@@ -1,15 +1,13 @@
 """Plans of all_to_all: from everyone a share to everyone.
 
-Here: `direct_all_to_all`, `pairwise_all_to_all` and `bruck_all_to_all`. nbytes is S,
-one rank's buffer, and it is cut into P equal shares.
+nbytes is S, one rank's buffer, and it is cut into P equal shares.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.arguments import equal_share
-from collectives_lab.plans.steps import Steps
+from collectives_lab.plans.steps import Steps, equal_share
 from collectives_lab.trace import Trace
 
 

@@ -1,17 +1,18 @@
-"""Plans of broadcast: the root's tensor to everyone.
-
-Here: `flat_broadcast`, `binomial_broadcast`, `chain_broadcast` and
-`scatter_all_gather_broadcast`.
-"""
+"""Plans of broadcast: the root's tensor to everyone."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.all_gather import ring
-from collectives_lab.plans.arguments import check_root
-from collectives_lab.plans.binomial import rounds
-from collectives_lab.plans.steps import Steps, check, segments, share
+from collectives_lab.plans.steps import (
+    Steps,
+    check,
+    check_root,
+    complete,
+    rounds,
+    segments,
+    share,
+)
 from collectives_lab.trace import Trace
 
 
@@ -87,5 +88,5 @@ def scatter_all_gather_broadcast(
     for src, dst, end in rounds(world_size):
         size = edges[end] - edges[dst]
         steps.step((root + src) % world_size, (root + dst) % world_size, size)
-    ring(steps, chunks, root)
+    complete(steps, chunks, root)
     return steps.trace()

@@ -1,15 +1,13 @@
 """Plans of gather: every rank's share to the root.
 
-Here: `direct_gather` and `binomial_gather`, the scatters of these names backwards.
+They are the scatters of the same names backwards.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.arguments import check_root, equal_share
-from collectives_lab.plans.binomial import rounds
-from collectives_lab.plans.steps import Steps
+from collectives_lab.plans.steps import Steps, check_root, equal_share, rounds
 from collectives_lab.trace import Trace
 
 

@@ -1,16 +1,10 @@
-"""Plans of reduce: everyone's tensor, combined at the root.
-
-Here: `flat_reduce`, `binomial_reduce` and `reduce_scatter_gather_reduce`.
-"""
+"""Plans of reduce: everyone's tensor, combined at the root."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.arguments import check_root
-from collectives_lab.plans.binomial import rounds
-from collectives_lab.plans.rings import turn
-from collectives_lab.plans.steps import Steps, check, share
+from collectives_lab.plans.steps import Steps, check, check_root, rounds, share, turn
 from collectives_lab.trace import Trace
 
 

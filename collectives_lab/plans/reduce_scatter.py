@@ -1,17 +1,10 @@
-"""Plans of reduce_scatter: everyone's tensors combined, a share of it to each rank.
-
-Here: `ring_reduce_scatter`, `recursive_halving_reduce_scatter` and
-`pairwise_reduce_scatter`.
-"""
+"""Plans of reduce_scatter: everyone's tensors combined, a share of it to each rank."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.arguments import equal_share
-from collectives_lab.plans.pairs import standing
-from collectives_lab.plans.rings import turn
-from collectives_lab.plans.steps import Steps
+from collectives_lab.plans.steps import Steps, equal_share, standing, turn
 from collectives_lab.trace import Trace
 
 

@@ -1,15 +1,10 @@
-"""Plans of scatter: the root has a share for each rank.
-
-Here: `direct_scatter` and `binomial_scatter`.
-"""
+"""Plans of scatter: the root has a share for each rank."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.arguments import check_root, equal_share
-from collectives_lab.plans.binomial import rounds
-from collectives_lab.plans.steps import Steps
+from collectives_lab.plans.steps import Steps, check_root, equal_share, rounds
 from collectives_lab.trace import Trace
 
 

@@ -1,17 +1,23 @@
 """Step by step: how the plan of an algorithm is written down.
 
 Here you can say which messages move in each step (`Steps.step`), make a Trace of them
-(`Steps.trace`), and cut a tensor as the algorithms do (`share`, `segments`).
+(`Steps.trace`), check arguments (`check`, `check_root`), and cut a tensor as the
+algorithms do (`share`, `equal_share`, `segments`). You can also add the steps of rings
+(`turn`, `complete`), and ask for those of a binomial tree (`rounds`) or for the ranks
+that take part where a power of two of them is wanted (`standing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from collectives_lab.trace import Trace
+
+_SEND, _RECV = 1, 2
 
 
 def check(world_size: int, nbytes: int, itemsize: int = 1) -> int:
@@ -32,6 +38,16 @@ def check(world_size: int, nbytes: int, itemsize: int = 1) -> int:
     return int(nbytes // itemsize)
 
 
+def check_root(world_size: int, root: int) -> None:
+    """Raise ValueError for a root that is none of the ranks."""
+    if isinstance(root, bool) or not isinstance(root, Integral):
+        raise ValueError(f"root is {root!r}; need a whole number")
+    if not 0 <= root < world_size:
+        raise ValueError(
+            f"root is rank {root} of {world_size}; need 0 <= root < world_size"
+        )
+
+
 def share(count: int, parts: int) -> np.ndarray:
     """Elements in each of `parts` chunks: the first `count % parts` have one more.
 
@@ -39,6 +55,20 @@ def share(count: int, parts: int) -> np.ndarray:
     """
     each, more = divmod(count, parts)
     return np.full(parts, each, dtype=np.int64) + (np.arange(parts) < more)
+
+
+def equal_share(world_size: int, nbytes: int, itemsize: int = 1) -> int:
+    """Return the bytes of one of P equal shares; ValueError where they are not equal.
+
+    For verbs that move shares: their tensor is cut evenly or not at all.
+    """
+    count = check(world_size, nbytes, itemsize)
+    if count % world_size:
+        raise ValueError(
+            f"nbytes is {nbytes}, {count} elements for {world_size} ranks; need the "
+            "same number for each: a multiple of world_size * itemsize"
+        )
+    return nbytes // world_size
 
 
 def segments(nbytes: int, segment: int | None, itemsize: int = 1) -> list[int]:
@@ -113,4 +143,52 @@ class Steps:
         return Trace(self.world_size, columns, ["", "send", "recv"], meta=meta)
 
 
-_SEND, _RECV = 1, 2
+def turn(steps: Steps, ranks: np.ndarray, chunks: np.ndarray, k: int) -> None:
+    """Add step k, in which the rank at place v sends chunk v-1-k to its right.
+
+    ranks: in the order of the ring, n of them; with two dimensions, a ring in each row.
+    chunks: bytes of each, for all rings or row by row. After n-1 of 2(n-1) steps the
+    rank at place v has chunk v of the sum, after all of them everyone has all chunks.
+    """
+    right = np.roll(ranks, -1, axis=-1)
+    sizes = np.broadcast_to(np.roll(chunks, 1 + k, axis=-1), ranks.shape)
+    steps.step(ranks.ravel(), right.ravel(), sizes.ravel())
+
+
+def complete(steps: Steps, chunks: np.ndarray, root: int = 0) -> None:
+    """Add the P-1 steps of a ring in which rank root+v begins with chunk v.
+
+    chunks: bytes of each. In step k that rank sends chunk v-k to its right.
+    """
+    world_size = len(chunks)
+    ranks = (root + np.arange(world_size)) % world_size
+    for k in range(world_size - 1, 2 * (world_size - 1)):
+        turn(steps, ranks, chunks, k)
+
+
+def rounds(world_size: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the places src, dst and end of each round, the farthest dst first.
+
+    In each round of the binomial tree everyone reached reaches one more. The place of a
+    rank is its distance from the root; src sends to dst, whose subtree is all of
+    `dst:end`. For 6 ranks: 0 to 4:6; then 0 to 2:4; then 0 to 1:2, 2 to 3:4 and 4 to
+    5:6. A gather or a reduce goes the other way, in the opposite order.
+    """
+    for k in reversed(range(int(world_size - 1).bit_length())):
+        src = np.arange(0, world_size - 2**k, 2 ** (k + 1))
+        dst = src + 2**k
+        yield src, dst, np.minimum(dst + 2**k, world_size)
+
+
+def standing(world_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the D ranks that take part, and those of pairs: who stands, for whom.
+
+    D is the power of two at or below P; of each of the first P-D pairs (2i, 2i+1), 2i
+    stands for both. For 6 ranks: 0, 2, 4, 5; then 0, 2 for 1, 3.
+    Source: Rabenseifner 2004.
+    """
+    doublings = int(world_size).bit_length() - 1
+    pairs = world_size - 2**doublings
+    v = np.arange(2**doublings)
+    place = v + np.minimum(v, pairs)
+    return place, place[:pairs], place[:pairs] + 1

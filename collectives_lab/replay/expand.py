@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from collectives_lab import plans
-from collectives_lab.plans.names import algorithms_of
+from collectives_lab.basics.verbs import algorithms_of
 from collectives_lab.plans.steps import Steps
 from collectives_lab.replay.calls import Calls, by_lane
 from collectives_lab.trace import Event, Trace

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives_lab.plans.names import verb_of
+from collectives_lab.basics.verbs import verb_of
 from collectives_lab.trace import Trace
 
 Plan = Callable[..., Trace]

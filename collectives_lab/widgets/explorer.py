@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from collectives_lab import costs as formulas
 from collectives_lab.basics.units import format_bandwidth, format_bytes, format_seconds
-from collectives_lab.plans.names import VERBS, algorithms_of
+from collectives_lab.basics.verbs import VERBS, algorithms_of
 from collectives_lab.plots.cost_curves import cost_curves, ranking
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.series import ALIKE, SERIES, seconds_of

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 from collectives_lab import plans
-from collectives_lab.plans.names import verb_of
+from collectives_lab.basics.verbs import verb_of
 from collectives_lab.plots.chunks import ChunkState, Holds, Move
 from collectives_lab.trace import Trace
 from collectives_lab.widgets.cargo import Plan, cargos, sends_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collectives_lab.basics.units import format_seconds
-from collectives_lab.plans.names import verb_of
+from collectives_lab.basics.verbs import verb_of
 from collectives_lab.plots.chunks import ChunkState, chunk_states
 from collectives_lab.plots.clock import counts_steps
 from collectives_lab.plots.figure import Traced, trace_of

@@ -22,9 +22,9 @@ import torch.distributed as dist
 
 OPEN = ("wire", "units", "own_cluster", "check", "compute")
 HOLDS = [
-    "collectives_lab/algorithms/rings.py",
-    "collectives_lab/plans/rings.py",
-    "collectives_lab/*/__pycache__/rings.*.pyc",
+    "collectives_lab/algorithms/all_reduce.py",
+    "collectives_lab/plans/all_reduce.py",
+    "collectives_lab/*/__pycache__/all_reduce.*.pyc",
     "solutions/ring_all_reduce/ring_all_reduce.ipynb",
     "tests/zoo/ring_all_reduce/*.py",
     "collectives[_-]lab*",
