@@ -37,6 +37,9 @@ COUNTS = 16
 MOST_CALLS = 64
 """Calls of a rank for each rank that there is."""
 
+MOST_NUMBERS = 2**17
+"""Of the tokens in one call of an expert: several times as many as there ever are."""
+
 TOKENS, FACTORS, OFFSETS = 2**14, 2**8, 2**22
 """Whole numbers below these: an expert's results are exact in float32."""
 
@@ -73,6 +76,8 @@ class Experts:
         if tokens.dim() != 2:
             shape = tuple(tokens.shape)
             raise ValueError(f"an expert got a tensor {shape}; it takes (tokens, d)")
+        if tokens.numel() > MOST_NUMBERS:
+            raise ValueError(f"an expert got {len(tokens)} tokens: more than there are")
         if not 0 <= number < self.each or not tokens.is_floating_point():
             raise ValueError(f"no expert {number} here takes {tokens.dtype}")
         e = rank * self.each + number
@@ -207,7 +212,8 @@ def _experts_asked(case: Case, outcome: Outcome) -> Judgement:
         for number in range(experts.each):
             e = rank * experts.each + number
             calls = [tokens for n, tokens in questions if n == number and len(tokens)]
-            missing = wanted[e] - Counter(row for one in calls for row in _rows(one))
+            rows = (row for one in calls for row in _rows(one))
+            missing = wanted[e] - Counter(row for row in rows if row in wanted[e])
             if missing:
                 return bad(
                     f"the results are right, but {missing.total()} of the "

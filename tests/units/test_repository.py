@@ -15,7 +15,7 @@ import yaml
 import collectives_lab as lab
 from collectives_lab.basics.verbs import VERBS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "collectives_lab"
 
 FLOORS = [
