@@ -127,15 +127,15 @@ test: $(READY)
 		|| [ $$? = 5 ] || failed=1; \
 	[ -z "$$failed" ]
 
-# Submissions by the hundred, which wait for deadlines more than they compute: two at a
-# time.
-CLASSES := tests/test_hostile.py tests/test_zoo.py
+# They wait for deadlines more than they compute, so two files at a time; what counts the
+# processes and the shared memory of the machine runs alone.
+ALONE := tests/test_hygiene.py
 test-slow: $(READY)
 	@echo "test-slow: the tests marked slow"
 	@failed=; \
-	$(PY) -m pytest -m slow $(addprefix --ignore=,$(CLASSES)) $(PYTEST_ARGS) \
-		|| [ $$? = 5 ] || failed=1; \
-	$(PY) -m pytest -m slow -n 2 $(CLASSES) $(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
+	$(PY) -m pytest -m slow -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE)) \
+		$(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
+	$(PY) -m pytest -m slow $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
 	[ -z "$$failed" ]
 
 test-gpu: $(READY)

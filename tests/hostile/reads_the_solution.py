@@ -20,7 +20,7 @@ from types import FunctionType, ModuleType
 import torch
 import torch.distributed as dist
 
-OPEN = ("wire", "units", "own_cluster", "check", "compute")
+OPEN = ("wire", "sandbox", "basics", "checking", "compute", "ask")
 HOLDS = [
     "collectives_lab/algorithms/all_reduce.py",
     "collectives_lab/plans/all_reduce.py",
@@ -46,7 +46,8 @@ def readable(path):
     try:
         if os.path.isdir(path):
             return any(map(readable, glob(f"{path}/*") + glob(f"{path}/*/*.py")))
-        return "/wire/" not in path and bool(open(path, "rb").read())
+        is_open = any(f"/{name}/" in path for name in OPEN[:3])
+        return not is_open and bool(open(path, "rb").read())
     except OSError:
         return False
 
@@ -74,7 +75,7 @@ def modules():
     for name in [n for n in sys.modules if n.startswith("collectives_lab")]:
         del sys.modules[name]
     folders = {str(Path(file).parents[1]) for file in FILES if "/wire/" in file}
-    for name in ("algorithms", "plans", "check", "costs"):
+    for name in ("algorithms", "plans", "checking", "costs"):
         for full, path in ((f"collectives_lab.{name}", None), (name, [*folders])):
             try:
                 spec = PathFinder.find_spec(full, path) or importlib.util.find_spec(
