@@ -33,7 +33,7 @@ ASKS, FEW, LONG = 64, 4, 0.1
 """How often a rank asks in vain whether something has ended before it rests; a few
 times are enough over so many seconds."""
 
-TEND = 0.4
+TEND = 0.2
 """Seconds without a frame after which futures that have callbacks are waited for, as a
 library's own thread would: the thread that is to hear of them may wait for anything."""
 
