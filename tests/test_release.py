@@ -343,7 +343,7 @@ def test_theory_needs_numpy_only(version: str, tmp_path: Path) -> None:
         [
             *(python, "-m", "pytest", "--noconftest", "-q", "-p", "without_torch"),
             *("-p", "no:cacheprovider", "-m", "not slow", "-rs"),
-            *(f"tests/test_{name}.py" for name in THEORY),
+            *(f"tests/units/test_{name}.py" for name in THEORY),
         ],
         cwd=ROOT,
         env=quiet() | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
