@@ -17,6 +17,7 @@ from conftest import until
 import collectives_lab as lab
 from collectives_lab.launch import group
 from collectives_lab.launch.processes import output
+from collectives_lab.launch.rank import rank_process
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -535,6 +536,18 @@ def test_the_group_is_made_again_after_it_was_destroyed(ranks) -> None:
         ranks.execute("dist.init_process_group('gloo')\ndist.destroy_process_group()")
         run = ranks.execute("x = torch.ones(1); dist.all_reduce(x); x.item()")
         assert texts(run) == ["2.0", "2.0"]
+
+
+def ranks_joined() -> int:
+    """How many ranks have noted in the store that their connections stand."""
+    assert rank_process.current is not None
+    store = rank_process.current.membership.open_store
+    return dist.PrefixStore("group 1", store).add("ranks that have joined", 0)
+
+
+def test_a_job_begins_when_all_ranks_have_joined(ranks) -> None:
+    """So a rank that leaves its group at once closes no connection that others make."""
+    assert ranks.run(ranks_joined).results == [2, 2]
 
 
 def test_a_cell_on_some_ranks_works_without_a_group(ranks) -> None:

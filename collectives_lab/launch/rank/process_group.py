@@ -131,15 +131,20 @@ class Membership:
         self._outside = set(tcp_info.connections())
         self._joined += 1
         self._counted = {}
-        self.open_store = store = open_store(self.store, self.world_size)
+        self.open_store = open_store(self.store, self.world_size)
+        store = dist.PrefixStore(f"group {self._joined}", self.open_store)
         torch_patches.real_init(
             self.backend,
-            store=dist.PrefixStore(f"group {self._joined}", store),
+            store=store,
             rank=self.rank,
             world_size=self.world_size,
             timeout=FOREVER,
             device_id=self.gpu,  # so NCCL connects now, and barriers know their GPU
         )
+        # A rank whose code leaves at once would break the connections that others make.
+        if store.add("ranks that have joined", 1) == self.world_size:
+            store.set("all have joined", "")
+        store.wait(["all have joined"])
         self.prepared = True
 
     def _abort_nccl(self) -> None:
