@@ -113,27 +113,24 @@ book: $(READY)
 	@echo "book: executing the chapters that have changed, then building build/book/"
 	@$(PY) -m book
 
+# Tests wait for processes and deadlines more than they compute, so two files at a time;
+# the slow tests that count the processes and the memory of the machine run alone.
 # pytest exits with 5 where no test was selected.
-UNITS := -m "not slow" -n 2 tests/units
+TWO_FILES := -n 2 --dist loadfile
+ALONE := tests/test_hygiene.py
+
 test-units: $(READY)
 	@echo "test-units: the tests that start next to no processes"
-	@$(PY) -m pytest $(UNITS) $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not slow" -n 2 tests/units $(PYTEST_ARGS)
 
 test: $(READY)
 	@echo "test: all tests but the slow ones (make test-slow)"
-	@failed=; \
-	$(PY) -m pytest $(UNITS) $(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
-	$(PY) -m pytest -m "not slow" --ignore=tests/units $(PYTEST_ARGS) \
-		|| [ $$? = 5 ] || failed=1; \
-	[ -z "$$failed" ]
+	@$(PY) -m pytest -m "not slow" $(TWO_FILES) $(PYTEST_ARGS)
 
-# They wait for deadlines more than they compute, so two files at a time; what counts the
-# processes and the shared memory of the machine runs alone.
-ALONE := tests/test_hygiene.py
 test-slow: $(READY)
 	@echo "test-slow: the tests marked slow"
 	@failed=; \
-	$(PY) -m pytest -m slow -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE)) \
+	$(PY) -m pytest -m slow $(TWO_FILES) $(addprefix --ignore=,$(ALONE)) \
 		$(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
 	$(PY) -m pytest -m slow $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
 	[ -z "$$failed" ]

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from collectives_lab.basics.verbs import verb_of
+
+WORLD_SIZES = [
+    *(1, 2, 3, 5, 6, 7, 8),
+    *(pytest.param(world_size, marks=pytest.mark.slow) for world_size in (12, 16)),
+]
+"""The sizes on which algorithms run: more than a laptop has cores are slow."""
 
 
 def power_of_two(world_size: int) -> int:

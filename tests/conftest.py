@@ -22,6 +22,12 @@ ROOT = Path(__file__).parents[1]
 torch.set_num_threads(1)
 
 
+def pytest_collection_finish() -> None:
+    """Keep what is loaded out of later collections, which would take half a second."""
+    gc.collect()
+    gc.freeze()
+
+
 def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
     """Wait until it is true, at most so long; say whether it is."""
     deadline = time.monotonic() + seconds

@@ -12,7 +12,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
-from algorithm_table import ROWS, names_of
+from algorithm_table import ROWS, WORLD_SIZES, names_of
 from torch.distributed import ReduceOp
 
 import collectives_lab as lab
@@ -20,8 +20,6 @@ from collectives_lab import algorithms, plans
 from collectives_lab.algorithms.steps import combination, exchange, place, turn
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-WORLD_SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 16)
 
 ALL_REDUCES, REDUCES, REDUCE_SCATTERS = (
     [getattr(algorithms, name) for name in names_of(verb)]

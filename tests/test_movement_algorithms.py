@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
-from algorithm_table import names_of
+from algorithm_table import WORLD_SIZES, names_of
 
 import collectives_lab as lab
 from collectives_lab import algorithms
@@ -19,11 +19,6 @@ from collectives_lab.algorithms.steps import children, exchange, parent, span
 from collectives_lab.basics.verbs import verb_of
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-WORLD_SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 16)
-SOME_SLOW = [
-    pytest.param(size, marks=[pytest.mark.slow] * (size > 8)) for size in WORLD_SIZES
-]
 DTYPES = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
     *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool),
@@ -149,7 +144,7 @@ def wrong(world_size, table, ranks=None):
     return list(chain.from_iterable(results))
 
 
-@pytest.mark.parametrize("world_size", SOME_SLOW)
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
 def test_every_algorithm_does_what_its_verb_does(world_size):
     """Results are torch's, bit by bit: all lengths, dtypes, layouts, shapes, roots."""
     assert not wrong(world_size, VERBS.items())
