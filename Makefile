@@ -117,7 +117,7 @@ book: $(READY)
 # the slow tests that count the processes and the memory of the machine run alone.
 # pytest exits with 5 where no test was selected.
 TWO_FILES := -n 2 --dist loadfile
-ALONE := tests/test_hygiene.py
+ALONE := tests/ranks/test_hygiene.py
 
 test-units: $(READY)
 	@echo "test-units: the tests that start next to no processes"
@@ -169,7 +169,7 @@ bench: $(READY)
 
 versions: $(READY)
 	@echo "versions: one environment a torch, removed after its tests (8 GB of disk)"
-	@$(PY) tests/versions.py $(VERSIONS)
+	@$(PY) tests/machines/versions.py $(VERSIONS)
 
 system:
 	@if ! command -v apt-get >/dev/null; then \

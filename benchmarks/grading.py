@@ -29,7 +29,7 @@ from collectives_lab.wire import Box, Program
 
 ROOT = Path(__file__).parents[1]
 RING = "ring_all_reduce"
-ZOO = ROOT / "tests" / "zoo" / RING
+ZOO = ROOT / "tests" / "grading" / "zoo" / RING
 RIGHT, WRONG = 21, 12
 """Files of the zoo in the mixture; with seven kinds of `example` they make a cycle of
 40, of which one is a loop and one a deadlock: 5 %."""

@@ -25,7 +25,7 @@ TEXTS = {
     "autograder/GUIDE.md": "The instructor's guide",
     "autograder/THREATS.md": "What grading protects",
     "CONTRIBUTING.md": "Contributing",
-    "tests/VERSIONS.md": "Which torch was tested",
+    "tests/machines/VERSIONS.md": "Which torch was tested",
 }
 """Pages that are no notebooks, with the titles that they have here."""
 

@@ -22,6 +22,18 @@ ROOT = Path(__file__).parents[1]
 torch.set_num_threads(1)
 
 
+SLOW = {"book", "machines"}
+"""Folders whose tests start kernels, browsers and other machines: all of them slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the slow folders."""
+    for item in items:
+        if item.path.parent.name in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish() -> None:
     """Keep what is loaded out of later collections, which would take half a second."""
     gc.collect()

@@ -16,7 +16,7 @@ from collectives_lab.doctor.machine import _nvidia
 PART = "core"
 PROC = Path("/proc/self/fd")
 OLDEST, NEWEST = (2, 6), (2, 15)
-"""The range of torch that was tried; tests/VERSIONS.md says when and how."""
+"""The range of torch that was tried; tests/machines/VERSIONS.md says when and how."""
 
 INSTALL = "pip install torch; in a clone, `make env`. "
 THEORY = "costs, fabrics, plans, replay and strategies work without it"

@@ -21,10 +21,10 @@ What holds:
 - Gloo on the CPU only: NCCL and CUDA tensors in collectives are not delayed.
 
 The error against `replay` is measured by `python -m benchmarks --only emulation`, and
-held in tests/test_slow_links.py: collectives and messages alone equal replay to 1e-4.
-Real runs add what the machine needs. Of steps that should take 36 to 208 ms, on four
-ranks and two idle cores, the library's calls and a ping-pong took 2 to 4 % more, a ring
-by messages 6 % and a hierarchical one 8 to 12 %: between two messages their ranks
+held in tests/ranks/test_slow_links.py: collectives and messages alone equal replay to
+1e-4. Real runs add what the machine needs. Of steps that should take 36 to 208 ms, on
+four ranks and two idle cores, the library's calls and a ping-pong took 2 to 4 % more, a
+ring by messages 6 % and a hierarchical one 8 to 12 %: between two messages their ranks
 compute, all at once, after a sleep, which the replay of a fast run does not know. Where
 a rank has all its messages under way at once, as in `direct_all_to_all`, the time
 depends on who comes first to a port, in replay too: it took up to twice as long as

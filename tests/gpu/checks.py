@@ -487,7 +487,7 @@ def a_launcher_may_use_cuda(way: Way, out: Path) -> None:
 @check(210)
 def a_check_runs_here_too(way: Way, out: Path) -> None:
     """An exercise's check works on a machine with GPUs, and says that it uses none."""
-    good = (ROOT / "tests/zoo/distributed_mean/ok_all_reduce.py").read_text()
+    good = (ROOT / "tests/grading/zoo/distributed_mean/ok_all_reduce.py").read_text()
     bad = good.replace("    pair = ", "    x = x.cuda()\n    pair = ")
     for name, text, points in (("good", good, "10 of 10"), ("bad", bad, "0 of 10")):
         file = out / f"check-{name}.py"

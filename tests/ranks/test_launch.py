@@ -1295,7 +1295,7 @@ def test_a_forked_child_of_the_kernel_can_run(script) -> None:
 
 def test_the_cheat_sheet_says_how_it_is_run() -> None:
     """By plain python it names what is missing and the command, with status 2."""
-    folder = Path(__file__).parents[1] / "collectives_lab" / "scripts"
+    folder = Path(__file__).parents[2] / "collectives_lab" / "scripts"
     environment = {k: v for k, v in os.environ.items() if k != "LOCAL_RANK"}
     ended = subprocess.run(
         [sys.executable, str(folder / "collective_cheatsheet.py")],

@@ -15,6 +15,8 @@ import pytest
 from collectives_lab.checking import EXERCISES, Report, grade
 from collectives_lab.wire import Box, Program
 
+pytestmark = pytest.mark.slow
+
 ZOO = Path(__file__).parent / "zoo"
 FILES = sorted(ZOO.glob("*/*.py"))
 SEED = "zoo"

@@ -27,7 +27,7 @@ from nbformat import NotebookNode
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 from autograder import examples  # noqa: E402 - found by the line above
 

@@ -277,7 +277,7 @@ def test_it_works_where_the_repository_is_not(installed: Path, tmp_path: Path) -
 @pytest.mark.timeout(600)
 def test_a_solution_is_checked_there(installed: Path, tmp_path: Path) -> None:
     """The check passes what is right and fails what is wrong, from a file."""
-    zoo = ROOT / "tests" / "zoo" / "distributed_mean"
+    zoo = ROOT / "tests" / "grading" / "zoo" / "distributed_mean"
     for name, code in (("ok_all_reduce.py", 0), ("local_mean.py", 1)):
         (tmp_path / name).write_text((zoo / name).read_text())
         check = ("-m", "collectives_lab", "check", "distributed_mean", name)

@@ -62,7 +62,7 @@ RECORDS = """
 import datetime, sys
 import torch.distributed as dist
 import collectives_lab as lab
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {folders!r}
 from {module} import {name}
 
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds={seconds}))
@@ -77,7 +77,8 @@ def script_of(fn: Callable, folder: Path, seconds: float = 60) -> Path:
     """A script that records a function of this file, as docs/clusters.md has it."""
     path = folder / f"{fn.__name__}.py"
     names = {"module": __name__, "name": fn.__name__, "seconds": seconds}
-    path.write_text(RECORDS.format(tests=str(Path(__file__).parent), **names))
+    folders = [place for place in sys.path if place.startswith(str(ROOT / "tests"))]
+    path.write_text(RECORDS.format(folders=folders, **names))
     return path
 
 
@@ -226,7 +227,7 @@ def test_nothing_is_left_of_hosts_after_a_kill(script: Callable) -> None:
     source += "from hosts import hosts\nwith hosts(2) as some:\n"
     source += "    for host in some: host.popen(['sleep', '1000'])\n"
     source += "    print('ready', flush=True)\n    time.sleep(1000)\n"
-    one = script(source, [sys.executable, "script.py", str(ROOT / "tests")])
+    one = script(source, [sys.executable, "script.py", str(Path(__file__).parent)])
     one.line("ready")
     assert until(lambda: len(one.family()) >= 8)
     pids = [process.pid for process in one.family()]

@@ -24,6 +24,8 @@ from collectives_lab.notebook.report_html import report_html
 from collectives_lab.sandbox import tiers
 from collectives_lab.wire import Box, Program
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = Path(__file__).parent / "hostile"
 FILES = sorted(HOSTILE.glob("*.py"))
 HONEST = [HOSTILE / "honest.py", HOSTILE / "honest_class.py"]

@@ -15,7 +15,7 @@ from benchmarks import cells, table
 from benchmarks.measure import Row, interleave, quartiles, spread, times_faster
 from benchmarks.worker import Worker
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WHERE = {"cores": "2"}
 
 

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from book import build, execution, links, pages
 from book.execution import Execution
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 # -- what is kept ----------------------------------------------------------------------

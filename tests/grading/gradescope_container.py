@@ -39,7 +39,7 @@ CAPABILITIES = (
 NAMESPACES = ("clone", "clone3", "unshare")
 WITHOUT = (
     "import runpy\n"
-    f"runpy.run_path({str(ROOT / 'tests/without.py')!r}, run_name='__main__')"
+    f"runpy.run_path({str(ROOT / 'tests/grading/without.py')!r}, run_name='__main__')"
 )
 NO = {"extra": ""}
 START = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"

@@ -1,9 +1,9 @@
 """Run the tests that depend most on torch in an environment of each torch we name.
 
-`python tests/versions.py` takes the oldest torch that pyproject.toml claims, one in the
-middle, the pinned one and the newest on the index; `python tests/versions.py 2.9.1`
-takes that one. Each pulls its own CUDA build: one environment at a time, removed after
-its run. What was run is written into tests/VERSIONS.md.
+`python tests/machines/versions.py` takes the oldest torch that pyproject.toml claims,
+one in the middle, the pinned one and the newest on the index; with `2.9.1` behind it,
+it takes that one. Each pulls its own CUDA build: one environment at a time, removed
+after its run. What was run is written into tests/machines/VERSIONS.md.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-KEPT = ROOT / "tests" / "VERSIONS.md"
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "tests" / "machines" / "VERSIONS.md"
 
 MIDDLE = "2.10.0"
 DISK = 8 * 10**9

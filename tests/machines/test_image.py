@@ -237,7 +237,7 @@ print(os.getuid() == 0, report.passed, report.tier, sep=", ")
 @in_image
 def test_a_student_works_in_the_image(student: Image) -> None:
     """An unprivileged user's check passes, in the tier that Docker leaves, C."""
-    for path in ("colab/confined.py", "hostile/honest.py"):
+    for path in ("book/colab/confined.py", "grading/hostile/honest.py"):
         shutil.copy(ROOT / "tests" / path, student.at("/home/learner"))
     code = f"cd; python confined.py path /opt/venv/bin/python -c {shlex.quote(CHECK)}"
     is_root, passed, tier = student.run(code).strip().split(", ", 2)

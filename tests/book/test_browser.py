@@ -25,7 +25,7 @@ from collectives_lab import fabrics, plans, widgets
 
 playwright = pytest.importorskip("playwright.sync_api")
 
-CHAPTERS = Path(__file__).parents[1] / "chapters"
+CHAPTERS = Path(__file__).parents[2] / "chapters"
 CHAPTER = "01_why_communication_bounds_training.ipynb"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [

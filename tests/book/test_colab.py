@@ -183,8 +183,8 @@ def test_the_site_asks_no_other_host() -> None:
 
 # -- an environment like Colab's -------------------------------------------------------
 
-WANTED = ROOT / "tests" / "colab" / "requirements.txt"
-CONFINED = ROOT / "tests" / "colab" / "confined.py"
+WANTED = ROOT / "tests" / "book" / "colab" / "requirements.txt"
+CONFINED = ROOT / "tests" / "book" / "colab" / "confined.py"
 CHAPTERS = execution.chapters()
 DEADLINE = 300.0
 """Seconds for a chapter; `test_chapters` holds the minute."""

@@ -1,8 +1,8 @@
 """Run Python on this machine as if its kernel had not one of the seal's layers.
 
-`python tests/without.py Landlock -m pytest ...`: a seccomp filter refuses the call that
-the layer is made of to this process and to all that it starts, as a kernel without it
-does. Nothing of the package is replaced.
+`python tests/grading/without.py Landlock -m pytest ...`: a seccomp filter refuses the
+call that the layer is made of to this process and to all that it starts, as a kernel
+without it does. Nothing of the package is replaced.
 """
 
 from __future__ import annotations

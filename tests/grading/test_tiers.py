@@ -122,7 +122,7 @@ written = [can(lambda: open(f"{folder}/x", "w")) for folder in places]
 processes = [name for name in os.listdir("/proc") if name.isdigit()]
 wire.send(json.dumps([seen, written, os.getuid(), processes]).encode())
 """
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     outside = [str(root / "tests"), "/etc/passwd", "/sys/fs/cgroup", "/home", "/var"]
     code = code.replace(
         "sys.argv[2]", repr(json.dumps([*outside, str(lockdown.PACKAGE)]))

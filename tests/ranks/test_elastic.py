@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SCRIPT = (
-    Path(__file__).parents[1] / "collectives_lab" / "scripts" / "elastic_training.py"
+    Path(__file__).parents[2] / "collectives_lab" / "scripts" / "elastic_training.py"
 )
 
 

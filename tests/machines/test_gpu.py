@@ -43,7 +43,7 @@ from collectives_lab.wire import Failure, Program
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RUN = ROOT / "tests/gpu/run.py"
 
 # -- on a machine with GPUs ------------------------------------------------------------

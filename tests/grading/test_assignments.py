@@ -25,7 +25,7 @@ from collectives_lab import checking
 from collectives_lab.checking.spec import Exercise
 from collectives_lab.wire import Program
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOLUTIONS = sorted((ROOT / "solutions").glob("*/*.ipynb"))
 NAMES = [path.stem for path in SOLUTIONS]
 
@@ -417,6 +417,7 @@ def program(notebook: NotebookNode, exercise: str) -> Program:
 EACH = [pytest.param(p, name, id=name) for p in SOLUTIONS for name in parts(read(p))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path, name", EACH)
 def test_the_reference_has_full_marks(path: Path, name: str) -> None:
     """What the source notebook holds solves its exercise, in every property."""
@@ -424,6 +425,7 @@ def test_the_reference_has_full_marks(path: Path, name: str) -> None:
     assert report.passed and report.points == report.max_points, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path, name", EACH)
 def test_the_stub_has_no_marks(path: Path, name: str) -> None:
     """What students are given earns nothing as it is."""

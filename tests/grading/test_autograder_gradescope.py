@@ -314,7 +314,7 @@ def test_ranks_that_are_users_of_their_own_have_no_channel(image: Image) -> None
     """Two ranks of tier U cannot tell each other anything beside the wire."""
     name = "test_two_sealed_ranks_have_no_channel[U]"
     pytest_ = ["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
-    run = [sys.executable, *pytest_, f"{ROOT / 'tests/test_tiers.py'}::{name}"]
+    run = [sys.executable, *pytest_, f"{ROOT / 'tests/grading/test_tiers.py'}::{name}"]
     contained = command(image.folder, run, ("Landlock",))
     done = subprocess.run(contained, cwd=ROOT, capture_output=True, text=True)
     assert "1 passed" in done.stdout, done.stdout
