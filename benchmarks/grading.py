@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 
@@ -29,10 +30,10 @@ from collectives_lab.wire import Box, Program
 
 ROOT = Path(__file__).parents[1]
 RING = "ring_all_reduce"
-ZOO = ROOT / "tests" / "grading" / "zoo" / RING
+ZOO = ROOT / "tests" / "grading"
 RIGHT, WRONG = 21, 12
-"""Files of the zoo in the mixture; with seven kinds of `example` they make a cycle of
-40, of which one is a loop and one a deadlock: 5 %."""
+"""Programs of the zoo in the mixture; with seven kinds of `example` they make a cycle
+of 40, of which one is a loop and one a deadlock: 5 %."""
 
 PLAIN = "c = get_config()\nc.CourseDirectory.root = {root!r}\n" + (
     'c.CourseDirectory.course_id = "plain"\n'
@@ -72,10 +73,13 @@ def new_course(folder: Path, students: int) -> Path:
     (folder / "collectives_lab").symlink_to(ROOT / "collectives_lab")
     solutions = folder / "handed_in"
     solutions.mkdir()
-    files = sorted(ZOO.glob("*.py"))
-    right = [f for f in files if f.name.startswith("ok_")][:RIGHT]
-    for file in [*right, *[f for f in files if f not in right][:WRONG]]:
-        shutil.copy(file, solutions)
+    sys.path.insert(0, str(ZOO))
+    zoo_programs = import_module("zoo_programs")
+    programs = [p for p in zoo_programs.zoo() if p.exercise == RING]
+    right = [p for p in programs if p.claim.startswith("passes")][:RIGHT]
+    wrong = [p for p in programs if p.claim.startswith("fails")][:WRONG]
+    for program in [*right, *wrong]:
+        (solutions / f"{program.name}.py").write_text(program.source)
     example = ("example", RING, "--students", str(students))
     run(folder, "autograder", *example, "--solutions", str(solutions))
     run(folder / "autograder", "nbgrader", "generate_assignment", RING, "--force")
@@ -154,7 +158,7 @@ LOOP = "def ring_all_reduce(tensor):\n    while True: pass\n"
 
 def single(rounds: int) -> list[Row]:
     """A right submission, a deadlock and a loop, in one open box."""
-    right = (ZOO / "ok_plain.py").read_text()
+    right = (ZOO / "zoo" / RING / "ok_plain.py").read_text()
     with Box() as box:
 
         def seconds(text: str) -> float:

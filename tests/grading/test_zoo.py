@@ -1,24 +1,22 @@
 """The zoo: known mutants fail by the property they are named for, odd ones pass.
 
-A file of `zoo/<exercise>/` says in its first line `fails: <properties> — <why>`, of
-which each must fail, or `passes — <what is unusual about it>`.
+`zoo_programs` has the programs; a mutant fails at least each property of its claim.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from zoo_programs import ZooProgram, changed, zoo
 
 from collectives_lab.checking import EXERCISES, Report, grade
 from collectives_lab.wire import Box, Program
 
 pytestmark = pytest.mark.slow
 
-ZOO = Path(__file__).parent / "zoo"
-FILES = sorted(ZOO.glob("*/*.py"))
+PROGRAMS = zoo()
+NAMES = sorted({program.exercise for program in PROGRAMS})
 SEED = "zoo"
 MUTANTS, UNUSUAL = {"ring_all_reduce": 25}, {"ring_all_reduce": 8}
 """At least so many; of the other exercises 8 mutants and 4 unusual ones."""
@@ -26,27 +24,25 @@ MUTANTS, UNUSUAL = {"ring_all_reduce": 25}, {"ring_all_reduce": 8}
 ANSWERS = {"communication_ratio", "which_verb"}
 
 
-def claim(path: Path) -> set[str]:
-    """The properties that a file says it fails; empty where it passes."""
-    line = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0]
-    said, dash, why = line.partition(" — ")
-    assert dash and why, f"{path}: {line!r} has no ' — ' with a reason"
-    if said == "passes":
+def claimed(program: ZooProgram) -> set[str]:
+    """Return the properties that a program claims to fail; none where it passes."""
+    verdict, dash, why = program.claim.partition(" — ")
+    assert dash and why, f"{program.name}: {program.claim!r} has no ' — ' with a reason"
+    if verdict == "passes":
         return set()
-    exercise = EXERCISES[path.parent.name]
-    every = {p.name for p in exercise.properties}
-    named = said.removeprefix("fails: ")
-    found = every if named == "all" else set(named.split(", "))
-    assert found and found <= every, f"{path}: {said!r}; there are {every}"
-    return found
+    every = {p.name for p in EXERCISES[program.exercise].properties}
+    named = verdict.removeprefix("fails: ")
+    properties = every if named == "all" else set(named.split(", "))
+    assert properties and properties <= every, f"{program.name}: {verdict!r} of {every}"
+    return properties
 
 
-def disagreement(claimed: set[str], report: Report) -> str:
-    """Why a report is not what was claimed; empty if it is."""
+def disagreement(claim: set[str], report: Report) -> str:
+    """Return why a report is not what was claimed; empty if it is."""
     failed = {finding.name for finding in report.findings if not finding.passed}
-    if claimed - failed:
-        return f"should fail {claimed - failed}:\n{report}"
-    return f"should pass:\n{report}" if failed and not claimed else ""
+    if claim - failed:
+        return f"should fail {claim - failed}:\n{report}"
+    return f"should pass:\n{report}" if failed and not claim else ""
 
 
 @pytest.fixture(scope="module")
@@ -55,46 +51,67 @@ def box() -> Iterator[Box]:
         yield opened
 
 
-def graded(path: Path, box: Box) -> Report:
-    program = Program.source([(path.name, path.read_text())])
-    return grade(path.parent.name, program, SEED, box=box)
+def graded(program: ZooProgram, box: Box) -> Report:
+    source = Program.source([(f"{program.name}.py", program.source)])
+    return grade(program.exercise, source, SEED, box=box)
 
 
-def marked(path: Path) -> object:
-    """Every third of the ring in each run of the tests, the others among the slow."""
-    is_quick = path.parent.name == "ring_all_reduce" and FILES.index(path) % 3 == 0
-    marks = [] if is_quick else [pytest.mark.slow]
-    return pytest.param(path, id=f"{path.parent.name}-{path.stem}", marks=marks)
+def of(exercise: str, name: str) -> ZooProgram:
+    """Return the program of this name."""
+    (program,) = (p for p in PROGRAMS if (p.exercise, p.name) == (exercise, name))
+    return program
 
 
-@pytest.mark.parametrize("path", [marked(path) for path in FILES])
-def test_the_check_says_what_the_zoo_knows(path: Path, box: Box) -> None:
+@pytest.mark.parametrize(
+    "program", PROGRAMS, ids=lambda program: f"{program.exercise}-{program.name}"
+)
+def test_the_check_says_what_the_zoo_knows(program: ZooProgram, box: Box) -> None:
     """A mutant fails by each property it names; an unusual solution has full marks."""
-    assert not (why := disagreement(claim(path), graded(path, box))), why
+    assert not (why := disagreement(claimed(program), graded(program, box))), why
 
 
-@pytest.mark.parametrize("name", sorted({path.parent.name for path in FILES}))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_stub_has_no_points(name: str, box: Box) -> None:
     """What is handed out scores nothing."""
-    assert graded(ZOO / name / "untouched_stub.py", box).points == 0
+    assert graded(of(name, "untouched_stub"), box).points == 0
 
 
 def test_a_wrong_claim_is_found(box: Box) -> None:
     """The test above fails where it should, in both directions."""
-    right, wrong = (
-        graded(ZOO / "ring_all_reduce" / f"{stem}.py", box)
-        for stem in ("ok_plain", "casts_to_float32")
+    passing, failing = (
+        graded(of("ring_all_reduce", name), box)
+        for name in ("ok_plain", "casts_to_float32")
     )
-    assert "should fail {'traffic'}" in disagreement({"traffic"}, right)
-    assert "should fail {'traffic'}" in disagreement({"traffic", "dtypes"}, wrong)
-    assert "should pass" in disagreement(set(), wrong)
-    assert not disagreement({"dtypes"}, wrong)
+    assert "should fail {'traffic'}" in disagreement({"traffic"}, passing)
+    assert "should fail {'traffic'}" in disagreement({"traffic", "dtypes"}, failing)
+    assert "should pass" in disagreement(set(), failing)
+    assert not disagreement({"dtypes"}, failing)
 
 
-@pytest.mark.parametrize("name", sorted({path.parent.name for path in FILES}))
+@pytest.mark.parametrize(
+    "diff, why",
+    [
+        (" a = 1\n-b = 2\n+b = 3\n", ""),
+        ("-c = 4\n+c = 5\n", "fits 0 times"),
+        ("-a = 1\n+a = 2\n", "fits 2 times"),
+        ("-b = 2\n+b = 2\n", "changes nothing"),
+        ("b = 2\n", "b = 2"),
+    ],
+)
+def test_a_change_fits_once_and_changes_something(diff: str, why: str) -> None:
+    """What no longer fits its right program is an error, and no mutant is lost."""
+    source = "a = 1\nb = 2\na = 1\n"
+    if not why:
+        assert changed(source, diff) == "a = 1\nb = 3\na = 1\n"
+        return
+    with pytest.raises(AssertionError, match=why):
+        changed(source, diff)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_zoo_is_large_enough(name: str) -> None:
     """Every property has a mutant of its own, and every exercise its unusual ones."""
-    claims = [claim(path) for path in FILES if path.parent.name == name]
+    claims = [claimed(program) for program in PROGRAMS if program.exercise == name]
     assert sum(map(bool, claims)) >= MUTANTS.get(name, 8)
     assert claims.count(set()) >= UNUSUAL.get(name, 4)
     every = {p.name for p in EXERCISES[name].properties}
@@ -104,4 +121,4 @@ def test_the_zoo_is_large_enough(name: str) -> None:
 
 def test_every_exercise_in_code_is_in_the_zoo() -> None:
     """A function that is asked for has mutants; answers in numbers have none."""
-    assert EXERCISES.keys() - {path.parent.name for path in FILES} == ANSWERS
+    assert EXERCISES.keys() - set(NAMES) == ANSWERS

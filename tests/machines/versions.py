@@ -33,7 +33,7 @@ DISK = 8 * 10**9
 
 FILES = [
     *("recorder", "deadlock", "tcp_info", "ranks", "launch"),
-    *("wire", "seal", "tiers", "check", "zoo"),
+    *("wire", "seal", "tiers", "check"),
 ]
 """What leans on torch's private parts: the recorder, the ranks, the wire, the check."""
 
