@@ -233,7 +233,7 @@ def _remove_examples(assignment: str) -> None:
 
 
 def number(text: str) -> float:
-    """A finite number: `nan` is a float too."""
+    """Return a finite number: `nan` is a float too."""
     if not math.isfinite(found := float(text)):
         raise ValueError
     return found

@@ -30,7 +30,7 @@ EXAMPLE = "2026-02-15 23:59:00 UTC"
 
 @functools.cache
 def config() -> Config:
-    """What nbgrader_config.py says."""
+    """Return what nbgrader_config.py says."""
     return PyFileConfigLoader(str(course.CONFIG)).load_config()
 
 
@@ -41,7 +41,7 @@ def _api() -> NbGraderAPI:
 
 
 def gradebook() -> Gradebook:
-    """The gradebook, to be closed (it is a context manager)."""
+    """Return the gradebook, to be closed (it is a context manager)."""
     where = config().CourseDirectory
     return Gradebook(where.db_url, where.course_id)
 
@@ -59,7 +59,8 @@ def require(assignment: str) -> None:
 
 
 def is_recorded(receipt: Receipt, points: dict[str, float]) -> bool:
-    """Whether the gradebook holds this verdict for the submission as it lies there.
+    """Return whether the gradebook holds this verdict for the submission as it lies
+    there.
 
     points: of each graded cell as it is released now; a verdict is recorded under them.
     """
@@ -91,7 +92,8 @@ def record(assignment: str, student: str) -> str | None:
 
 
 def _settled(assignment: str, student: str) -> set[str]:
-    """The marks that a person has given to the submission that is recorded again.
+    """Return the marks that a person has given to the submission that is recorded
+    again.
 
     nbgrader asks for all of them anew, as it does where there is another submission.
     """
@@ -117,7 +119,7 @@ def _settle(assignment: str, student: str, names: set[str]) -> None:
 
 
 def _of(book: Gradebook, assignment: str, student: str) -> list[Any]:
-    """The marks of a student; none where nothing is recorded."""
+    """Return the marks of a student; none where nothing is recorded."""
     try:
         found = book.find_submission(assignment, student)
     except MissingEntry:
@@ -126,7 +128,10 @@ def _of(book: Gradebook, assignment: str, student: str) -> list[Any]:
 
 
 def _no_time(folder: Path) -> str | None:
-    """Why nbgrader cannot tell when a submission came; it would not name the file."""
+    """Return why nbgrader cannot tell when a submission came.
+
+    It would not name the file.
+    """
     text = _time(folder).strip()
     try:
         if text:

@@ -76,5 +76,7 @@ def _record_all(assignment: str, submitted: dict[str, Path]) -> dict[str, str]:
 
 
 def _can_be_recorded(path: Path) -> bool:
-    """Whether nbgrader finds the notebook, and copies what lies beside it unharmed."""
+    """Return whether nbgrader finds the notebook, and copies what lies beside it
+    unharmed.
+    """
     return os.path.lexists(path) and not strange(path.parent)

@@ -142,7 +142,8 @@ class Notebooks(ExtractorPlugin):
         senders.setdefault(sender, []).append(place)
 
     def _read(self, sender: str, file: IO[bytes], packed: int) -> bytes:
-        """A file's bytes, counted as they come, whatever its archive says of them.
+        """Return a file's bytes, counted as they come, whatever its archive says of
+        them.
 
         One byte more than can be graded is read, so that grading says it is too large.
         """
@@ -224,7 +225,10 @@ def _sender(name: str, by_folder: bool = False) -> str:
 
 
 def _is_moment(stamp: str) -> bool:
-    """Whether nbgrader can read it; at one that it cannot, it collects nobody."""
+    """Return whether nbgrader can read it.
+
+    At one that it cannot, it collects nobody.
+    """
     try:
         return bool(parse_utc(stamp))
     except (ValueError, OverflowError):

@@ -24,12 +24,15 @@ class CourseError(Exception):
 
 
 def assignments() -> list[str]:
-    """The names of all assignments that have a released notebook."""
+    """Return the names of all assignments that have a released notebook."""
     return sorted(path.parent.name for path in EXERCISES.glob("*/*.ipynb"))
 
 
 def released(assignment: str) -> Path:
-    """The notebook that students were given; raises CourseError where there is none."""
+    """Return the notebook that students were given.
+
+    Raises CourseError where there is none.
+    """
     path = EXERCISES / assignment / f"{assignment}.ipynb"
     if not path.is_file():
         known = ", ".join(assignments()) or "none yet"
@@ -41,13 +44,15 @@ def released(assignment: str) -> Path:
 
 
 def submitted(assignment: str) -> dict[str, Path]:
-    """The notebook's place of each student with a folder for this assignment."""
+    """Return the notebook's place of each student with a folder for this assignment."""
     folders = sorted(SUBMITTED.glob(f"*/{assignment}/"))
     return {path.parent.name: path / f"{assignment}.ipynb" for path in folders}
 
 
 def secret() -> bytes:
-    """The course's secret, made when it is first needed; only its owner can read it.
+    """Return the course's secret, made when it is first needed.
+
+    Only its owner can read it.
 
     Whoever knows it can foresee the hidden inputs. Whoever loses it regrades with other
     inputs, and so perhaps to other marks: keep it with the course.

@@ -41,7 +41,9 @@ class Collect(ExchangeCollect):
         self.src_records = [r for r in self.src_records if r["username"] != NOBODY]
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
-        """What a folder's name says, and of nobody where it is not to be believed."""
+        """Return what a folder's name says, and of nobody where it is not to be
+        believed.
+        """
         name = os.path.basename(path)
         claimed = NAME.fullmatch(name)
         moment = _moment(claimed[2]) if claimed else None
@@ -56,7 +58,10 @@ class Collect(ExchangeCollect):
         return {"username": NOBODY, "filename": name, "timestamp": datetime.min}
 
     def _not_own(self, found: os.stat_result, student: str) -> str:
-        """Why something is no submission of this student's; empty if it is one."""
+        """Return why something is no submission of this student's.
+
+        Empty if it is one.
+        """
         if not stat.S_ISDIR(found.st_mode):
             return "it is no folder"
         if self.check_owner and _account(found.st_uid) != student:
@@ -99,7 +104,10 @@ class Collect(ExchangeCollect):
 
 
 def _own_file(folder: int, name: str, owner: int, most: int) -> bytes | None:
-    """A file's content; None if it is a link, no file, another's or too large."""
+    """Return a file's content.
+
+    None if it is a link, no file, another's or too large.
+    """
     try:
         file = os.open(name, OPENED, dir_fd=folder)
     except OSError:

@@ -79,7 +79,7 @@ class SaveVerdict(SaveAutoGrades):
 
 
 def outputs(receipt: receipts.Receipt, name: str, points: float) -> list[NotebookNode]:
-    """The verdict as nbgrader's rule reads it: one finite number, and no stderr.
+    """Return the verdict as nbgrader's rule reads it: one finite number, and no stderr.
 
     It takes the first `execute_result` for the points; a NaN, a negative number or none
     would be full marks, and more than the cell's points would lose the submission.
@@ -104,5 +104,5 @@ def _checked(job: receipts.Job) -> receipts.Receipt:
 
 
 def _graded(receipt: receipts.Receipt, name: str | None) -> bool:
-    """Whether there is a verdict; cells that a person grades need none."""
+    """Return whether there is a verdict; cells that a person grades need none."""
     return name is None or receipt["exercises"][name]["status"] == "graded"

@@ -34,7 +34,9 @@ def guard() -> None:
 
 
 def _nonce(handler: Any) -> str:
-    """A word that the scripts of this response, and nothing of a student's, have."""
+    """Return a word that the scripts of this response, and nothing of a student's,
+    have.
+    """
     if not hasattr(handler, "_lab_nonce"):
         handler._lab_nonce = secrets.token_urlsafe(16)
     return handler._lab_nonce
@@ -59,7 +61,7 @@ def _hash(script: str) -> str:
 
 
 def _render(handler: Any, name: str, **values: Any) -> str:
-    """A page of nbgrader's, in which ids from the address are text."""
+    """Return a page of nbgrader's, in which ids from the address are text."""
     loader = handler.settings["nbgrader_jinja2_env"].loader
     environment = Environment(loader=loader, autoescape=True, extensions=[Nonces])
     environment.globals["nonce"] = lambda: _nonce(handler)

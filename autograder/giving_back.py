@@ -69,7 +69,7 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
 
 
 def _with_marks(assignment: str) -> list[str]:
-    """Those whose marks the gradebook has; folders of others may lie about."""
+    """Return those whose marks the gradebook has; folders of others may lie about."""
     with books.gradebook() as book:
         known = {found.student_id for found in book.assignment_submissions(assignment)}
     found = course.AUTOGRADED.glob(f"*/{assignment}/{assignment}.ipynb")
@@ -77,7 +77,7 @@ def _with_marks(assignment: str) -> list[str]:
 
 
 def text(book: Gradebook, assignment: str, student: str) -> str:
-    """All that a student is told, as text: marks, verdicts, a person's comments."""
+    """Return all that a student is told, as text: marks, verdicts, a person's comments."""
     found = book.find_submission(assignment, student)
     receipt = receipts.load(assignment, student) or {"exercises": {}}
     verdicts = [words.text(receipt, name) for name in receipt["exercises"]]
@@ -101,12 +101,12 @@ def _total(found: Any, receipt: receipts.Receipt) -> str:
 
 
 def _waits(grade: Any) -> bool:
-    """Whether a person has to give this mark, or to look at it again."""
+    """Return whether a person has to give this mark, or to look at it again."""
     return bool(grade.needs_manual_grade)
 
 
 def _by_hand(notebooks: list) -> Iterator[str]:
-    """A line for each mark that a person gave or has to give, and each comment."""
+    """Yield a line for each mark that a person gave or has to give, and each comment."""
     for notebook in notebooks:
         for grade in notebook.grades:
             points = f"{grade.score:g} of {grade.max_score:g} points"

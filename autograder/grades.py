@@ -41,7 +41,7 @@ class Row:
 
 
 def rows(assignment: str, failed: Mapping[str, str] | None = None) -> list[Row]:
-    """Every student who should hand in, and all who did.
+    """Return every student who should hand in, and all who did.
 
     failed: why nbgrader could not record a submission, by student.
     """
@@ -98,7 +98,10 @@ def _without_marks(
 
 
 def status_of(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, str]:
-    """What marks wait for; one given by hand stands for a verdict that is missing."""
+    """Return what marks wait for.
+
+    One given by hand stands for a verdict that is missing.
+    """
     waiting = {grade.name for grade in grades if grade.needs_manual_grade}
     reasons = dict.fromkeys(
         verdict["reason"]
@@ -137,7 +140,9 @@ def _cell(value: Any) -> Any:
 
 
 def summary(found: list[Row]) -> str:
-    """A line for each student who handed in, who is missing, and the class in a few."""
+    """Return a line for each student who handed in, who is missing, and the class in a
+    few.
+    """
     counts = Counter(row.status for row in found)
     missing = [words.one_line(r.student_id) for r in found if r.status == MISSING]
     there = [row for row in found if row.status != MISSING]
@@ -161,7 +166,7 @@ def summary(found: list[Row]) -> str:
 
 
 def _standing(row: Row) -> str:
-    """A row's status, and whatever wants a person's attention."""
+    """Return a row's status, and whatever wants a person's attention."""
     said = [": ".join(filter(None, (row.status, words.one_line(row.reason))))]
     said += [f"look at it: {words.one_line(row.look)}"] * bool(row.look)
     return "; ".join(filter(None, [*said, row.regrade]))
@@ -179,7 +184,7 @@ def _points(row: Row) -> str:
 
 
 def by_property(assignment: str, chosen: Collection[str] = ()) -> str:
-    """How many of the checked submissions hold each property, the rarest last."""
+    """Return how many of the checked submissions hold each property, the rarest last."""
     held: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for student in chosen or course.submitted(assignment):

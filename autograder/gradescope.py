@@ -89,7 +89,7 @@ def _item(name: str, mode: int) -> zipfile.ZipInfo:
 
 
 def _files(assignment: str) -> Iterator[Path]:
-    """What a check needs: the engine, the reading, the release, the secret."""
+    """Yield what a check needs: the engine, the reading, the release, the secret."""
     yield from (course.ROOT / "constraints.txt", course.SECRET)
     yield course.released(assignment)
     yield from sorted(course.HERE.glob("*.py"))
@@ -99,7 +99,9 @@ def _files(assignment: str) -> Iterator[Path]:
 
 
 def _requirements() -> list[str]:
-    """What the package needs, and reading a notebook, without torch and nbgrader."""
+    """Return what the package needs, and reading a notebook, without torch and
+    nbgrader.
+    """
     project = tomllib.loads((course.ROOT / "pyproject.toml").read_text())["project"]
     grading = project["optional-dependencies"]["grading"]
     needed = [*project["dependencies"], *grading, "nbformat"]

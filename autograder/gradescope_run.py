@@ -71,7 +71,7 @@ def close(root: Path) -> None:
 
 
 def graded(root: Path) -> Results:
-    """The results of the one notebook that was handed in."""
+    """Return the results of the one notebook that was handed in."""
     (assignment,) = course.assignments()
     release = receipts.read_release(assignment)
     try:
@@ -92,7 +92,7 @@ def graded(root: Path) -> Results:
 
 
 def submitted(folder: Path, assignment: str) -> Path:
-    """The notebook to grade; raises Unreadable where it is not clear which."""
+    """Return the notebook to grade; raises Unreadable where it is not clear which."""
     files = list(_files(folder))
     found = [path for path in files if path.suffix == ".ipynb"]
     named = [path for path in found if path.stem == assignment]
@@ -108,7 +108,7 @@ def submitted(folder: Path, assignment: str) -> Path:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """What was handed in, without what systems and Jupyter add of their own."""
+    """Yield what was handed in, without what systems and Jupyter add of their own."""
     count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [n for n in folders if n[:1] != "." and n != "__MACOSX"]
@@ -127,7 +127,7 @@ def of_this_assignment(cells: list[Cell], release: NotebookNode) -> None:
 
 
 def student(root: Path) -> str:
-    """The e-mail address of who hands in, of a group the first one's."""
+    """Return the e-mail address of who hands in, of a group the first one's."""
     try:
         about = json.loads((root / "submission_metadata.json").read_text())
         return str(about["users"][0]["email"])
@@ -136,7 +136,10 @@ def student(root: Path) -> str:
 
 
 def checked(job: receipts.Job) -> receipts.Receipt:
-    """The receipt of a job, tried once; raises CourseError where there is no box."""
+    """Return the receipt of a job, tried once.
+
+    Raises CourseError where there is no box.
+    """
     worker = workers.Worker(ALONE)
     try:
         worker.ready()
@@ -170,7 +173,9 @@ def refused(release: NotebookNode, why: str) -> Results:
 
 
 def shown(receipt: receipts.Receipt, release: NotebookNode) -> Results:
-    """The verdict as Gradescope wants it: a test for each property, with its points."""
+    """Return the verdict as Gradescope wants it: a test for each property, with its
+    points.
+    """
     exercises = _exercises(release)
     texts = [words.text(receipt, name) for name in exercises]
     tests = [
@@ -207,7 +212,7 @@ def _test(name: str, earned: float, most: float, text: str) -> Results:
 
 
 def _exercises(release: NotebookNode) -> dict[str, float]:
-    """The points of each exercise."""
+    """Return the points of each exercise."""
     cells = {name: cell for cell in release.cells if (name := exercise(cell))}
     return {name: float(marks(cell)["points"]) for name, cell in cells.items()}
 

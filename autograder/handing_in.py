@@ -20,7 +20,7 @@ MOMENT = "%Y%m%dT%H%M%S"
 
 
 def pattern() -> re.Pattern[str]:
-    """What a submission's file is called; before it an LMS may put anything."""
+    """Return what a submission's file is called; before it an LMS may put anything."""
     names = "|".join(map(re.escape, course.assignments())) or "(?!)"
     return re.compile(
         rf"(?s)(?P<sender>.*?)(?P<file_id>{names})__(?P<student_id>{STUDENT})"
@@ -51,7 +51,7 @@ def submit(notebook: Path, student: str, folder: Path) -> str:
 
 
 def _assignment(grade_ids: set[str]) -> str:
-    """The assignment that a notebook is of, by the ids of its cells."""
+    """Return the assignment that a notebook is of, by the ids of its cells."""
     shared = {name: len(_ids(name) & grade_ids) for name in course.assignments()}
     best = max(shared, key=lambda name: shared[name], default="")
     if not shared.get(best):

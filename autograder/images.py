@@ -28,7 +28,10 @@ PASTED = re.compile(
 
 
 def attached(cell: dict[str, Any]) -> Images:
-    """The images of a submitted cell that can be shown; whatever else there is, not."""
+    """Return the images of a submitted cell that can be shown.
+
+    Whatever else there is, not.
+    """
     found = cell.get("attachments")
     if not isinstance(found, dict):
         return {}
@@ -37,7 +40,9 @@ def attached(cell: dict[str, Any]) -> Images:
 
 
 def _image(kinds: Any) -> dict[str, str]:
-    """The first image of an attachment that is what its type says, in clean base64."""
+    """Return the first image of an attachment that is what its type says, in clean
+    base64.
+    """
     for kind, begin in BEGINS.items():
         text = kinds.get(kind) if isinstance(kinds, dict) else None
         if not isinstance(text, str) or len(text) > 2 * LARGEST:
@@ -52,7 +57,10 @@ def _image(kinds: Any) -> dict[str, str]:
 
 
 def placed(text: str, images: Images) -> tuple[str, Images]:
-    """A text and the images that it shows; it says where one had to be left out."""
+    """Return a text and the images that it shows.
+
+    It says where one had to be left out.
+    """
     parts, kept, end = [], Images(), 0
     for found in PASTED.finditer(text):
         parts.append(_without_pointers(text[end : found.start()]))

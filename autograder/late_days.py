@@ -43,7 +43,7 @@ class LateDays(LateSubmissionPlugin):
 
 
 def days(seconds: float) -> int:
-    """How many days have begun: 1 second is a day, 25 hours are 2."""
+    """Return how many days have begun: 1 second is a day, 25 hours are 2."""
     return math.ceil(seconds / DAY)
 
 

@@ -17,14 +17,14 @@ NAMELESS = Student(id="", first_name=None, last_name=None, email=None)
 
 
 def table(form: str, found: Sequence[Row], column: str) -> Table:
-    """The rows of the CSV, its header first."""
+    """Yield the rows of the CSV, its header first."""
     with books.gradebook() as book:
         people = {student.id: student for student in book.students}
         yield from FORMS[form](found, people, column)
 
 
 def final(found: Iterable[Row]) -> list[Row]:
-    """The rows whose marks nothing waits for."""
+    """Return the rows whose marks nothing waits for."""
     return [row for row in found if row.status == grades.GRADED]
 
 

@@ -40,7 +40,10 @@ class Cell:
 
 
 def read(path: Path) -> list[Cell]:
-    """The cells of a file; raises Unreadable, and nothing else, for a bad one."""
+    """Return the cells of a file.
+
+    Raises Unreadable, and nothing else, for a bad one.
+    """
     try:
         found = json.loads(_bytes(path))
     except RecursionError:
@@ -129,7 +132,10 @@ def _clean(text: str) -> str:
 
 
 def strange(folder: Path) -> str | None:
-    """Why a submission's other files must not be copied; None where they may be."""
+    """Return why a submission's other files must not be copied.
+
+    None where they may be.
+    """
     for place, folders, files in os.walk(folder):
         for name in folders + files:
             found = Path(place, name).lstat()

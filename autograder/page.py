@@ -73,7 +73,7 @@ class Scores(GetGrades):
 
 
 def _said(text: str) -> NotebookNode:
-    """A cell that shows a text as it is."""
+    """Return a cell that shows a text as it is."""
     data = {"text/html": words.as_html(text), "text/plain": words.printable(text)}
     without_input = {"transient": {"remove_source": True}}
     shown = new_output("display_data", data=data)
@@ -93,7 +93,7 @@ class Sanitized(HTMLExporter):
 
     @pass_context
     def markdown2html(self, context: Context, source: str) -> str:
-        """What nbconvert's filter of this name does, sanitized."""
+        """Return what nbconvert's filter of this name does, sanitized."""
         cell, resources = context.get("cell", {}), context.get("resources", {})
         host = resources.get("host", "")
         return markdown(source, cell.get("attachments", {}), host)
@@ -139,7 +139,7 @@ class Page(Sanitized):
         content="{POLICY}">"""
 
     def default_filters(self) -> Iterable[tuple[str, Any]]:
-        """What the template's `score | float | round(2)` does."""
+        """Yield what the template's `score | float | round(2)` does."""
         yield from super().default_filters()
         yield "float", _float
         yield "round", _round

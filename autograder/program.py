@@ -54,13 +54,13 @@ def read(cells: Iterable[Code], entries: Sequence[str]) -> Reading:
 
 
 def texts(found: Sequence[Statement]) -> list[tuple[str, str]]:
-    """The text of each cell, by its name."""
+    """Return the text of each cell, by its name."""
     cells = groupby(found, key=lambda s: s.cell.name)
     return [(name, text_of(of_cell)) for name, of_cell in cells]
 
 
 def _may_be_left(statement: Statement) -> bool:
-    """What is not even tried where nothing needs it."""
+    """Return what is not even tried where nothing needs it."""
     shows = statement.modules and set(statement.modules) <= set(SHOWING)
     return bool(shows) or statement.cell.after
 
@@ -83,7 +83,7 @@ class _Need:
         self.changers = set[str]()
 
     def of(self, entries: Sequence[str]) -> tuple[set[Statement], set[str]]:
-        """The statements that these names need; and all names that those use."""
+        """Return the statements that these names need; and all names that those use."""
         self.wanted, used = [*entries, EVERYTHING], set[str]()
         while self.wanted:
             name = self.wanted.pop()
@@ -101,7 +101,10 @@ class _Need:
             self.wanted += statement.uses
 
     def _altered_by(self, statement: Statement) -> None:
-        """A function alters where it is called, so where it is used."""
+        """Note the names that a statement alters.
+
+        A function alters where it is called.
+        """
         left = [statement]
         while left:
             s = left.pop()

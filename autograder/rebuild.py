@@ -34,7 +34,7 @@ def marks(cell: NotebookNode) -> dict[str, Any]:
 
 
 def exercise(cell: NotebookNode) -> str | None:
-    """The exercise that a test cell is about, by its id, `check_<exercise>`."""
+    """Return the exercise that a test cell is about, by its id, `check_<exercise>`."""
     name = marks(cell).get("grade_id", "")
     is_test = cell.cell_type == "code" and marks(cell).get("grade")
     return name.removeprefix("check_") if is_test and name[:6] == "check_" else None
@@ -123,7 +123,7 @@ def _put_back(
 
 
 def _is_answer(cell: Cell, known: dict[str, NotebookNode]) -> bool:
-    """Whether something was written into a cell for an answer in words."""
+    """Return whether something was written into a cell for an answer in words."""
     released = known.get(cell.grade_id or "")
     return (
         released is not None
@@ -133,7 +133,7 @@ def _is_answer(cell: Cell, known: dict[str, NotebookNode]) -> bool:
 
 
 def _own_texts(cells: list[Cell], release: NotebookNode) -> list[Cell]:
-    """The cells of text that a student added, or that have lost their names."""
+    """Return the cells of text that a student added, or that have lost their names."""
     given = {"", *(cell.source.strip() for cell in release.cells)}
     names = {marks(c)["grade_id"] for c in release.cells if "grade_id" in marks(c)}
     plain = [c for c in cells if c.kind != "code" and (c.grade_id or "") not in names]

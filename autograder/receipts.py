@@ -31,7 +31,10 @@ Receipt = dict[str, Any]
 
 
 def cleaned(path: Path, release: NotebookNode) -> NotebookNode:
-    """A submitted file on the released notebook; where it cannot be read, says why."""
+    """Return a submitted file on the released notebook.
+
+    Where it cannot be read, says why.
+    """
     try:
         if why := strange(path.parent):
             raise Unreadable(why)
@@ -43,12 +46,12 @@ def cleaned(path: Path, release: NotebookNode) -> NotebookNode:
 
 
 def read_release(assignment: str) -> NotebookNode:
-    """The released notebook of an assignment."""
+    """Return the released notebook of an assignment."""
     return nbformat.read(course.released(assignment), as_version=4)
 
 
 def points(release: NotebookNode) -> dict[str, float]:
-    """The points of each graded cell of a released notebook, by its id."""
+    """Return the points of each graded cell of a released notebook, by its id."""
     graded = [marks(cell) for cell in release.cells if marks(cell).get("grade")]
     return {found["grade_id"]: float(found["points"]) for found in graded}
 
@@ -56,7 +59,7 @@ def points(release: NotebookNode) -> dict[str, float]:
 def job(
     notebook: NotebookNode, release: NotebookNode, assignment: str, student: str
 ) -> Job:
-    """What a cleaned notebook gives to check: its code, by exercise."""
+    """Return what a cleaned notebook gives to check: its code, by exercise."""
     content = _digest(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     tests = {name: cell.execution_count for cell in code if (name := exercise(cell))}
@@ -82,7 +85,7 @@ def job(
 
 @functools.cache
 def engine() -> str:
-    """A digest of all that a verdict follows from besides the submission."""
+    """Return a digest of all that a verdict follows from besides the submission."""
     digest = hashlib.sha256(version("torch").encode())
     package = sorted((course.ROOT / "collectives_lab").rglob("*.py"))
     for path in [*package, *(course.HERE / f"{name}.py" for name in READING)]:
@@ -91,7 +94,10 @@ def engine() -> str:
 
 
 def find(job: Job, final: bool = True) -> Receipt | None:
-    """The receipt of this job; a final one holds nothing that is to be tried again."""
+    """Return the receipt of this job.
+
+    A final one holds nothing that is to be tried again.
+    """
     found = load(job["assignment"], job["student"])
     if not found or found["key"] != job["key"]:
         return None
@@ -100,12 +106,12 @@ def find(job: Job, final: bool = True) -> Receipt | None:
 
 
 def verdict_id(receipt: Receipt) -> str:
-    """What tells this verdict from a later one on the same job."""
+    """Return what tells this verdict from a later one on the same job."""
     return f"{receipt['key']}{' (to be tried again)' * receipt['retry']}"
 
 
 def load(assignment: str, student: str) -> Receipt | None:
-    """The last receipt of a student, if there is one and it is whole."""
+    """Return the last receipt of a student, if there is one and it is whole."""
     try:
         return json.loads(place(assignment, student).read_text())
     except (OSError, ValueError):
@@ -122,7 +128,7 @@ def save(receipt: Receipt) -> None:
 
 
 def place(assignment: str, student: str) -> Path:
-    """Where a student's receipt is kept."""
+    """Return where a student's receipt is kept."""
     return course.RECEIPTS / assignment / f"{student}.json"
 
 

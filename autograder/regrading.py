@@ -16,12 +16,12 @@ Request = dict[str, Any]
 
 
 def place(assignment: str, student: str) -> Path:
-    """Where a student's requests are kept."""
+    """Return where a student's requests are kept."""
     return course.REGRADES / assignment / f"{student}.json"
 
 
 def requests(assignment: str, student: str) -> list[Request]:
-    """The requests of a student, the first one first."""
+    """Return the requests of a student, the first one first."""
     file = place(assignment, student)
     try:
         return json.loads(file.read_text()) if file.exists() else []
@@ -55,7 +55,7 @@ def answer(assignment: str, student: str, words: str) -> str:
 
 
 def state(assignment: str, student: str) -> str:
-    """What the summary says of a student's last request, if there is one."""
+    """Return what the summary says of a student's last request, if there is one."""
     kept = requests(assignment, student)
     if not kept:
         return ""
@@ -63,7 +63,7 @@ def state(assignment: str, student: str) -> str:
 
 
 def text(assignment: str, student: str) -> str:
-    """The requests and answers of a student, as the feedback has them."""
+    """Return the requests and answers of a student, as the feedback has them."""
     lines = []
     for kept in requests(assignment, student):
         lines += [f"Regrade request of {kept['asked'][:10]}: {kept['request']}"]

@@ -39,7 +39,7 @@ def on(
 
 
 def _costly(reading: Reading, found: Tried, released: Set[str]) -> Iterator[str]:
-    """What the solution needs and does not get, then what else does not end.
+    """Yield what the solution needs and does not get, then what else does not end.
 
     What was released as it stands, such as a demonstration by `lab.run`, is no fault.
     """
@@ -60,7 +60,7 @@ def _costly(reading: Reading, found: Tried, released: Set[str]) -> Iterator[str]
 
 
 def _error(text: str, reading: Reading) -> str:
-    """An error in words; of a name whose import was left out, that it was."""
+    """Return an error in words; of a name whose import was left out, that it was."""
     missing = re.fullmatch(r"NameError: name '(\w+)' is not defined", text)
     left = [s for s in reading.found if s.modules and s not in reading.runs]
     for s in left if missing else ():
@@ -85,7 +85,7 @@ def _advice(why: str) -> str:
 def _missing(
     names: Sequence[str], reading: Reading, mine: Sequence[Statement]
 ) -> Iterator[str]:
-    """Where a name that no cell says might be meant."""
+    """Yield where a name that no cell says might be meant."""
     said = "\n".join([*reading.notes, *(s.text for s in mine)])
     functions = [
         f"{name} ({s.cell.name})"
@@ -105,7 +105,7 @@ def _missing(
 
 
 def _behind(entries: Iterable[str], found: Sequence[Statement]) -> Iterator[str]:
-    """A solution behind the test cell, where another one stands before it."""
+    """Yield a solution behind the test cell, where another one stands before it."""
     for name in entries:
         binding = [s for s in found if name in s.binds]
         texts = {s.text for s in binding if not s.cell.after}
@@ -120,7 +120,7 @@ def _behind(entries: Iterable[str], found: Sequence[Statement]) -> Iterator[str]
 def _harmless(
     reading: Reading, found: Tried, mine: Sequence[Statement]
 ) -> Iterator[str]:
-    """What was left out or failed and is, as far as one can see, not needed."""
+    """Yield what was left out or failed and is, as far as one can see, not needed."""
     spared = [s for s in mine if s not in reading.needed]
     slow = [s for s in spared if s in found.slow]
     failed = [s for s in spared if s in found.failed and s not in slow]
@@ -137,7 +137,7 @@ def _harmless(
 
 
 def _places(found: Sequence[Statement]) -> str:
-    """The lines of statements, by cell."""
+    """Return the lines of statements, by cell."""
     places = [
         f"{name} ({_lines(list(of_cell))})"
         for name, of_cell in groupby(found, key=lambda s: s.cell.name)

@@ -52,7 +52,7 @@ class Renderer(IPythonRenderer):
     """nbconvert's renderer, in which an image comes with its cell or is left out."""
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
-        """An attached image, or the words that it was left out."""
+        """Return an attached image, or the words that it was left out."""
         name = unquote(url).removeprefix(POINTER)
         if url.startswith("data:"):
             return super().image(text, url, title)

@@ -57,7 +57,7 @@ class Statement:
 
 
 def statements(cell: Code, notes: list[str]) -> list[Statement]:
-    """The statements of a cell; a note and none where Python cannot read it."""
+    """Return the statements of a cell; a note and none where Python cannot read it."""
     source = HARMLESS_CELL_MAGIC.sub("", cell.source, count=1)
     if source.lstrip().startswith("%%"):
         notes.append(
@@ -77,7 +77,7 @@ def statements(cell: Code, notes: list[str]) -> list[Statement]:
 
 
 def quoted(text: str) -> str:
-    """The first line of a text, shortened, as code."""
+    """Return the first line of a text, shortened, as code."""
     line = text.split("\n")[0]
     return f"`{line[:57]}...`" if len(line) > 60 else f"`{line}`"
 
@@ -96,7 +96,7 @@ def text_of(found: Iterable[Statement]) -> str:
 
 
 def _why(error: BaseException, source: str) -> str:
-    """A syntax error in words, with its line."""
+    """Return a syntax error in words, with its line."""
     if not isinstance(error, SyntaxError) or not error.lineno:
         return str(error) or f"Python cannot read it ({type(error).__name__})"
     lines = source.split("\n")
@@ -120,7 +120,7 @@ def _without_magic(line: str) -> str:
 
 
 def _is_constant(node: ast.stmt) -> bool:
-    """A statement that is only a value: a comment, or what a magic has left."""
+    """Return a statement that is only a value: a comment, or what a magic has left."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
@@ -157,7 +157,7 @@ def _modules(node: ast.stmt) -> Iterator[str]:
 
 
 def _names(text: str) -> tuple[set[str], set[str], set[str]]:
-    """What it binds on top, what it takes from there, what it binds by `global`."""
+    """Return what it binds on top, what it takes from there, what it binds by `global`."""
     with warnings.catch_warnings(action="ignore"):
         top = symtable.symtable(text, "a cell", "exec")
     names = top.get_symbols()
@@ -178,7 +178,8 @@ def _names(text: str) -> tuple[set[str], set[str], set[str]]:
 
 
 def _altered(node: ast.stmt) -> set[str]:
-    """The names that `x.a = 1`, `x["a"] += 1`, `del x[0]`, `x.append(1)`, `@x.add`, a
+    """Return the names that `x.a = 1`, `x["a"] += 1`, `del x[0]`, `x.append(1)`,
+    `@x.add`, a
     base `x` and `exec(text, x)` begin with, wherever they stand in a statement."""
     found = set[str]()
     for inner in ast.walk(node):
@@ -204,7 +205,10 @@ TELLING = ("exec", "setattr", "delattr")
 
 
 def _root(node: ast.expr) -> set[str]:
-    """The name that `x.a["b"].c(1)` begins with, `x`; no name for what has none."""
+    """Return the name that `x.a["b"].c(1)` begins with, `x`.
+
+    No name for what has none.
+    """
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return {node.id} if isinstance(node, ast.Name) else set()

@@ -15,7 +15,9 @@ EXAMPLE = re.compile(r"example-[0-9]{3,}")
 
 
 def expected(assignment: str, book: Gradebook) -> set[str]:
-    """Those on the assignment's roster; without one, every student of the gradebook.
+    """Return those on the assignment's roster.
+
+    Without one, every student of the gradebook.
 
     Raises CourseError for a roster that cannot be read.
     """
@@ -46,7 +48,7 @@ def extend(assignment: str, student: str, hours: float) -> str:
 
 
 def _extended(assignment: Assignment, hours: float) -> datetime:
-    """The later due date; nbgrader would keep one that no date can hold."""
+    """Return the later due date; nbgrader would keep one that no date can hold."""
     name, due = assignment.name, assignment.duedate
     if hours < 0:
         raise course.CourseError("an extension is 0 or more days and hours")

@@ -10,7 +10,7 @@ LONGEST = 20_000
 
 
 def text(receipt: Receipt, name: str) -> str:
-    """The verdict on one exercise, for a terminal or a mail."""
+    """Return the verdict on one exercise, for a terminal or a mail."""
     verdict = receipt["exercises"][name]
     lines = [verdict["text"] if verdict["status"] == "graded" else _none(verdict)]
     lines += [f"  note: {note}" for note in receipt["notes"] + verdict["notes"]]
@@ -18,7 +18,9 @@ def text(receipt: Receipt, name: str) -> str:
 
 
 def card(receipt: Receipt, name: str) -> str:
-    """The verdict on one exercise as HTML: the check's card, and what was left out."""
+    """Return the verdict on one exercise as HTML: the check's card, and what was left
+    out.
+    """
     verdict = receipt["exercises"][name]
     graded = verdict["status"] == "graded"
     shown = verdict["html"] if graded else as_html(_none(verdict))
@@ -28,12 +30,12 @@ def card(receipt: Receipt, name: str) -> str:
 
 
 def printable(string: str) -> str:
-    """A text that moves no cursor and fills no screen."""
+    """Return a text that moves no cursor and fills no screen."""
     return UNPRINTABLE.sub("\ufffd", string)[:LONGEST]
 
 
 def one_line(string: str) -> str:
-    """A text in a table: nothing in it ends the line."""
+    """Return a text in a table: nothing in it ends the line."""
     return " ".join(printable(string).split())
 
 
@@ -45,7 +47,7 @@ def _none(verdict: dict) -> str:
 
 
 def as_html(string: str) -> str:
-    """A text as it is, with its lines."""
+    """Return a text as it is, with its lines."""
     # A page of nbgrader cuts what is wider than itself.
     style = "white-space: pre-wrap; overflow-wrap: anywhere"
     return f'<pre style="{style}">{html.escape(printable(string))}</pre>'

@@ -37,7 +37,9 @@ ALONE = "alone"
 
 
 def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
-    """The verdict on one exercise of a job; where the box was lost, in a new one.
+    """Return the verdict on one exercise of a job.
+
+    Where the box was lost, in a new one.
 
     What fails again and again where a program of ours runs well is the submission's: it
     has a zero, for a person to look at.
@@ -67,7 +69,7 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
 
 
 def _runs_ours(box: Box) -> bool:
-    """Whether a program of ours runs well here."""
+    """Return whether a program of ours runs well here."""
     ours = Program.source([("ours", "def f(): return 1")])
     try:
         with box.ranks(2, ours) as ranks:
@@ -77,7 +79,7 @@ def _runs_ours(box: Box) -> bool:
 
 
 def _cells(job: Job, name: str, box: Box) -> tuple[list[tuple[str, str]], list[str]]:
-    """What is run: the program of a receipt that is repeated, or the notebook's."""
+    """Return what is run: the program of a receipt that is repeated, or the notebook's."""
     if "programs" in job:
         return job["programs"][name], []
     test = job["tests"][name]
@@ -102,7 +104,7 @@ def _graded(report: Any) -> dict[str, Any]:
 
 
 def not_gradable(reason: str) -> dict[str, Any]:
-    """The verdict that there is none, which is not a zero."""
+    """Return the verdict that there is none, which is not a zero."""
     return {"status": "not gradable", "reason": reason}
 
 

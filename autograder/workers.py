@@ -81,7 +81,10 @@ class Worker:
             self.pipe.send_bytes(json.dumps(job).encode())
 
     def receipt(self) -> Receipt:
-        """The receipt of its job; waits for the answer, until the job's time is up."""
+        """Return the receipt of its job.
+
+        Waits for the answer, until the job's time is up.
+        """
         job = self.job
         assert job is not None
         _answered([self])
@@ -93,12 +96,18 @@ class Worker:
         return {"exercises": dict.fromkeys(job["seeds"], verdict)}
 
     def again(self, job: Job) -> Job:
-        """Its job as the next worker gets it; what took too much is not tried again."""
+        """Return its job as the next worker gets it.
+
+        What took too much is not tried again.
+        """
         times = LOST if self.took_too_much else 1
         return job | {"lost": [*job.get("lost", []), *[self.why_lost] * times]}
 
     def answer(self) -> dict[str, Any] | None:
-        """What it has answered; None, and its end, where its submission is lost."""
+        """Return what it has answered.
+
+        None, and its end, where its submission is lost.
+        """
         self.job, too_much = None, self.too_much()
         said = self._heard() if self.pipe.poll(0) else None
         if said is None:
@@ -108,7 +117,7 @@ class Worker:
         return said
 
     def too_much(self) -> str:
-        """Why its submission cannot go on; empty where it may."""
+        """Return why its submission cannot go on; empty where it may."""
         if time.monotonic() > self.deadline:
             return f"the check has no verdict after {ANSWERING:g} s"
         if self._memory() > self.had + MEMORY:
@@ -116,7 +125,7 @@ class Worker:
         return ""
 
     def _memory(self) -> int:
-        """Bytes that the process has; 0 once it has ended."""
+        """Return bytes that the process has; 0 once it has ended."""
         try:
             return psutil.Process(self.process.pid).memory_info().rss
         except psutil.Error:
@@ -130,7 +139,7 @@ class Worker:
         return found if isinstance(found, dict) else None
 
     def last_words(self) -> str:
-        """How it ended, and the last line that it wrote."""
+        """Return how it ended, and the last line that it wrote."""
         self.log.seek(max(0, self.log.seek(0, 2) - 4000))
         lines = self.log.read().decode("utf-8", "replace").strip().splitlines()
         said = f": {lines[-1]}" if lines else ""
@@ -144,7 +153,10 @@ class Worker:
 
 
 def receipt(job: Job, said: dict[str, Any]) -> Receipt:
-    """A receipt of a worker's answer; `retry` where the fault is not the student's."""
+    """Return a receipt of a worker's answer.
+
+    `retry` where the fault is not the student's.
+    """
     kept = {name: job[name] for name in KEPT}
     verdicts = said["exercises"].values()
     retry = any(verdict["status"] != "graded" for verdict in verdicts)
@@ -155,7 +167,7 @@ def receipt(job: Job, said: dict[str, Any]) -> Receipt:
 
 
 def unread(job: Job) -> Receipt:
-    """The receipt of a file that cannot be read: no process need look at it."""
+    """Return the receipt of a file that cannot be read: no process need look at it."""
     verdict = {"status": "not gradable", "reason": job["unreadable"], "notes": []}
     return receipt(job, {"exercises": dict.fromkeys(job["seeds"], verdict)}) | {
         "retry": False
@@ -189,7 +201,10 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
 
 
 def _answered(crew: Sequence[Worker]) -> list[Worker]:
-    """Those that have answered, have ended or take too much; waits for the first."""
+    """Return those that have answered, have ended or take too much.
+
+    Waits for the first.
+    """
     busy = {worker.pipe: worker for worker in crew if worker.job}
     while True:
         if answered := wait(list(busy), LOOKING):
@@ -206,7 +221,7 @@ def _kept() -> list[Worker]:
 
 
 def graded_here(job: Job) -> Receipt:
-    """The receipt of one job, for who does not grade a class."""
+    """Return the receipt of one job, for who does not grade a class."""
     crew = _kept()
     while True:
         if not crew or crew[0].process.poll() is not None:

@@ -40,7 +40,7 @@ def create(world_size: int) -> int:
 
 @lru_cache(maxsize=4096)
 def digest(*parts: object) -> int:
-    """A 64-bit number that is the same in every process for the same parts."""
+    """Return a 64-bit number that is the same in every process for the same parts."""
     data = blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(data, "little")
 

@@ -106,7 +106,7 @@ class _World:
         ]
 
     def can_end(self, rank: int, w: Waiting) -> bool:
-        """Whether this wait can end by what is posted or may still be."""
+        """Return whether this wait can end by what is posted or may still be."""
         if w.op == "send" and w.peer is not None:
             arrived = self.posted(w.peer, "recv", w, rank)
             arrived += self.posted(w.peer, "recv", w, None)
@@ -123,7 +123,7 @@ class _World:
         return not self._needs(rank, w, self.absent(w))
 
     def _needs(self, rank: int, w: Waiting, absent: list[int]) -> bool:
-        """Whether a collective cannot end for `rank` without the absent ones.
+        """Return whether a collective cannot end for `rank` without the absent ones.
 
         Where it depends on the library's tree, the answer is yes only once nothing has
         moved for a while: then what could have arrived has arrived.
@@ -139,7 +139,9 @@ class _World:
 
 
 def stuck(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]:
-    """The ranks that wait and can never move again, in order; empty without a proof.
+    """Return the ranks that wait and can never move again, in order.
+
+    Empty without a proof.
 
     Takes a snapshot of every rank that waits or has finished, all of the same moment; a
     rank without one is taken to be able to move. quiet: no rank has moved for about a
@@ -160,7 +162,7 @@ def stuck(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]:
 
 
 def balanced(snapshots: Iterable[Snapshot]) -> bool:
-    """Whether each send has its recv, and members made the same collectives."""
+    """Return whether each send has its recv, and members made the same collectives."""
     sends: dict[tuple, int] = {}
     recvs: dict[tuple, int] = {}
     counts: dict[str, dict[int, int]] = {}
@@ -184,7 +186,7 @@ def balanced(snapshots: Iterable[Snapshot]) -> bool:
 
 
 def waits_for(snapshots: Iterable[Snapshot], rank: int) -> list[int]:
-    """The ranks that a stuck rank waits for in vain."""
+    """Return the ranks that a stuck rank waits for in vain."""
     world = _World(snapshots, quiet=True)
     world.dead = {r for r, s in world.snapshots.items() if s.waiting or s.finished}
     targets: list[int] = []
@@ -199,7 +201,10 @@ def waits_for(snapshots: Iterable[Snapshot], rank: int) -> list[int]:
 
 
 def find_cycle(edges: Mapping[int, Sequence[int]]) -> list[int]:
-    """A shortest cycle of the graph, smallest rank first; empty if there is none."""
+    """Return a shortest cycle of the graph, smallest rank first.
+
+    Empty if there is none.
+    """
     best: list[int] = []
     for start in edges:
         paths, seen = deque([[start]]), {start}
@@ -240,7 +245,7 @@ def name_ranks(ranks: Sequence[int]) -> str:
 
 
 def _waits(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[str]:
-    """A sentence for each different wait, with the ranks that wait so."""
+    """Return a sentence for each different wait, with the ranks that wait so."""
     alike: dict[str, list[int]] = {}
     for rank in ranks:
         alike.setdefault(_wait_in_words(snapshots, rank), []).append(rank)
@@ -251,7 +256,7 @@ def _waits(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[str]:
 
 
 def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
-    """What one rank waits in, for whom and where."""
+    """Return what one rank waits in, for whom and where."""
     (w, *_) = snapshots[rank].waiting
     targets = waits_for(snapshots.values(), rank)
     gone = [r for r in targets if r in snapshots and snapshots[r].finished]
@@ -303,7 +308,7 @@ def _cure(
 
 
 def _pass_by(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> bool:
-    """Whether a send and a recv of the same two ranks do not meet."""
+    """Return whether a send and a recv of the same two ranks do not meet."""
     calls = [(r, w) for r in ranks for w in snapshots[r].waiting]
     recvs = {(r, w.peer) for r, w in calls if w.op == "recv"}
     return any(
@@ -314,7 +319,7 @@ def _pass_by(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> bool:
 
 
 def waits_for_all(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[int]:
-    """The ranks that any of `ranks` waits for."""
+    """Return the ranks that any of `ranks` waits for."""
     values = snapshots.values()
     return sorted({t for r in ranks for t in waits_for(values, r) if t in snapshots})
 

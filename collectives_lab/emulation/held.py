@@ -68,7 +68,10 @@ class Held:
         return held
 
     def _value(self, future: torch.futures.Future) -> Any:
-        """What the collective gave; the error that it ended with, unless we end it."""
+        """Return what the collective gave.
+
+        The error that it ended with, unless we end it.
+        """
         value = future.value()
         if isinstance(value, Exception) and not self._closed:
             raise value
@@ -108,7 +111,7 @@ def _end(work: _Work) -> None:
 
 
 def _future_of(work: Any) -> torch.futures.Future:
-    """A future for a work that has none: a thread waits for it."""
+    """Return a future for a work that has none: a thread waits for it."""
     future: torch.futures.Future = torch.futures.Future()
 
     def wait() -> None:
@@ -127,7 +130,7 @@ def _future_of(work: Any) -> torch.futures.Future:
 def _until_next(
     waiting: list[_Work], ends: Mapping[Message | Share, float]
 ) -> float | None:
-    """Seconds until one of them may be over; None if there are none."""
+    """Return seconds until one of them may be over; None if there are none."""
     if not waiting:
         return None
     end = min(ends.get(work.share, 0.0) for work in waiting)

@@ -37,7 +37,7 @@ class Inside(NamedTuple):
 
 @lru_cache(maxsize=256)
 def inside(ranks: tuple[int, ...], asked: tuple[Asked, ...]) -> Inside:
-    """The messages of a collective of `ranks`, each of which asked for the same.
+    """Return the messages of a collective of `ranks`, each of which asked for the same.
 
     asked: by place in the group, or one for all. A verb that replay does not know, and
     a call that it refuses, has no messages and takes no time.

@@ -42,7 +42,7 @@ class _Clock(threading.local):
     behind = 0.0
 
     def now(self) -> float:
-        """What time it is on the network."""
+        """Return what time it is on the network."""
         return now() - self.behind
 
     def go_on(self, time: float) -> None:

@@ -84,7 +84,7 @@ class Collective:
     ended: int = 0
 
     def inside(self) -> Inside | None:
-        """Its messages; None while they depend on ranks that have not come."""
+        """Return its messages; None while they depend on ranks that have not come."""
         first = next(iter(self.asked.values()))
         if first.op != "all_to_all":
             return inside(self.ranks, (first,))
@@ -152,7 +152,9 @@ class Network:
     def come(
         self, share: Share, ranks: tuple[int, ...], asked: Asked, time: float
     ) -> None:
-        """A rank has called a collective at `time`; `ranks` are those of the group.
+        """Note that a rank has called a collective at `time`.
+
+        `ranks` are those of the group.
 
         It takes part as soon as its earlier collectives in the group are through: they
         run one after another, as in a stream of NCCL's.
@@ -218,7 +220,7 @@ class Network:
             self._go_on(key, rank, max(through, collective.came[rank]))
 
     def _go_on(self, key: tuple[str, int], rank: int, time: float) -> None:
-        """A rank goes to its next step: it posts its ends of the messages in it."""
+        """Begin a rank's next step: post its ends of the messages in it."""
         collective = self.state.collectives[key]
         plan = collective.inside()
         assert plan is not None
@@ -240,7 +242,7 @@ class Network:
     def _inside_done(
         self, key: tuple[str, int], src: int, dst: int, end: float
     ) -> None:
-        """A message inside a collective has arrived: its ends have one less to await.
+        """Note that a message inside a collective has arrived: its ends await one less.
 
         Not in the order of `end`, but a rank goes on only when it has them all.
         """
@@ -252,7 +254,7 @@ class Network:
                 self._go_on(key, rank, collective.latest[rank])
 
     def _ended(self, key: tuple[str, int], rank: int, time: float) -> None:
-        """A rank is through with a collective, and free for the next of the group."""
+        """Free a rank that is through with a collective for the group's next one."""
         s, collective, group = self.state, self.state.collectives[key], key[0]
         s.ends[Share(*key, rank)] = s.stream[group, rank] = time
         collective.ended += 1
@@ -270,7 +272,9 @@ class Network:
 def path(
     fabric: Fabric, src: int, dst: int, nbytes: int
 ) -> tuple[tuple[str, float, float], ...]:
-    """What a message passes: (link, seconds it keeps it, seconds it takes through)."""
+    """Return what a message passes: (link, seconds it keeps it, seconds it takes
+    through).
+    """
     return tuple(_path(fabric, src, dst, nbytes))
 
 

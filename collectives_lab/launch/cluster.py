@@ -50,14 +50,14 @@ class ClusterPlan(Plan):
 
 
 def count_engines(cluster: Any) -> int:
-    """How many engines a cluster has; LaunchError if it has none, or is none."""
+    """Return how many engines a cluster has; LaunchError if it has none, or is none."""
     with engines.connected(cluster) as (_, ids):
         engines.need(1, ids)
         return len(ids)
 
 
 def _choose(backend: str, found: Found) -> tuple[str, str]:
-    """The backend to use, and why, with where the ranks are."""
+    """Return the backend to use, and why, with where the ranks are."""
     lacking = _without_gpu(found)
     where = _in_words(found)
     if backend == "auto":
@@ -76,7 +76,7 @@ def _choose(backend: str, found: Found) -> tuple[str, str]:
 
 
 def _without_gpu(found: Found) -> str:
-    """Which engine has no GPU of its own, in words; empty if each has one.
+    """Return which engine has no GPU of its own, in words; empty if each has one.
 
     Engines of one host that see the same GPUs share them.
     """

@@ -192,7 +192,7 @@ class Group:
         return not (again.failed or again.pending)
 
     def balanced(self) -> bool:
-        """Whether nothing is on its way, so that the group is as good as new."""
+        """Return whether nothing is on its way, so that the group is as good as new."""
         snapshots = self.ask("snapshot", range(self.world_size))
         return len(snapshots) == self.world_size and deadlock.balanced(
             snapshots.values()
@@ -213,7 +213,9 @@ class Group:
 
 
 def _cell_sources(pickled: Any) -> dict[str, list[str]]:
-    """The source of each notebook cell that a pickle comes from, for its tracebacks."""
+    """Return the source of each notebook cell that a pickle comes from, for its
+    tracebacks.
+    """
     data = bytes(pickled)
     return {
         file: entry[2]

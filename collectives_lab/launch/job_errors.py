@@ -41,7 +41,7 @@ _SIGNALS = {
 def error_of(
     outcome: Outcome, world_size: int, timeout: float, is_emulated: bool = False
 ) -> LabError:
-    """The error that tells what went wrong first; the rest follows from it.
+    """Return the error that tells what went wrong first; the rest follows from it.
 
     is_emulated: whether the ranks feel a network that is emulated.
     """
@@ -87,7 +87,7 @@ def _at(where: str) -> str:
 
 
 def _others(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
-    """What became of the ranks that have not failed themselves."""
+    """Return what became of the ranks that have not failed themselves."""
     if not ranks:
         return ""
     waiting = [r for r in ranks if outcome.seen.get(r, {}).get("waiting")]
@@ -145,7 +145,7 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
 
 
 def _shortened(text: str) -> str:
-    """A text without its middle, if nobody would read all of it."""
+    """Return a text without its middle, if nobody would read all of it."""
     lost = len(text) - 2 * MOST_TOLD
     if lost <= 0:
         return text
@@ -200,7 +200,7 @@ def _signal_name(number: int) -> str:
 
 
 def _crash_line(printed: str) -> str:
-    """The reader's line in what faulthandler printed when the rank crashed."""
+    """Return the reader's line in what faulthandler printed when the rank crashed."""
     _, found, dump = printed.rpartition("(most recent call first):")
     for file, line in re.findall(r'File "([^"]+)", line (\d+)', dump if found else ""):
         if is_readers(file):

@@ -73,7 +73,10 @@ def refuse_on_a_rank() -> None:
 
 
 def checked_size(world_size: Any, start_method: str | None = None) -> int:
-    """The number of ranks; start_method: of ranks that this machine must bear."""
+    """Return the number of ranks.
+
+    Start_method: of ranks that this machine must bear.
+    """
     try:
         if isinstance(world_size, bool):
             raise TypeError

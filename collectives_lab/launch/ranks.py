@@ -189,7 +189,10 @@ class Ranks:
         self._job("push", {}, parts, None, None)
 
     def __getitem__(self, name: str) -> list[Any]:
-        """A variable's value on every rank, in a list; RankError if one has none."""
+        """Return a variable's value on every rank, in a list.
+
+        RankError if one has none.
+        """
         pulled = self._job("pull", {"names": [name]}, [], None, None)
         return [values[0] for values in pulled.results]
 
@@ -273,7 +276,9 @@ class Ranks:
         return sorted(set(chosen))
 
     def replanned(self, **changes: Any) -> Plan:
-        """What `restart` would start; LaunchError says why it cannot, and nothing ends.
+        """Return what `restart` would start.
+
+        LaunchError says why it cannot, and nothing ends.
 
         changes: arguments of `Ranks` by name, where they are to be others.
         """

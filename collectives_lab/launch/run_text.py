@@ -67,13 +67,13 @@ def _count(ops: dict[str, int]) -> str:
 
 
 def _calls_of(trace: Trace, rank: int) -> str:
-    """How often the rank called what, in the order of the first calls."""
+    """Return how often the rank called what, in the order of the first calls."""
     ops = trace.columns["op"][trace.columns["rank"] == rank].tolist()
     return _count({trace.texts[op]: n for op, n in Counter(ops).items()})
 
 
 def table(run: RunLike) -> list[list[str]]:
-    """The header, then a row for each set of ranks that did and gave the same."""
+    """Return the header, then a row for each set of ranks that did and gave the same."""
     trace = run.trace
     sent, wire = trace.bytes_sent(), trace.wire_bytes()
     calls = [_calls_of(trace, rank) for rank in range(run.world_size)]
@@ -96,13 +96,15 @@ def table(run: RunLike) -> list[list[str]]:
 
 
 def _printed(run: RunLike) -> list[int]:
-    """The ranks that printed something."""
+    """Return the ranks that printed something."""
     texts = enumerate(run.output)
     return [rank for rank, text in texts if text and not text.isspace()]
 
 
 def outputs(run: RunLike) -> list[tuple[list[int], str]]:
-    """What the ranks printed, each different text once, cut to a share of the page."""
+    """Return what the ranks printed, each different text once, cut to a share of the
+    page.
+    """
     texts = run.output
     folded = _fold(_printed(run), lambda a, b: texts[a] == texts[b])
     share = max(400, MOST_OUTPUT // max(1, len(folded)))
@@ -110,7 +112,7 @@ def outputs(run: RunLike) -> list[tuple[list[int], str]]:
 
 
 def _cut(text: str, most: int, rank: int) -> str:
-    """The text as a terminal shows it; of a long one its begin and its end."""
+    """Return the text as a terminal shows it; of a long one its begin and its end."""
     if len(text) <= most:
         return clean(text).rstrip("\n")
     begin, end = clean(text[: most // 2]), clean(text[-(most // 2) :])
@@ -147,7 +149,10 @@ def _fold(ranks: Iterable[int], is_same: Callable[[int, int], bool]) -> list[lis
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Whether two results are equal in every element; False where that is unclear."""
+    """Return whether two results are equal in every element.
+
+    False where that is unclear.
+    """
     try:
         if type(a) is not type(b):
             return False
@@ -192,7 +197,7 @@ def _number(value: Any) -> str:
 
 
 def shorten(value: Any) -> str:
-    """A result in about a line; one that cannot be shown says why."""
+    """Return a result in about a line; one that cannot be shown says why."""
     try:
         return " ".join(clean(_Short().repr(value)).split())
     except Exception as error:  # a result may be anything, and a report must not fail

@@ -45,7 +45,7 @@ class Run:
 
 
 def finish(outcome: Outcome, plan: Plan) -> Run:
-    """The Run of an outcome; raises the error that it tells of."""
+    """Return the Run of an outcome; raises the error that it tells of."""
     result = _run_of(outcome, plan)
     if not outcome.failed:
         for rank in outcome.ranks:
@@ -100,7 +100,7 @@ class _Recorded:
     clocks: Mapping[str, Any]
 
     def trace(self) -> Trace:
-        """All that was recorded, with time counted from the first rank's start."""
+        """Return all that was recorded, with time counted from the first rank's start."""
         told = [self.told[rank] for rank in sorted(self.told)]
         events = [e for report in told for e in report.get("events", ())]
         groups: dict[str, Sequence[int]] = {}

@@ -105,6 +105,6 @@ class Watch:
 
 
 def _named(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the reader's lines in words."""
+    """Return the snapshot with the reader's lines in words."""
     waits = [replace(w, where=source_lines.describe(w.where)) for w in snapshot.waiting]
     return replace(snapshot, waiting=tuple(waits))

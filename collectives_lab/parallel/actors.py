@@ -86,7 +86,7 @@ def play(logits: torch.Tensor, episodes: int, seed: int) -> torch.Tensor:
 
 
 def mean_return(experience: torch.Tensor) -> float:
-    """The mean over episodes of minus the steps until the goal."""
+    """Return the mean over episodes of minus the steps until the goal."""
     return -(experience[0] != GOAL).sum(0).double().mean().item()
 
 
@@ -161,7 +161,7 @@ def train(
 
 
 def seed_of(seed: int, turn: int, actor: int) -> int:
-    """The seed of an actor's round: no two are alike. Actors count from 0."""
+    """Return the seed of an actor's round: no two are alike. Actors count from 0."""
     return (seed * 100_003 + turn) * 1009 + actor
 
 
@@ -204,5 +204,5 @@ def _act(policy: Policy, rounds: int, episodes: int, seed: int) -> Log:
 
 
 def _with(version: int, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's numbers in a row, and the version after them."""
+    """Return a tensor's numbers in a row, and the version after them."""
     return torch.cat([tensor.flatten(), tensor.new_tensor([version])])

@@ -153,7 +153,10 @@ def train(
 def _serve(
     agreed: Agreed, due: Sequence[int], order: Sequence[int] | None
 ) -> list[Update]:
-    """The server's side; due: rounds of each worker; order: whom to hear when."""
+    """Return the server's side.
+
+    Due: rounds of each worker; order: whom to hear when.
+    """
     left, given = list(due), [0] * len(due)
     updates: list[Update] = []
     difference = torch.empty_like(agreed.at)
@@ -173,7 +176,7 @@ def _serve(
 
 
 def _work(worker: Worker, agreed: torch.Tensor, rounds: int, every: int) -> Log:
-    """A worker's side: pull, train, push, again and again."""
+    """Return a worker's side: pull, train, push, again and again."""
     for _ in range(rounds):
         dist.recv(agreed, SERVER)
         dist.send(worker.round(agreed, every), SERVER)

@@ -45,13 +45,16 @@ class Codec(Protocol):
     """A way to write numbers as bytes, and to read them again, not quite the same."""
 
     def nbytes(self, count: int) -> int:
-        """The length of a message of so many numbers."""
+        """Return the length of a message of so many numbers."""
 
     def encode(self, numbers: torch.Tensor) -> torch.Tensor:
-        """A message, in uint8, from numbers of one dimension."""
+        """Return a message, in uint8, from numbers of one dimension."""
 
     def decode(self, message: torch.Tensor, count: int) -> torch.Tensor:
-        """The numbers of a message, in float32; what follows them does not count."""
+        """Return the numbers of a message, in float32.
+
+        What follows them does not count.
+        """
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,11 @@ class Int8:
         _check_chunk(self.chunk)
 
     def nbytes(self, count: int) -> int:
-        """The length of a message of so many numbers."""
+        """Return the length of a message of so many numbers."""
         return 4 * _chunks(count, self.chunk) + count
 
     def encode(self, numbers: torch.Tensor) -> torch.Tensor:
-        """All scales, then all codes."""
+        """Return all scales, then all codes."""
         rows = _rows(numbers.float(), self.chunk)
         scales = rows.abs().amax(1) / 127
         # 0 scales divide by 1: all their numbers are 0. NaN has no code but 0.
@@ -101,11 +104,14 @@ class Signs:
         _check_chunk(self.chunk)
 
     def nbytes(self, count: int) -> int:
-        """The length of a message of so many numbers."""
+        """Return the length of a message of so many numbers."""
         return 4 * _chunks(count, self.chunk) + -(-count // 8)
 
     def encode(self, numbers: torch.Tensor) -> torch.Tensor:
-        """All scales, then the signs, eight to a byte; the last byte is filled up."""
+        """Return all scales, then the signs, eight to a byte.
+
+        The last byte is filled up.
+        """
         sums = _rows(numbers.float().abs(), self.chunk).sum(1)
         counts = _rows(torch.ones_like(numbers), self.chunk).sum(1)
         scales = (sums / counts).float()
@@ -141,7 +147,7 @@ def _rows(numbers: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def _cut(message: torch.Tensor, scales: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The scales of a message, and the rest of it."""
+    """Return the scales of a message, and the rest of it."""
     head, rest = message[: 4 * scales], message[4 * scales :]
     return head.clone().view(torch.float32), rest
 
@@ -167,13 +173,15 @@ class Errors:
 
 
 def _counts(count: int, world_size: int) -> list[int]:
-    """How many numbers each rank owns: a P-th, rounded up, and the last ones less."""
+    """Return how many numbers each rank owns: a P-th, rounded up, and the last ones
+    less.
+    """
     part = -(-count // world_size)
     return [max(0, min(part, count - rank * part)) for rank in range(world_size)]
 
 
 def bytes_sent(count: int, codec: Codec, world_size: int) -> int:
-    """Bytes that each rank sends for a compressed sum of so many numbers.
+    """Return bytes that each rank sends for a compressed sum of so many numbers.
 
     All messages are as long as that of a whole part, as all_gather wants it.
     """
@@ -221,13 +229,13 @@ def compressed_all_reduce(
 
 
 def _message(codec: Codec, part: torch.Tensor, count: int) -> torch.Tensor:
-    """A part in bytes, filled up to the length of a message of `count` numbers."""
+    """Return a part in bytes, filled up to the length of a message of `count` numbers."""
     message = codec.encode(part)
     return F.pad(message, (0, codec.nbytes(count) - len(message)))
 
 
 def _numbers(codec: Codec, messages: torch.Tensor, counts: list[int]) -> torch.Tensor:
-    """The numbers of a message a part, in one row."""
+    """Return the numbers of a message a part, in one row."""
     pairs = zip(messages, counts, strict=True)
     return torch.cat([codec.decode(message, count) for message, count in pairs])
 
@@ -244,7 +252,10 @@ def _check(tensor: torch.Tensor, errors: Errors | None, rank: int) -> None:
 
 
 def flat_gradient(parameters: Iterable[nn.Parameter]) -> torch.Tensor:
-    """All gradients in one row; zeros where the loss has left a parameter out."""
+    """Return all gradients in one row.
+
+    Zeros where the loss has left a parameter out.
+    """
     return parameters_to_vector(
         [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     )

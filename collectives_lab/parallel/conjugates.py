@@ -27,14 +27,14 @@ Group = dist.ProcessGroup | None
 
 
 def added_up(x: torch.Tensor, group: Group) -> torch.Tensor:
-    """The sum of all ranks' x; one all_reduce."""
+    """Return the sum of all ranks' x; one all_reduce."""
     total = x.clone(memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total
 
 
 def gathered(x: torch.Tensor, dim: int, group: Group) -> torch.Tensor:
-    """All ranks' x, put together along dim; one all_gather."""
+    """Return all ranks' x, put together along dim; one all_gather."""
     parts = [
         torch.empty_like(x, memory_format=torch.contiguous_format)
         for _ in range(dist.get_world_size(group))
@@ -44,7 +44,9 @@ def gathered(x: torch.Tensor, dim: int, group: Group) -> torch.Tensor:
 
 
 def scattered(x: torch.Tensor, dim: int, group: Group) -> torch.Tensor:
-    """This rank's part, along dim, of the sum of all ranks' x; one reduce_scatter.
+    """Return this rank's part, along dim, of the sum of all ranks' x.
+
+    One reduce_scatter.
 
     Raises ValueError where P does not divide the length of dim.
     """

@@ -126,7 +126,7 @@ def _place_in_queue(expert: torch.Tensor, experts: int) -> torch.Tensor:
 
 
 def owned(experts: int, world_size: int) -> list[int]:
-    """How many experts each rank holds: neighbours, the first ranks one more."""
+    """Return how many experts each rank holds: neighbours, the first ranks one more."""
     each, more = divmod(experts, world_size)
     return [each + (rank < more) for rank in range(world_size)]
 

@@ -42,7 +42,8 @@ from collectives_lab.parallel import data, problem
 def schedule(
     step: int, every: int, fragments: int = 1, delay: int = 0
 ) -> tuple[list[int], list[int]]:
-    """Which fragments begin and which end their synchronisation after a step, from 1.
+    """Return which fragments begin and which end their synchronisation after a step,
+    from 1.
 
     Each begins once in `every` steps; their turns are spread evenly, and the last one's
     is with the last step. It ends `delay` steps later. Raises ValueError for what
@@ -210,7 +211,7 @@ def train(
 
 
 def in_fragments(model: nn.Sequential, fragments: int) -> list[list[nn.Parameter]]:
-    """The parameters of a model's layers, in so many runs of neighbours.
+    """Return the parameters of a model's layers, in so many runs of neighbours.
 
     They differ by one layer at most. Raises ValueError for more fragments than layers.
     """

@@ -48,7 +48,7 @@ Layers = Callable[[torch.Tensor], torch.Tensor]
 
 
 def grid(**levels: int) -> DeviceMesh:
-    """All ranks as a grid, row by row: `grid(data=2, tensor=4)` of 8 ranks.
+    """Return all ranks as a grid, row by row: `grid(data=2, tensor=4)` of 8 ranks.
 
     levels: name and size, the outermost first; a size of 1 is a level, too. All ranks
     call it. `mesh.get_group(name)` is the group along a level that this rank is in.
@@ -68,7 +68,7 @@ def grid(**levels: int) -> DeviceMesh:
 
 
 def of_gloo(kind: str, names: Sequence[str], sizes: Sequence[int]) -> DeviceMesh:
-    """The same grid of Gloo's groups, for tensors of a kind of device.
+    """Return the same grid of Gloo's groups, for tensors of a kind of device.
 
     Where there is a GPU, torch before 2.13 lets NCCL have a level of all ranks.
     """
@@ -180,7 +180,7 @@ def two_level_all_reduce(
 
 
 def bytes_by_level(trace: Trace, **levels: int) -> dict[str, list[int | float]]:
-    """Bytes that each rank sent along each level of a grid, as the calls say.
+    """Return bytes that each rank sent along each level of a grid, as the calls say.
 
     levels: as for `grid`. A call belongs to the levels along which its ranks differ;
     one among ranks that differ along several counts for `"data+tensor"`.
@@ -205,7 +205,7 @@ def bytes_by_level(trace: Trace, **levels: int) -> dict[str, list[int | float]]:
 
 
 def _place(rank: int, sizes: Sequence[int]) -> list[int]:
-    """Where a rank stands in the grid, by level: the last one counts fastest."""
+    """Return where a rank stands in the grid, by level: the last one counts fastest."""
     place = []
     for size in reversed(sizes):
         rank, at = divmod(rank, size)

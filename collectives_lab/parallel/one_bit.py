@@ -92,7 +92,7 @@ class OneBitAdam:
         self.variance.lerp_(gradient.square(), 1 - self.betas[1])
 
     def _compressed(self, gradient: torch.Tensor) -> None:
-        """The momentum from shares that add up to it; the variance stays."""
+        """Sum the momentum from shares that add up to it; the variance stays."""
         world_size = dist.get_world_size(self.group)
         beta = self.betas[0]
         share = beta / world_size * self.momentum + (1 - beta) * gradient

@@ -70,7 +70,8 @@ class Step:
 
 
 def cut(model: nn.Sequential, stages: int, stage: int) -> nn.Sequential:
-    """The layers of one stage: neighbours, shared as evenly as `tensor_split` does.
+    """Return the layers of one stage: neighbours, shared as evenly as `tensor_split`
+    does.
 
     They are the model's own. Raises ValueError for a stage without a layer.
     """
@@ -218,7 +219,7 @@ class _Worker:
         return stage if self.group is None else dist.get_global_rank(self.group, stage)
 
     def computed(self) -> list[Computed]:
-        """The notes, with time from the first call that this rank recorded."""
+        """Return the notes, with time from the first call that this rank recorded."""
         seen = recorder.current()
         first = seen.records[0].issued if seen and seen.records else self.notes[0].begin
         return [Computed(a, begin - first, end - first) for a, begin, end in self.notes]

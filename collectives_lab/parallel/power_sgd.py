@@ -52,7 +52,9 @@ class Numbers(NamedTuple):
 def numbers_sent(
     model: nn.Module, approximation_rank: int = 1, min_rate: float = 2
 ) -> Numbers:
-    """What the hook sums in a step once it compresses; DDP alone sums all parameters.
+    """Return what the hook sums in a step once it compresses.
+
+    DDP alone sums all parameters.
 
     The rank r of a product is at most rows or columns. A gradient of more than two
     dimensions is a matrix of its first one by all others.

@@ -39,7 +39,8 @@ RATE = 0.01
 
 @cache
 def corpus() -> torch.Tensor:
-    """The help texts of Python 3.11, 464 473 letters of English and Python, in uint8.
+    """Return the help texts of Python 3.11, 464 473 letters of English and Python, in
+    uint8.
 
     They ship with this package, as every version of Python has a text of its own. They
     are the PSF's; `data/python_help_license.txt` is their licence.
@@ -55,13 +56,16 @@ class Batch(NamedTuple):
     targets: torch.Tensor
 
     def share(self, index: int, count: int) -> Batch:
-        """The part number `index` of `count`; sizes differ by one example at most."""
+        """Return the part number `index` of `count`.
+
+        Sizes differ by one example at most.
+        """
         inputs, targets = (t.tensor_split(count)[index] for t in self)
         return Batch(inputs, targets)
 
 
 def batch(step: int, batch_size: int = 32) -> Batch:
-    """The examples of one step, the same on whoever asks."""
+    """Return the examples of one step, the same on whoever asks."""
     text = corpus()
     random = torch.Generator().manual_seed(step)
     starts = torch.randint(len(text) - LENGTH, (batch_size, 1), generator=random)
@@ -149,7 +153,7 @@ def new_model(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> nn.Sequential:
-    """A transformer, the same for the same seed; letters -> logits.
+    """Return a transformer, the same for the same seed; letters -> logits.
 
     float64 for tests of equality. Every size is a multiple of 8, so 2, 4 and 8 ranks
     share the parameters without a rest.
@@ -166,7 +170,8 @@ def loss(
     examples: Batch,
     whole: int | None = None,
 ) -> torch.Tensor:
-    """The sum of the cross-entropies, divided by the number of letters in the batch.
+    """Return the sum of the cross-entropies, divided by the number of letters in the
+    batch.
 
     whole: examples in the whole batch, of which these may be a share; without it, these
     are all. The losses of the shares add up to that of the batch, and so do their
@@ -229,11 +234,11 @@ def descend(
 def loss_of_share(
     model: nn.Module, batch_size: int, group: dist.ProcessGroup | None = None
 ) -> Callable[[int], torch.Tensor]:
-    """The loss by step of what is this rank's of each batch; see `loss`."""
+    """Return the loss by step of what is this rank's of each batch; see `loss`."""
     place = dist.get_rank(group), dist.get_world_size(group)
     return lambda step: loss(model, batch(step, batch_size).share(*place), batch_size)
 
 
 def added_up(shares: Sequence[Sequence[float]]) -> list[float]:
-    """The losses of the whole batch by step, from those of the shares by rank."""
+    """Return the losses of the whole batch by step, from those of the shares by rank."""
     return [sum(step) for step in zip(*shares, strict=True)]

@@ -34,7 +34,7 @@ Schedule = list[list[Action]]
 
 
 def gpipe(stages: int, micro: int) -> Schedule:
-    """All forward passes, then all backward passes, the last micro-batch first.
+    """Return all forward passes, then all backward passes, the last micro-batch first.
 
     Every stage keeps the activations of all `micro` micro-batches. Source: Huang et al.
     2019, GPipe, section 2.3 and figure 2.
@@ -72,7 +72,7 @@ def _check_counts(stages: int, micro: int) -> None:
 
 
 def peak(actions: Sequence[Action]) -> int:
-    """The most micro-batches between their forward and their backward pass."""
+    """Return the most micro-batches between their forward and their backward pass."""
     kept = most = 0
     for kind, _ in actions:
         kept += 1 if kind == "F" else -1
@@ -81,7 +81,7 @@ def peak(actions: Sequence[Action]) -> int:
 
 
 def micro_batches(schedule: Schedule) -> int:
-    """How many micro-batches the schedule is for.
+    """Return how many micro-batches the schedule is for.
 
     Raises ValueError unless each stage has the F and then the B of each of them once.
     """
@@ -106,13 +106,13 @@ def micro_batches(schedule: Schedule) -> int:
 
 
 def source(action: Action, stage: int, stages: int) -> int | None:
-    """The stage that sends what this action needs; None if it needs nothing."""
+    """Return the stage that sends what this action needs; None if it needs nothing."""
     src = stage - 1 if action[0] == "F" else stage + 1
     return src if 0 <= src < stages else None
 
 
 def target(action: Action, stage: int, stages: int) -> int | None:
-    """The stage that gets what this action computes; None if nobody does."""
+    """Return the stage that gets what this action computes; None if nobody does."""
     dst = stage + 1 if action[0] == "F" else stage - 1
     return dst if 0 <= dst < stages else None
 
@@ -163,7 +163,10 @@ def compute_event(
     seconds: float,
     completed: float | None = None,
 ) -> Event:
-    """An event that says what a rank computes and for how long; `variant` names it."""
+    """Return an event that says what a rank computes and for how long.
+
+    `variant` names it.
+    """
     name = f"{action[0]}{action[1]}"
     return Event(
         rank,

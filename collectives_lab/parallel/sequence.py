@@ -34,7 +34,9 @@ LETTERS = 1
 
 
 def sequence_parallel(model: nn.Sequential, group: Group = None) -> nn.Sequential:
-    """This rank's part of a `problem.new_model`; it gives the logits of own letters.
+    """Return this rank's part of a `problem.new_model`.
+
+    It gives the logits of own letters.
 
     Call `add_up_norms` after the backward pass.
     """

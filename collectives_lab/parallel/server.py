@@ -150,7 +150,7 @@ class Clocks:
         self.waiting: list[int] = []
 
     def ahead(self, worker: int) -> int:
-        """How many clocks a worker is ahead of the slowest one."""
+        """Return how many clocks a worker is ahead of the slowest one."""
         return self.clock[worker] - min(self.clock)
 
     def arrived(self, worker: int) -> list[int]:
@@ -207,7 +207,7 @@ class _Desk:
 
 
 def _work(weights: torch.Tensor, gradient: Gradient, steps: int) -> Log:
-    """A worker: pull the weights, compute, push the gradient, again and again."""
+    """Return a worker: pull the weights, compute, push the gradient, again and again."""
     losses = []
     worker = dist.get_rank() - 1
     for clock in range(steps):
@@ -224,7 +224,7 @@ def _work(weights: torch.Tensor, gradient: Gradient, steps: int) -> Log:
 
 
 def _checked(weights: torch.Tensor, steps: int) -> torch.Tensor:
-    """A copy of the weights to work on."""
+    """Return a copy of the weights to work on."""
     devices.refuse_nccl(None, 'run it with backend="gloo"')
     if dist.get_world_size() < 2 or steps < 1:
         raise ValueError(
@@ -235,7 +235,8 @@ def _checked(weights: torch.Tensor, steps: int) -> torch.Tensor:
 
 
 def gradient_of(model: nn.Module, batch_size: int = 32) -> Gradient:
-    """The gradient of `problem.loss` on a worker's share of the batch of its clock.
+    """Return the gradient of `problem.loss` on a worker's share of the batch of its
+    clock.
 
     Weights are the model's parameters as one vector, `parameters_to_vector`. The mean
     of the workers' losses is the loss of the whole batch, and so with gradients.

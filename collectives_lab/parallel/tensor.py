@@ -37,13 +37,13 @@ Verb = Callable[[torch.Tensor], torch.Tensor]
 
 
 def columns(linear: nn.Linear, part: slice) -> nn.Linear:
-    """The layer that gives only these outputs."""
+    """Return the layer that gives only these outputs."""
     bias = None if linear.bias is None else linear.bias[part]
     return _linear(linear.weight[part], bias)
 
 
 def rows(linear: nn.Linear, part: slice) -> nn.Linear:
-    """The layer that takes only these inputs: a term of a sum, without the bias."""
+    """Return the layer that takes only these inputs: a term of a sum, without the bias."""
     return _linear(linear.weight[:, part], None)
 
 
@@ -103,7 +103,7 @@ class Split(nn.Module):
 
 
 def heads(attention: problem.Attention, group: Group = None) -> problem.Attention:
-    """This rank's heads: columns of query, key and value, and rows of out."""
+    """Return this rank's heads: columns of query, key and value, and rows of out."""
     own = share(attention.heads, "heads", group)
     width = attention.query.out_features // attention.heads
     part = slice(own.start * width, own.stop * width)
@@ -117,7 +117,7 @@ def heads(attention: problem.Attention, group: Group = None) -> problem.Attentio
 
 
 def hidden(mlp: problem.MLP, group: Group = None) -> problem.MLP:
-    """This rank's hidden units: columns of up and rows of down."""
+    """Return this rank's hidden units: columns of up and rows of down."""
     part = share(mlp.up.out_features, "hidden units", group)
     mine = copy.deepcopy(mlp)
     mine.up, mine.down = columns(mine.up, part), rows(mine.down, part)
@@ -125,7 +125,9 @@ def hidden(mlp: problem.MLP, group: Group = None) -> problem.MLP:
 
 
 def tensor_parallel(model: nn.Sequential, group: Group = None) -> nn.Sequential:
-    """This rank's part of a `problem.new_model`; it gives the logits of own letters.
+    """Return this rank's part of a `problem.new_model`.
+
+    It gives the logits of own letters.
 
     The model is the same on all ranks, and is left as it is. Raises ValueError for more
     ranks than heads.
@@ -141,7 +143,7 @@ def tensor_parallel(model: nn.Sequential, group: Group = None) -> nn.Sequential:
 def cut(
     model: nn.Sequential, enter: Verb, leave: Verb, group: Group = None
 ) -> nn.Sequential:
-    """This rank's part of a model, with these verbs before and behind each pair."""
+    """Return this rank's part of a model, with these verbs before and behind each pair."""
     mine: Any = copy.deepcopy(model)
     embedding, *blocks, head = mine
     for name in ("tokens", "positions"):

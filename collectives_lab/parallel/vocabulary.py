@@ -29,7 +29,9 @@ from collectives_lab.parallel.problem import VOCABULARY, Batch
 
 
 def share(count: int, what: str, group: dist.ProcessGroup | None = None) -> slice:
-    """This rank's part of `count` things; sizes differ by one at most, larger first.
+    """Return this rank's part of `count` things.
+
+    Sizes differ by one at most, larger first.
 
     what: the name of the things, for the error. Raises ValueError for too few.
     """
@@ -95,7 +97,7 @@ def cross_entropy(
     begin: int,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """The cross-entropy of each target, the same on all ranks.
+    """Return the cross-entropy of each target, the same on all ranks.
 
     logits: (..., letters of this rank), the first of which is `begin`. targets: (...),
     the same on all ranks.

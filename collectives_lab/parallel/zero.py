@@ -56,7 +56,7 @@ class Unit:
         self.own = nn.Parameter(self.parts(self.whole)[dist.get_rank(group)])
 
     def parts(self, flat: torch.Tensor) -> list[torch.Tensor]:
-        """A flat tensor as P views, by owner."""
+        """Return a flat tensor as P views, by owner."""
         return list(flat.chunk(dist.get_world_size(self.group)))
 
     def _views(self, flat: torch.Tensor) -> Iterator[tuple[nn.Parameter, torch.Tensor]]:
@@ -149,7 +149,7 @@ class Zero1:
             unit.gather()
 
     def held(self) -> Held:
-        """What this rank keeps, counted by the memory behind its tensors."""
+        """Return what this rank keeps, counted by the memory behind its tensors."""
         own = [unit.own for unit in self.units]
         parameters = [*self.model.parameters(), *own]
         states = self.optimizer.state.values()
@@ -245,7 +245,7 @@ class Zero3(Zero2):
 
 
 def nbytes(tensors: Iterable[torch.Tensor]) -> int:
-    """The bytes of memory behind these tensors; what they share counts once."""
+    """Return the bytes of memory behind these tensors; what they share counts once."""
     storages = (tensor.untyped_storage() for tensor in tensors)
     return sum({s.data_ptr(): s.nbytes() for s in storages if s.nbytes()}.values())
 

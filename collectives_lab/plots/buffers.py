@@ -23,7 +23,8 @@ WIDEST = 9.5  # inches
 
 
 def ranks_in(value: float) -> list[int]:
-    """The ranks in a sum of `4**rank`, or of that times a power of ten for its slot.
+    """Return the ranks in a sum of `4**rank`, or of that times a power of ten for its
+    slot.
 
     A rank that was added twice is there twice. Of the powers of ten that fit, the first
     is taken with which no rank is doubled: `ranks_in(850)` is `[0, 1, 2, 3]`. What is
@@ -120,7 +121,7 @@ def _set_axes(ax: Axes, p: int, widths: Sequence[int], height: float) -> None:
 def _draw(
     ax: Axes, side: Sequence[list[float]], left: int, height: float, inch: float
 ) -> None:
-    """The cells and, where there is room, their numbers."""
+    """Draw the cells and, where there is room, their numbers."""
     cells = []
     for rank, held in enumerate(side):
         top = (rank - 0.5) * height

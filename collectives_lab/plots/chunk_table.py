@@ -67,7 +67,7 @@ def _cell(p: int, panels: int) -> float:
 
 
 def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
-    """The first two states and the last two of each phase."""
+    """Return the first two states and the last two of each phase."""
     numbers = {0, 1}
     for phase in {state.phase for state in states[1:]}:
         numbers |= {*[n for n, s in enumerate(states) if s.phase == phase][-2:]}
@@ -75,7 +75,7 @@ def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
 
 
 def _panels(shown: Sequence[ChunkState], side: float) -> Diagram:
-    """A figure with an axes for each state, in rows that are about equally full."""
+    """Return a figure with an axes for each state, in rows that are about equally full."""
     most = max(1, int((WIDEST - NAMES) // (side + GAP)))
     down = -(-len(shown) // most)
     across = -(-len(shown) // down)
@@ -119,7 +119,9 @@ def _set_axes(ax: Axes, state: ChunkState, ranks: range, cell: float) -> None:
 
 
 def _key(figure: Diagram, shown: Sequence[ChunkState], has_numbers: bool) -> None:
-    """What frame and shade mean, and which rank is where if dots have no numbers."""
+    """Explain frame and shade, and which rank is where if dots have no
+    numbers.
+    """
     p = shown[0].world_size
     signs: dict[str, Any] = {}
     if any(state.moves for state in shown):

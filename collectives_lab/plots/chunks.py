@@ -46,11 +46,11 @@ class ChunkState:
         return len(self.holds)
 
     def received(self, rank: int) -> set[int]:
-        """The chunks that a rank received in this step."""
+        """Return the chunks that a rank received in this step."""
         return {move.chunk for move in self.moves if move.dst == rank}
 
     def is_whole(self, rank: int, chunk: int) -> bool:
-        """Whether a chunk has every rank's contribution in it, once."""
+        """Return whether a chunk has every rank's contribution in it, once."""
         return self.holds[rank][chunk] == tuple(range(self.world_size))
 
     @property
@@ -59,7 +59,7 @@ class ChunkState:
         return f"step {self.step} of {self.of}: {self.phase}" if self.step else "start"
 
     def sentences(self) -> list[str]:
-        """What each move brought, and what its receiver has now."""
+        """Return what each move brought, and what its receiver has now."""
         return [self._sentence(*moved) for moved in _together(self.moves)]
 
     def _sentence(self, src: int, dst: int, adds: bool, chunks: Sequence[int]) -> str:
@@ -127,7 +127,7 @@ def _moved(before: Holds, moves: Iterable[Move]) -> Holds:
 
 
 def _together(moves: Iterable[Move]) -> list[tuple[int, int, bool, list[int]]]:
-    """The chunks that one rank sends to another, by src and dst."""
+    """Return the chunks that one rank sends to another, by src and dst."""
     ends = attrgetter("src", "dst", "adds")
     by_ends = groupby(sorted(moves, key=ends), ends)
     return [(*end, sorted(move.chunk for move in moved)) for end, moved in by_ends]

@@ -86,7 +86,8 @@ def cost_curves(
 def crossings(
     sizes: np.ndarray, lines: Mapping[str, np.ndarray]
 ) -> list[tuple[float, float, str]]:
-    """Where the fastest changes: the bytes, the seconds, and who is fastest from there.
+    """Return where the fastest changes: the bytes, the seconds, and who is fastest from
+    there.
 
     Between two sizes the curves are taken as straight in the logarithms of both.
     """
@@ -174,7 +175,7 @@ def _set_axes(ax: Axes, sizes: np.ndarray, rows: int, has_points: bool) -> None:
 
 
 def _mark(ax: Axes, changes: Sequence[tuple[float, float, str]]) -> None:
-    """A ring at each crossing, and below it who is fastest from there on."""
+    """Draw a ring at each crossing, and below it who is fastest from there on."""
     labels = Labels(ax, 8)
     bottom = ax.get_window_extent().y0
     for size, seconds, name in changes:

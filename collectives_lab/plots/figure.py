@@ -79,7 +79,7 @@ class Traced(Protocol):
 
 
 def trace_of(thing: Trace | Traced) -> Trace:
-    """The trace of a Run or a Timeline; a trace is its own."""
+    """Return the trace of a Run or a Timeline; a trace is its own."""
     trace = thing if isinstance(thing, Trace) else getattr(thing, "trace", None)
     if not isinstance(trace, Trace):
         raise TypeError(
@@ -107,7 +107,9 @@ class Diagram(Figure):
     alt: str = ""
 
     def _repr_html_(self) -> str:
-        """The figure as one image with its own text, which no page style can change."""
+        """Return the figure as one image with its own text, which no page style can
+        change.
+        """
         kind, data = "svg+xml", self._svg()
         if len(data) > MOST_SVG:
             kind, data = "png", self._png()
@@ -153,7 +155,7 @@ class Row:
 
 
 def _item(one: Diagram) -> str:
-    """A diagram that shrinks to three quarters, but no more, to stay in the row."""
+    """Return a diagram that shrinks to three quarters, but no more, to stay in the row."""
     width = round(one.get_figwidth() * DPI)
     style = f"flex:{width} 1 {round(0.75 * width)}px;max-width:{width}px"
     return f'<div style="{style}">{one._repr_html_()}</div>'

@@ -72,7 +72,7 @@ class Bar:
         return f"{event.op} {'to' if event.op == 'send' else 'from'} {peer}"
 
     def side(self, towards: int | None) -> float:
-        """The side of the bar that faces another rank's lane."""
+        """Return the side of the bar that faces another rank's lane."""
         is_above = towards is not None and towards < self.event.rank
         return self.top if is_above else self.bottom
 
@@ -103,7 +103,7 @@ class Scene:
         return [bar for bar in self.bars if bar.is_stuck]
 
     def facts(self) -> list[str]:
-        """What there is to see, in sentences."""
+        """Return what there is to see, in sentences."""
         verbs = Counter(verb(calls) for calls in self.together)
         things = [f"{n} {name}" for name, n in sorted(verbs.items())]
         if self.pairs or not things:
@@ -167,7 +167,7 @@ def is_stuck(event: Event) -> bool:
 
 
 def _place(trace: Trace) -> tuple[dict[int, Bar], float, float]:
-    """The bars by row of the trace, and the first and the last time to show."""
+    """Return the bars by row of the trace, and the first and the last time to show."""
     timed = [(i, e) for i, e in enumerate(trace.events) if e.issued is not None]
     if not timed:
         raise ValueError(
@@ -214,7 +214,9 @@ def _lane(rank: int, rows: Sequence[tuple[int, Event]], last: float) -> dict[int
 
 
 def rounds(bars: Iterable[Bar], first: float, last: float) -> list[list[Bar]]:
-    """The collectives seen: the n-th call of a group on each of its ranks is one."""
+    """Return the collectives seen: the n-th call of a group on each of its ranks is
+    one.
+    """
     count: Counter = Counter()
     calls: dict[tuple[str, int], list[Bar]] = defaultdict(list)
     for bar in bars:
@@ -236,7 +238,7 @@ def verb(together: Sequence[Bar]) -> str:
 
 
 def blocked(bars: Iterable[Bar]) -> dict[int, float]:
-    """Seconds each rank spent blocked, time in two threads at once counted once."""
+    """Return seconds each rank spent blocked, time in two threads at once counted once."""
     total: dict[int, float] = defaultdict(float)
     until: dict[int, float] = {}
     for bar in sorted(bars, key=lambda bar: bar.wait):

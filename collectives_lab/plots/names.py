@@ -40,7 +40,9 @@ def name_rounds(labels: Labels, rounds: Sequence[list[Bar]]) -> None:
 
 
 def _names(labels: Labels, rounds: Sequence[list[Bar]]) -> list[tuple[str, float]]:
-    """What to write, and from what time on: a crowd of equals becomes `verb x n`."""
+    """Return what to write, and from what time on: a crowd of equals becomes `verb x
+    n`.
+    """
     runs = [(name, list(run)) for name, run in groupby(rounds, verb)]
     if len(runs) > MOST_NAMES:
         counts = Counter(verb(calls) for calls in rounds)

@@ -82,7 +82,7 @@ def _set_axes(ax: Any, worlds: Sequence[float]) -> None:
 
 
 def _mark(ax: Any, ranks: float, gamma: float) -> None:
-    """Where the sliders stand, and which side is which."""
+    """Mark where the sliders stand, and which side is which."""
     at = float(np.clip(gamma, LOWEST * 1.2, HIGHEST / 1.2))
     ax.plot(ranks, at, "o", ms=9, mfc="none", mec=INK, mew=1.8, clip_on=False, zorder=4)
     look = {"fontsize": 8, "transform": ax.transAxes}

@@ -42,7 +42,7 @@ Samples = Mapping[int, float | Sequence[float]]
 
 
 def series_look(number: int) -> dict[str, Any]:
-    """The colour, dashes and marker of the n-th algorithm."""
+    """Return the colour, dashes and marker of the n-th algorithm."""
     return {
         "color": SERIES[number % len(SERIES)],
         "linestyle": DASHES[number % len(DASHES)],
@@ -58,7 +58,10 @@ def seconds_of(
     alpha: float | None,
     beta: float | None,
 ) -> np.ndarray:
-    """What an algorithm costs at these sizes; ValueError for times that do not fit."""
+    """Return what an algorithm costs at these sizes.
+
+    ValueError for times that do not fit.
+    """
     worlds = () if world_size is None else np.asarray(world_size).shape
     shape = np.broadcast_shapes(worlds, np.asarray(nbytes).shape)
     if callable(cost):

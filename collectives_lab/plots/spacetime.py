@@ -164,7 +164,7 @@ def _computing(color: str) -> dict[str, Any]:
 
 
 def _looks(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
-    """What to draw on each other: SVG cannot have a hatch on a transparent face."""
+    """Return what to draw on each other: SVG cannot have a hatch on a transparent face."""
     width = 0.3 if is_plain else 0.7
     # Snapped to pixels, thin bars below each other would run into one.
     rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}
@@ -176,7 +176,7 @@ def _looks(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]
 
 
 def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
-    """An arrow a message, from the begin of its send to the end of its recv."""
+    """Draw an arrow a message, from the begin of its send to the end of its recv."""
     for send, recv in pairs:
         src, dst = send.event.rank, recv.event.rank
         arrow = FancyArrowPatch(
@@ -195,7 +195,7 @@ def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
 
 
 def _draw_lost(ax: Axes, lost: Sequence[Bar]) -> None:
-    """A send that nobody received points at its peer and ends short of it."""
+    """Draw a send that nobody received: it points at its peer and ends short of it."""
     for bar in lost:
         x, y = bar.begin, bar.side(bar.event.peer)
         tip = y + (-0.2 if y == bar.top else 0.2)
@@ -217,7 +217,7 @@ def _draw_marks(ax: Axes, bars: Sequence[Bar]) -> None:
 
 
 def _signs(seen: Scene) -> dict[str, Any]:
-    """The key: a sign for each thing that occurs, by its name."""
+    """Return the key: a sign for each thing that occurs, by its name."""
 
     def sign(marker: str, size: float) -> Line2D:
         return Line2D([], [], color=INK, ls="none", marker=marker, markersize=size)

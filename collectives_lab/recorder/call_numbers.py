@@ -46,7 +46,9 @@ class Counts:
             record.key = mixed(group.key, record.number + refused)
 
     def meet(self, name: str) -> int:
-        """The number of a collective of the group, or of a meeting, of this name."""
+        """Return the number of a collective of the group, or of a meeting, of this
+        name.
+        """
         number = self.collectives[name] = self.collectives[name] + 1
         return number
 
@@ -74,5 +76,5 @@ class Counts:
 
 
 def mixed(base: int, number: int) -> int:
-    """The key of the call with this number, of those whose digest is `base`."""
+    """Return the key of the call with this number, of those whose digest is `base`."""
     return ((base + number) * 0x9E3779B97F4A7C15) % 2**64

@@ -88,7 +88,7 @@ class Record:
         return self.op in ("send", "recv")
 
     def ends(self, rank: int) -> tuple[int, int]:
-        """The (src, dst) of a message whose end at `rank` this is."""
+        """Return the (src, dst) of a message whose end at `rank` this is."""
         assert self.peer is not None
         return (rank, self.peer) if self.op == "send" else (self.peer, rank)
 
@@ -98,7 +98,7 @@ class Record:
         self.waited = begun if self.blocks else waited
 
     def text(self) -> str:
-        """The call as a person would name it: `all_reduce(8 float32, SUM)`."""
+        """Return the call as a person would name it: `all_reduce(8 float32, SUM)`."""
         call, inside = self.call, []
         if call.dtype:
             inside.append(f"{call.count} {call.dtype}")
@@ -113,11 +113,11 @@ class Record:
         return f"{self.op}({', '.join(inside)})"
 
     def told(self) -> tuple[str, str]:
-        """The call in words, and the reader's line."""
+        """Return the call in words, and the reader's line."""
         return self.text(), place(self.where)
 
     def waiting(self) -> Waiting:
-        """The call as the wait-for graph sees it."""
+        """Return the call as the wait-for graph sees it."""
         return Waiting(
             self.op,
             self.group.name,
@@ -131,7 +131,7 @@ class Record:
         )
 
     def row(self, rank: int, thread: int) -> Event:
-        """The event that this call was, on the clock of `now`."""
+        """Return the event that this call was, on the clock of `now`."""
         call = self.call
         sent = received = None
         splits = ""
@@ -172,10 +172,10 @@ class Meeting(NamedTuple):
     where: str
 
     def waiting(self) -> Waiting:
-        """The call as the wait-for graph sees it."""
+        """Return the call as the wait-for graph sees it."""
         return Waiting(self.op, self.name, self.number, where=self.where)
 
 
 def place(where: tuple[str, int] | None) -> str:
-    """A line as one writes it: `"file:line"`."""
+    """Return a line as one writes it: `"file:line"`."""
     return f"{where[0]}:{where[1]}" if where else ""

@@ -35,7 +35,7 @@ _JOIN = threading.Thread.join.__code__
 def find_reader(
     op: torch_ops.Operator, frame: FrameType | None
 ) -> tuple[tuple[str, int] | None, str, str]:
-    """The reader's line, the torch.distributed function there, its reduce op.
+    """Return the reader's line, the torch.distributed function there, its reduce op.
 
     frame: the first that may be torch's or the reader's.
     """
@@ -55,7 +55,8 @@ def find_reader(
 
 
 def waits(frame: FrameType | None) -> bool:
-    """Whether the torch.distributed function below the reader will wait for its end.
+    """Return whether the torch.distributed function below the reader will wait for its
+    end.
 
     For a torch whose operators are not told. frame: as for `find_reader`.
     """
@@ -84,7 +85,8 @@ def _kind_of(file: str) -> str:
 
 
 def may_call(thread: threading.Thread, frame: FrameType | None) -> bool:
-    """Whether a thread that does not wait may come to a communication call by itself.
+    """Return whether a thread that does not wait may come to a communication call by
+    itself.
 
     It may if it runs the reader's code, or a timer or an event loop that may; a helper
     thread of a library does not, nor does one that waits for another thread to end.

@@ -54,13 +54,13 @@ def read() -> Reading:
 
 
 def device() -> torch.device:
-    """Where a message can be: on the CPU, unless the backend is for GPUs only."""
+    """Return where a message can be: on the CPU, unless the backend is for GPUs only."""
     on_cpu = "cpu:" in dist.get_backend_config(dist.group.WORLD)
     return torch.device("cpu") if on_cpu else torch.device("cuda")
 
 
 def name() -> str:
-    """What tells this host's clock from those of others.
+    """Return what tells this host's clock from those of others.
 
     Processes of one boot of one kernel share a clock, unless they are in different time
     namespaces.

@@ -29,21 +29,21 @@ class CudaEvent(Protocol):
         """Note the time when a stream comes here."""
 
     def query(self) -> bool:
-        """Whether it has."""
+        """Return whether it has."""
 
     def elapsed_time(self, end_event: Any) -> float:
         """Milliseconds from this event to another."""
 
 
 def recorded(device: int) -> CudaEvent:
-    """An event where the current stream of a GPU is."""
+    """Return an event where the current stream of a GPU is."""
     event = torch.cuda.Event(enable_timing=True)
     event.record(torch.cuda.current_stream(device))
     return event
 
 
 def is_capturing() -> bool:
-    """Whether calls are put into a CUDA graph: then nothing happens now."""
+    """Return whether calls are put into a CUDA graph: then nothing happens now."""
     return torch.cuda.is_current_stream_capturing()
 
 
@@ -83,7 +83,10 @@ Times = tuple[float, float | None, float]
 
 
 def read(stamps: Iterable[Stamps], patience: float = 0.0) -> dict[int, Times]:
-    """The times of those whose events have come by, by id; waits for them so long."""
+    """Return the times of those whose events have come by, by id.
+
+    Waits for them so long.
+    """
     left, until = list(stamps), now() + patience
     while not all(_is_over(one) and _is_past(one) for one in left) and now() < until:
         time.sleep(0.001)
@@ -114,12 +117,13 @@ def _times(stamps: Stamps, clock: CudaEvent, reading: float) -> Times:
 
 
 def free_stream(device: int) -> Any:
-    """A block whose current stream is one with nothing on it."""
+    """Return a block whose current stream is one with nothing on it."""
     return torch.cuda.stream(torch.cuda.Stream(device))
 
 
 def _clock(device: int) -> tuple[CudaEvent, float] | None:
-    """An event on a stream with nothing else on it, and when it was by our clock.
+    """Return an event on a stream with nothing else on it, and when it was by our
+    clock.
 
     The best of three, some ten microseconds wide; None where the GPU does not answer.
     """

@@ -276,7 +276,10 @@ class Recorder:
             self.step()
 
     def all_blocked(self) -> bool:
-        """Whether no thread of the reader's can move; torch's own do not count."""
+        """Return whether no thread of the reader's can move.
+
+        Torch's own do not count.
+        """
         waiting = len(self.blocked)
         if not waiting or threading.active_count() - self.own_threads <= waiting:
             return bool(waiting)
@@ -306,18 +309,20 @@ class Recorder:
     # -- for others ----------------------------------------------------------------
 
     def drain(self) -> list[Event]:
-        """The events since the last drain; their times are those of `now`."""
+        """Return the events since the last drain; their times are those of `now`."""
         self._fresh.forget()
         records, self.records = self.records, []
         self.recent = records[-RECENT:]
         return self._rows(records, cuda_timing.PATIENCE)
 
     def peek(self) -> list[Event]:
-        """The events since the last drain, which stay."""
+        """Return the events since the last drain, which stay."""
         return self._rows(list(self.records))
 
     def _rows(self, records: list[Record], patience: float = 0.0) -> list[Event]:
-        """The events of records; threads have numbers in the order of their calls.
+        """Return the events of records.
+
+        Threads have numbers in the order of their calls.
 
         patience: seconds to wait for what a GPU has not ended yet.
         """
@@ -332,18 +337,21 @@ class Recorder:
         ]
 
     def described(self, key: int) -> tuple[str, str] | None:
-        """The call with this key, in words, and its line; None if there was none."""
+        """Return the call with this key, in words, and its line.
+
+        None if there was none.
+        """
         for record in reversed([*self.recent, *self.records]):
             if record.key == key:
                 return record.told()
         return None
 
     def group_ranks(self) -> dict[str, tuple[int, ...]]:
-        """The ranks of every group that was used."""
+        """Return the ranks of every group that was used."""
         return {group.name: group.ranks for group in list(self.groups.values())}
 
     def snapshot(self, unfinished: bool = False) -> Snapshot:
-        """What this rank has posted and waits for; another thread may take it.
+        """Return what this rank has posted and waits for; another thread may take it.
 
         unfinished: take it to wait for every collective that has not ended, as it does
         when it sleeps in a wait of torch's own that nobody can see.
@@ -384,7 +392,7 @@ def start(recorder: Recorder | None) -> None:
 
 
 def current() -> Recorder | None:
-    """The recorder that sees this process's calls."""
+    """Return the recorder that sees this process's calls."""
     return _current
 
 

@@ -22,7 +22,7 @@ class Unsendable(Exception):
 
 
 def is_readers(file: str) -> bool:
-    """Whether a file is the reader's: not ours, not torch's, not Python's own."""
+    """Return whether a file is the reader's: not ours, not torch's, not Python's own."""
     if os.path.basename(file) in call_site.WRAPPERS:
         return False
     return not file.startswith((_HOUSE, *_LIBRARIES, "<frozen"))
@@ -34,7 +34,7 @@ _LIBRARIES = tuple(
 
 
 def tell(error: BaseException) -> tuple[str, str]:
-    """The reader's innermost line, and the traceback from the first one on."""
+    """Return the reader's innermost line, and the traceback from the first one on."""
     told = traceback.TracebackException.from_exception(error)
     if isinstance(error, (Unsendable, recorder.Mismatched, KeyboardInterrupt)):
         told.__cause__ = told.__context__ = None

@@ -114,7 +114,7 @@ class _Recording:
             self.problem = f"{type(error).__name__}: {error}"
 
     def kept(self) -> str:
-        """Where the part is, or why there is none."""
+        """Return where the part is, or why there is none."""
         if self.path is not None:
             return f"what it recorded is in {self.path}"
         part = self.part
@@ -133,7 +133,7 @@ class _Recording:
             self._save()
 
     def note(self, is_late: bool) -> str:
-        """What a reader of the error wants to know of this rank."""
+        """Return what a reader of the error wants to know of this rank."""
         part, open_calls = self.part, self.open_calls()
         where = f" in {open_calls[-1]}" if open_calls else ""
         if is_late:
@@ -144,7 +144,7 @@ class _Recording:
         )
 
     def open_calls(self) -> list[str]:
-        """The calls that have not ended, in words, with their lines."""
+        """Return the calls that have not ended, in words, with their lines."""
         told = [r.told() for r in self.recorder.records if r.completed is None]
         return [f"{text}, {where}" if where else text for text, where in told]
 
@@ -193,7 +193,7 @@ def _everybody(folder: Path) -> Iterator[None]:
 
 
 def _told(folder: Path, value: Any) -> list[Any]:
-    """What every rank says."""
+    """Return what every rank says."""
     values = [None] * dist.get_world_size()
     with _everybody(folder):
         dist.all_gather_object(values, value)
@@ -216,7 +216,7 @@ def _cleared(folder: Path, run: str) -> str:
 
 
 def _environment() -> dict[str, Any]:
-    """What a recording is worth little without."""
+    """Return what a recording is worth little without."""
     cores = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -301,4 +301,4 @@ os.register_at_fork(after_in_child=_in_a_child)
 
 
 def _nothing(_signal: int, _frame: Any) -> None:
-    """The other thread does what is to be done."""
+    """Do nothing: the other thread does what is to be done."""

@@ -30,7 +30,7 @@ _wait = torch_ops.Work.wait
 
 
 def is_needed(tensor: torch.Tensor, group: Any) -> bool:
-    """Whether the library of this group cannot send this tensor."""
+    """Return whether the library of this group cannot send this tensor."""
     return tensor.is_cuda and not devices.runs_on_nccl(group)
 
 
@@ -42,7 +42,9 @@ _landings: dict[weakref.ref, tuple[torch.Tensor, torch.Tensor]] = {}
 
 
 def detour(operator: torch_ops.Operator, redispatch: Callable) -> Callable:
-    """What a message goes on by: as it is, or by the CPU; other operators as they are.
+    """Return what a message goes on by: as it is, or by the CPU.
+
+    Other operators as they are.
 
     What is sent is what the tensor holds now, whatever is written to it later.
     """

@@ -54,7 +54,7 @@ def _sent(info: bytes) -> int | None:
 
 
 def connections() -> dict[Connection, int]:
-    """Bytes this process has sent, once each, on every TCP connection it has."""
+    """Return bytes this process has sent, once each, on every TCP connection it has."""
     counted: dict[Connection, int] = {}
     option = getattr(socket, "TCP_INFO", None)
     if option is None or os.name != "posix":

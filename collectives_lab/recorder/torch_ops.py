@@ -107,7 +107,10 @@ class Operator:
     is_told: bool = True
 
     def get(self, args: tuple, name: str, default: Any = None) -> Any:
-        """The argument of this name; the dispatcher leaves trailing defaults out."""
+        """Return the argument of this name.
+
+        The dispatcher leaves trailing defaults out.
+        """
         i = self.at.get(name)
         return default if i is None or i >= len(args) else args[i]
 
@@ -200,23 +203,23 @@ def _kernel(seat: Seat, operator: Operator, go_on: Callable, after: Any) -> Call
 
 
 def has_work(result: Any) -> bool:
-    """Whether an operator returned a Work, without a look at it."""
+    """Return whether an operator returned a Work, without a look at it."""
     return (result[-1] if isinstance(result, tuple) else result) is not None
 
 
 def work_of(result: Any) -> Any:
-    """The Work an operator returned: the very object that the caller will hold."""
+    """Return the Work an operator returned: the very object that the caller will hold."""
     boxed = result[-1] if isinstance(result, tuple) else result
     return None if boxed is None else Work.unbox(boxed)
 
 
 def boxed_work(future: torch.futures.Future) -> Any:
-    """A Work that ends with the future, boxed as an operator returns it."""
+    """Return a Work that ends with the future, boxed as an operator returns it."""
     return _work_of_future(future).boxed()
 
 
 def group_of(operator: Operator, args: tuple) -> Any:
-    """The process group a call is for."""
+    """Return the process group a call is for."""
     return _unbox_group(args[operator.group_at])
 
 
@@ -226,14 +229,14 @@ def ranks_of(group: Any) -> dict[int, int] | None:
 
 
 def device_of(operator: Operator, args: tuple) -> int:
-    """The number of the GPU that the tensors of a call are on."""
+    """Return the number of the GPU that the tensors of a call are on."""
     sides = (operator.given, operator.taken)
     tensors = (_flat(args[i]) for i in sides if i is not None)
     return next(some[0].device.index for some in tensors if some)
 
 
 def is_coalescing(group: Any) -> bool:
-    """Whether calls of this group wait for the end of a coalescing block."""
+    """Return whether calls of this group wait for the end of a coalescing block."""
     return group in getattr(_world, "pg_coalesce_state", {})
 
 
@@ -250,7 +253,7 @@ def forget_coalescing() -> None:
 
 
 def _flat(tensors: Any) -> Sequence[torch.Tensor]:
-    """A tensor, a list of tensors or a list of such lists, as one list."""
+    """Return a tensor, a list of tensors or a list of such lists, as one list."""
     if isinstance(tensors, torch.Tensor):
         return (tensors,)
     if not tensors or isinstance(tensors[0], torch.Tensor):
@@ -267,7 +270,7 @@ def _bytes(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def _size(tensor: torch.Tensor) -> int:
-    """Bytes of a tensor; of a sparse one those of its indices and values."""
+    """Return bytes of a tensor; of a sparse one those of its indices and values."""
     if not tensor.is_sparse:
         return tensor.nbytes
     return tensor._indices().nbytes + tensor._values().nbytes
@@ -369,7 +372,7 @@ _DTYPES = _Names()
 
 
 def _is_uneven(op: Operator, given: Sequence, taken: Sequence) -> bool:
-    """Whether the parts of a list differ in size, which some libraries allow."""
+    """Return whether the parts of a list differ in size, which some libraries allow."""
     if op.name not in ("allgather_", "reduce_scatter_"):
         return False
     parts = taken if op.verb == "all_gather" else given
@@ -379,7 +382,9 @@ def _is_uneven(op: Operator, given: Sequence, taken: Sequence) -> bool:
 def _splits(
     op: Operator, args: tuple, given: Sequence, taken: Sequence, size: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Bytes to and from each rank of the group in an all_to_all, parts even or not."""
+    """Return bytes to and from each rank of the group in an all_to_all, parts even or
+    not.
+    """
     sides = []
     for tensors, name in ((given, "input_split_sizes"), (taken, "output_split_sizes")):
         if len(tensors) == size and op.variant == "all_to_all":

@@ -58,7 +58,10 @@ def wrapped(argv: Sequence[str], info: int, files: Sequence[str] = ()) -> list[s
 
 
 def _mounts(files: Sequence[str]) -> Iterator[str]:
-    """What is seen, first by the server, then by ranks; last, all of it is closed."""
+    """Yield what is seen, first by the server, then by ranks.
+
+    Last, all of it is closed.
+    """
     devices = [path for path in lockdown.SYSTEM if path.startswith("/dev/")]
     libraries = [Path(path) for path in lockdown.SYSTEM if path not in devices]
     libraries += lockdown.python_paths()
@@ -83,13 +86,15 @@ def _mounts(files: Sequence[str]) -> Iterator[str]:
 
 
 def _by_all_names(paths: Sequence[Path]) -> list[Path]:
-    """Those of the paths that are there, and what they lead to where they are links."""
+    """Return those of the paths that are there, and what they lead to where they are
+    links.
+    """
     both = (path for given in paths for path in (given, given.resolve()))
     return [path for path in dict.fromkeys(both) if path.exists()]
 
 
 def _hidden_in(seen: Sequence[Path]) -> list[Path]:
-    """What is in there of this package, by each name that it is seen under."""
+    """Return what is in there of this package, by each name that it is seen under."""
     return [
         path / one.relative_to(path.resolve())
         for path in seen
@@ -99,7 +104,7 @@ def _hidden_in(seen: Sequence[Path]) -> list[Path]:
 
 
 def _programs() -> Iterator[Path]:
-    """The folders from `python` to the file that it is a link to in the end."""
+    """Yield the folders from `python` to the file that it is a link to in the end."""
     path = Path(sys.executable)
     yield path.parent
     while path.is_symlink():

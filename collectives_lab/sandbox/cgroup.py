@@ -29,7 +29,7 @@ class Cgroup:
     folders: tuple[Path, ...]
 
     def joining(self, argv: list[str]) -> list[str]:
-        """The command that joins the group, then becomes the command `argv`."""
+        """Return the command that joins the group, then becomes the command `argv`."""
         joins = (f"echo $$ > {shlex.quote(str(f))}/cgroup.procs" for f in self.folders)
         return ["/bin/sh", "-ec", "\n".join([*joins, 'exec "$@"']), "sh", *argv]
 
@@ -71,7 +71,7 @@ def make(memory: int, threads: int) -> Cgroup:
 
 
 def most_memory() -> int:
-    """Bytes that the group of this process, and those above it, let it have."""
+    """Return bytes that the group of this process, and those above it, let it have."""
     try:
         own = _own()
     except OSError:  # no system but Linux has such groups
@@ -88,7 +88,7 @@ def most_memory() -> int:
 
 
 def _places() -> Iterator[tuple[Path, ...]]:
-    """Where a group could be made, best first: one folder, or one in each tree."""
+    """Yield where a group could be made, best first: one folder, or one in each tree."""
     own = _own()
     if "memory" in own and "pids" in own:
         yield ROOT / "memory" / own["memory"], ROOT / "pids" / own["pids"]
@@ -100,7 +100,10 @@ def _places() -> Iterator[tuple[Path, ...]]:
 
 
 def _own() -> dict[str, str]:
-    """The group that this process is in, by controller; that of version 2 is ""."""
+    """Return the group that this process is in, by controller.
+
+    That of version 2 is "".
+    """
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

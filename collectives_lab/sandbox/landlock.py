@@ -41,7 +41,10 @@ class _Beneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """The version of Landlock that this kernel offers; 0 where it offers none."""
+    """Return the version of Landlock that this kernel offers.
+
+    0 where it offers none.
+    """
     try:
         return syscall(_CREATE, None, 0, _VERSION)
     except OSError:

@@ -42,7 +42,7 @@ def apply(memory: int, cpu_seconds: int, files: int = 64) -> None:
 
 
 def _memory(more: int) -> Iterator[tuple[int, int, int]]:
-    """What is mapped now, so torch's libraries too, and so much more."""
+    """Yield what is mapped now, so torch's libraries too, and so much more."""
     if IS_LINUX:
         most = status()["VmSize"] * 1024 + more
         yield resource.RLIMIT_AS, most, most
@@ -50,7 +50,7 @@ def _memory(more: int) -> Iterator[tuple[int, int, int]]:
 
 @functools.cache
 def threads_now() -> int:
-    """How many threads this user has, counted once: before ranks are forked."""
+    """Return how many threads this user has, counted once: before ranks are forked."""
     count = 0
     for name in os.listdir("/proc") if IS_LINUX else []:
         if name.isdigit():

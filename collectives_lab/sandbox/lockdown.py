@@ -106,7 +106,7 @@ def enter(
 
 
 def why_missing() -> dict[str, str]:
-    """The layers that this machine has not, each with the reason."""
+    """Return the layers that this machine has not, each with the reason."""
     reasons = {}
     if not linux.IS_LINUX:
         reasons["limits"] = "this system is not Linux"
@@ -175,7 +175,9 @@ def _close_all_but(keep: Sequence[int]) -> None:
 
 @functools.cache
 def read_paths() -> list[Path]:
-    """What Python, numpy and torch may still want to read, without our own modules."""
+    """Return what Python, numpy and torch may still want to read, without our own
+    modules.
+    """
     left_out = hidden()
     places = [*map(Path, SYSTEM), *python_paths()]
     found = (one for place in places for one in _around(place.resolve(), left_out))
@@ -184,7 +186,8 @@ def read_paths() -> list[Path]:
 
 @functools.cache
 def hidden() -> list[Path]:
-    """Where this package is installed: it solves the exercises, so no rank may read it.
+    """Return where this package is installed: it solves the exercises, so no rank may
+    read it.
 
     There may be a wheel beside the clone that runs, or one for another Python: what
     begins with its name is looked for in all folders of modules. Costs about 50 ms.
@@ -208,7 +211,9 @@ def why_exposed() -> str | None:
 
 
 def python_paths() -> list[Path]:
-    """The folders of Python's own modules and of those that are installed for it."""
+    """Return the folders of Python's own modules and of those that are installed for
+    it.
+    """
     folders = [*site.getsitepackages(), sysconfig.get_path("stdlib")]
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())

@@ -14,7 +14,9 @@ from collectives_lab.basics import linux
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and has not ended, even if nobody has asked how."""
+    """Return whether a process is there and has not ended, even if nobody has asked
+    how.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][1] not in "ZX"
     except (OSError, IndexError):
@@ -22,7 +24,7 @@ def runs(pid: int) -> bool:
 
 
 def taken(pid: int) -> tuple[int, int]:
-    """The bytes and the threads that a process and those below it have.
+    """Return the bytes and the threads that a process and those below it have.
 
     Of a fork's memory counts what it has more than its parent, with which it shares
     the rest until one of them changes it.

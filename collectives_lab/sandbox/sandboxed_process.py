@@ -46,7 +46,7 @@ class Started:
         return self.process.pid
 
     def errors(self) -> str:
-        """The last of what it has written to its standard error."""
+        """Return the last of what it has written to its standard error."""
         self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, self.log.tell() - 4000))
         return self.log.read().decode("utf-8", "replace").strip()

@@ -92,7 +92,7 @@ def restrict(traces: bool = True) -> None:
 
 
 def program(machine: str, pid: int, traces: bool = True) -> list[Instruction]:
-    """The filter of the process `pid`: for each call a test and what then holds."""
+    """Return the filter of the process `pid`: for each call a test and what then holds."""
     numbers = ALLOWED[machine]
     checks = _checks(pid) | ({} if traces else _no_traces())
     lines: list[Instruction] = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _AUDIT[machine])]
@@ -104,7 +104,7 @@ def program(machine: str, pid: int, traces: bool = True) -> list[Instruction]:
 
 
 def _checks(pid: int) -> dict[str, list[Instruction]]:
-    """What must hold of the arguments of the calls that are allowed in part."""
+    """Return what must hold of the arguments of the calls that are allowed in part."""
     return {
         "clone": _if_masked(0, _THREAD | _NAMESPACES, _THREAD),
         "kill": _if_one_of(0, [pid]),
@@ -124,7 +124,7 @@ def _checks(pid: int) -> dict[str, list[Instruction]]:
 
 
 def _no_traces() -> dict[str, list[Instruction]]:
-    """What another rank could see where `/proc` and folders for all are there.
+    """Return what another rank could see where `/proc` and folders for all are there.
 
     No file is made, and none mapped to be changed: by its limit of a file's size the
     process cannot write one that is only open for writing, as `/dev/null` may be.

@@ -78,7 +78,7 @@ def _launch(
     group: cgroup.Cgroup | None,
     files: Sequence[str],
 ) -> tuple[subprocess.Popen[bytes], int | None]:
-    """The process, and in a namespace the handle of the first process in there."""
+    """Return the process, and in a namespace the handle of the first process in there."""
     told, tell = os.pipe()
     with os.fdopen(told) as told_file:
         try:
@@ -111,7 +111,7 @@ def _launch(
 
 
 def _line(told: IO[str]) -> str:
-    """What bubblewrap tells about its first process, once it has started it."""
+    """Return what bubblewrap tells about its first process, once it has started it."""
     if not select.select([told], [], [], PATIENCE)[0]:
         raise TimeoutError(f"bubblewrap told nothing for {PATIENCE} s")
     text = ""
@@ -121,7 +121,9 @@ def _line(told: IO[str]) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The variables of a server: none of the reader's, one thread for each library."""
+    """Return the variables of a server: none of the reader's, one thread for each
+    library.
+    """
     kept = {
         name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ
     }
@@ -141,7 +143,7 @@ def environment() -> dict[str, str]:
 
 
 def root(tier: str) -> str:
-    """The folder that a rank in a box of this tier makes its root."""
+    """Return the folder that a rank in a box of this tier makes its root."""
     return bubblewrap.ROOT if tier in "AB" else "/"
 
 
@@ -231,7 +233,7 @@ def _no_users() -> str | None:
 
 
 def best(alone: bool = False) -> str:
-    """The letter of the best tier that this machine has.
+    """Return the letter of the best tier that this machine has.
 
     alone: the machine is there for one submission. Only then U counts, as what other
     users of the machine may read is open in it.
@@ -240,7 +242,7 @@ def best(alone: bool = False) -> str:
 
 
 def describe(tier: str) -> str:
-    """The tier and what holds a rank in it: "B: bubblewrap, limits, seccomp"."""
+    """Return the tier and what holds a rank in it: "B: bubblewrap, limits, seccomp"."""
     missing = lockdown.why_missing()
     layers = lockdown.LAYERS if tier != "D" else ("limits",)
     held = [name for name in layers if name not in missing]

@@ -56,7 +56,7 @@ class Levels:
 
 
 def levels(strategy: Strategy, group: str, fabric: Fabric) -> Levels:
-    """Where the ranks of a group stand, by the group that rank 0 is in.
+    """Return where the ranks of a group stand, by the group that rank 0 is in.
 
     All groups along a dimension call at the same time, so ranks that share a NIC or a
     spine share its bandwidth. A group that has unlike many ranks on its nodes counts as
@@ -74,7 +74,7 @@ def levels(strategy: Strategy, group: str, fabric: Fabric) -> Levels:
 
 
 def _across(strategy: Strategy, fabric: Fabric) -> Link:
-    """The link between nodes when all ranks use it at once."""
+    """Return the link between nodes when all ranks use it at once."""
     busy = fabric.nic[fabric.place[: strategy.world_size]]
     sharing = int(np.bincount(busy).max())
     spine = (fabric.spine or 0.0) * strategy.world_size
@@ -82,7 +82,7 @@ def _across(strategy: Strategy, fabric: Fabric) -> Link:
 
 
 def call_seconds(sentence: Sentence, strategy: Strategy, fabric: Fabric) -> float:
-    """Seconds of one call, every group of its kind calling at the same time.
+    """Return seconds of one call, every group of its kind calling at the same time.
 
     Rings, as `costs` has them: of one level where a group has only one; else inside a
     node and across in turn, an all_reduce as reduce_scatter inside, all_reduce across

@@ -50,7 +50,7 @@ class Memory:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def table(self) -> Table:
-        """A row a part, and the sum."""
+        """Return a row a part, and the sum."""
         parts = {**self._parts(), "total": self.total}
         rows = [[name, format_bytes(nbytes)] for name, nbytes in parts.items()]
         return table(["kept by a rank", "bytes"], *rows)
@@ -63,7 +63,7 @@ class Memory:
 
 
 def memory(strategy: Strategy, stage: int = 0) -> Memory:
-    """Bytes that one rank of this stage keeps, at most."""
+    """Return bytes that one rank of this stage keeps, at most."""
     groups = {g: units(strategy, stage, g) for g in ("data", "replica")}
     numel = sum(unit.numel for found in groups.values() for unit in found)
     padded = sum(unit.padded for found in groups.values() for unit in found)
@@ -88,7 +88,9 @@ def memory(strategy: Strategy, stage: int = 0) -> Memory:
 
 
 def activations(strategy: Strategy, stage: int = 0) -> int:
-    """Bytes kept for the backward pass, of all micro-batches that are on their way."""
+    """Return bytes kept for the backward pass, of all micro-batches that are on their
+    way.
+    """
     head = stage == strategy.pipeline - 1
     block = _input(strategy) if strategy.recompute == "full" else _block(strategy)
     # Of a piece of the model that has 1/interleave of the stage's blocks.

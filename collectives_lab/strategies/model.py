@@ -152,7 +152,7 @@ class Model:
         yield from self._rows("down", self.ffn, self.hidden)
 
     def _experts(self) -> Iterable[Tensor]:
-        """A router and the experts' matrices; they have no biases."""
+        """Yield a router and the experts' matrices; they have no biases."""
         yield Tensor("router", self.hidden * self.experts, "", True)
         for part in self._mlp():
             if part.matrix:

@@ -17,7 +17,9 @@ from collectives_lab.strategies.model import Model
 def tiny(
     width: int = 32, heads: int = 4, blocks: int = 2, experts: int = 0, top_k: int = 0
 ) -> Model:
-    """The transformer of `parallel.problem`; with experts, that of `parallel.experts`.
+    """Return the transformer of `parallel.problem`.
+
+    With experts, that of `parallel.experts`.
 
     Its examples have 32 letters of 128.
     """
@@ -33,7 +35,8 @@ def tiny(
 
 
 def gpt(layers: int, hidden: int, heads: int, name: str = "") -> Model:
-    """A GPT: 51 200 tokens, 2048 learned places, an MLP of 4 hidden, biases, tied.
+    """Return a GPT: 51 200 tokens, 2048 learned places, an MLP of 4 hidden, biases,
+    tied.
 
     Source: Narayanan et al., Efficient large-scale language model training, SC 2021,
     section 5.1.

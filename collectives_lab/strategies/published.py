@@ -77,7 +77,7 @@ _LLAMA = (
 def _megatron(
     shape: tuple[int, int, int], ways: tuple[int, int, int], batch: int, rate: float
 ) -> Published:
-    """A row of table 1: layers, hidden, heads; tensor, pipeline, data."""
+    """Return a row of table 1: layers, hidden, heads; tensor, pipeline, data."""
     tensor, pipeline, data = ways
     strategy = Strategy(
         model=gpt(*shape),
@@ -96,7 +96,7 @@ def _megatron(
 
 
 def _gpt3(data: int, tensor: int, pipeline: int, micro: int, rate: float) -> Published:
-    """A row of table 2: GPT-3 in batches of 1536, by ZeRO-3 or by three degrees."""
+    """Return a row of table 2: GPT-3 in batches of 1536, by ZeRO-3 or by three degrees."""
     strategy = Strategy(
         model=gpt(96, 12_288, 96, "GPT-3 175B"),
         batch=1536,
@@ -114,7 +114,7 @@ def _gpt3(data: int, tensor: int, pipeline: int, micro: int, rate: float) -> Pub
 
 
 def _llama(data: int, rate: float, interleave: int) -> Published:
-    """A row of table 4 with 8192 tokens an example: 2048 examples, TP 8, PP 16."""
+    """Return a row of table 4 with 8192 tokens an example: 2048 examples, TP 8, PP 16."""
     strategy = Strategy(
         model=models.llama3_405b,
         batch=2048,
@@ -152,7 +152,9 @@ most pieces a stage, since the paper does not say how many."""
 
 
 def published() -> Table:
-    """A row a run: model FLOPs utilisation as published, at most by us, and the gap."""
+    """Return a row a run: model FLOPs utilisation as published, at most by us, and the
+    gap.
+    """
     rows = [
         [
             run.strategy.model.name,

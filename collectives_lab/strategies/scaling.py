@@ -36,7 +36,7 @@ class Scaling:
         return [rate / each[0] for rate in each]
 
     def table(self) -> Table:
-        """A row a number of ranks."""
+        """Return a row a number of ranks."""
         rows = []
         for step, efficiency in zip(self.steps, self.efficiency(), strict=True):
             s = step.strategy

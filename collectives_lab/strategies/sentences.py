@@ -57,7 +57,9 @@ class Sentence:
     beside: str = ""
 
     def bytes_sent(self) -> float:
-        """Bytes that a rank sends a step: payloads of sends, else the verb's bound."""
+        """Return bytes that a rank sends a step: payloads of sends, else the verb's
+        bound.
+        """
         if self.verb in ("send", "recv"):
             return float(self.nbytes * self.times * (self.verb == "send"))
         sent, _ = bound(self.verb, self.nbytes, 0, None, range(self.ranks))
@@ -68,11 +70,11 @@ class Sentences(tuple[Sentence, ...]):
     """All sentences of a step, shown as a table."""
 
     def bytes_sent(self, group: str | None = None) -> float:
-        """Bytes that a rank sends a step, in all or along one group."""
+        """Return bytes that a rank sends a step, in all or along one group."""
         return sum(s.bytes_sent() for s in self if group in (None, s.group))
 
     def table(self, why: bool = False) -> Table:
-        """A row a sentence; why: with the reasons."""
+        """Return a row a sentence; why: with the reasons."""
         head = ["phase", "verb", "what", "along", "ranks", "S", "times", "sent"]
         rows = [
             [s.phase, s.verb, s.what, s.group, s.ranks, format_bytes(s.nbytes)]
@@ -90,7 +92,7 @@ class Sentences(tuple[Sentence, ...]):
 
 
 def sentences(strategy: Strategy, stage: int = 0) -> Sentences:
-    """What a rank of this stage of the pipeline says in a step, phase by phase."""
+    """Return what a rank of this stage of the pipeline says in a step, phase by phase."""
     strategy.layers(stage)  # raises for a stage that is not there
     said = [
         *_tensor(strategy, stage),
@@ -105,7 +107,7 @@ def sentences(strategy: Strategy, stage: int = 0) -> Sentences:
 
 
 def _ends_of(strategy: Strategy, stage: int) -> tuple[bool, bool]:
-    """Whether the stage has the embedding, and whether it has the head."""
+    """Return whether the stage has the embedding, and whether it has the head."""
     return stage == 0, stage == strategy.pipeline - 1
 
 
@@ -135,7 +137,10 @@ def _tensor(s: Strategy, stage: int) -> Iterator[Sentence]:
 def _by_sequence(
     s: Strategy, stage: int, enters: int, leaves: int, again: int
 ) -> Iterator[Sentence]:
-    """Each all_reduce in its two halves; then the gradients of what nobody shares."""
+    """Yield each all_reduce in its two halves.
+
+    Then the gradients of what nobody shares.
+    """
     yield _x(s, "forward", "all_gather", enters, "a pair wants all tokens")
     yield _x(s, "forward", "reduce_scatter", leaves, "the parts' sum, own tokens")
     yield _x(s, "backward", "all_gather", again, AGAIN)
@@ -221,7 +226,7 @@ def _pipeline(s: Strategy, stage: int) -> Iterator[Sentence]:
 
 
 def _ends(s: Strategy, stage: int) -> Iterator[Sentence]:
-    """The first and the last stage have the tied table twice."""
+    """Yield the tied table's bytes: the first and the last stage have it twice."""
     if s.model.tied and any(_ends_of(s, stage)):
         table = s.model.embedding[0].numel // s.tensor * s.precision.gradient
         why = "the embedding's table and the logits' are one"
@@ -270,7 +275,10 @@ def _along(
     sizes: Iterable[int],
     why: str,
 ) -> Iterator[Sentence]:
-    """A sentence for each size; ZeRO-2's gradients and all of ZeRO-3 every time."""
+    """Yield a sentence for each size.
+
+    ZeRO-2's gradients and all of ZeRO-3 every time.
+    """
     each = s.zero == 3 or (s.zero == 2 and phase == "backward")
     beside = {"update": ""}.get(phase, phase if each else "last backward")
     if group == "replica":

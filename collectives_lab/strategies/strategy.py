@@ -96,7 +96,7 @@ class Strategy:
         check(self)
 
     def but(self, **changes: Any) -> Strategy:
-        """The same strategy with something changed: `strategy.but(zero=3)`."""
+        """Return the same strategy with something changed: `strategy.but(zero=3)`."""
         return replace(self, **changes)
 
     # -- the mesh ------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Strategy:
         return self.data * self.tensor * self.pipeline
 
     def ranks(self, group: str) -> int:
-        """How many ranks a group along this dimension has."""
+        """Return how many ranks a group along this dimension has."""
         sizes = {
             "tensor": self.tensor,
             "data": self.data,
@@ -120,7 +120,7 @@ class Strategy:
         return sizes[group]
 
     def stride(self, group: str) -> int:
-        """How far apart in the world its neighbours are."""
+        """Return how far apart in the world its neighbours are."""
         if group == "replica":
             return self.stride("data") * self.expert
         if group == "ends":
@@ -129,11 +129,11 @@ class Strategy:
         return math.prod(self.ranks(name) for name in inner)
 
     def stage(self, rank: int) -> int:
-        """The stage of the pipeline that a rank is in."""
+        """Return the stage of the pipeline that a rank is in."""
         return rank // self.stride("pipeline") % self.pipeline
 
     def members(self, group: str, rank: int) -> tuple[int, ...]:
-        """The ranks of the group along this dimension that a rank is in."""
+        """Return the ranks of the group along this dimension that a rank is in."""
         stride, ranks = self.stride(group), self.ranks(group)
         if group == "ends":
             first = rank - self.stage(rank) * self.stride("pipeline")
@@ -156,7 +156,7 @@ class Strategy:
     # -- what a stage has ----------------------------------------------------------
 
     def blocks(self, stage: int) -> int:
-        """How many blocks a stage has; the embedding and the head are no blocks.
+        """Return how many blocks a stage has; the embedding and the head are no blocks.
 
         Stages, or their `interleave` pieces, have as many each; where that cannot be,
         the embedding and the head count for a block (as in Llama 3 405B).
@@ -168,7 +168,7 @@ class Strategy:
         return mine - (stage == 0) - (stage == self.pipeline - 1)
 
     def layers(self, stage: int) -> list[tuple[Tensor, ...]]:
-        """The embedding, the blocks, the head: those that a stage has, in order."""
+        """Return the embedding, the blocks, the head: those that a stage has, in order."""
         if not 0 <= stage < self.pipeline:
             raise ValueError(
                 f"stage {stage} of {self.pipeline}; need 0 <= stage < pipeline"
@@ -185,7 +185,9 @@ class Strategy:
         return sorted({0, min(1, self.pipeline - 1), self.pipeline - 1})
 
     def shards(self, stage: int) -> list[list[Shard]]:
-        """What one rank of a stage has of each of these layers, tensor by tensor."""
+        """Return what one rank of a stage has of each of these layers, tensor by
+        tensor.
+        """
         return [
             [shard for tensor in layer for shard in self._shards(tensor)]
             for layer in self.layers(stage)
@@ -203,7 +205,8 @@ class Strategy:
         return f"Strategy({self.model.name}: {self.says()})"
 
     def says(self) -> str:
-        """The degrees in the field's words: `"DP 64, TP 8, PP 16 x 2, ZeRO-1, SP"`.
+        """Return the degrees in the field's words: `"DP 64, TP 8, PP 16 x 2, ZeRO-1,
+        SP"`.
 
         Of a pipeline stages, and times how many pieces each.
         """

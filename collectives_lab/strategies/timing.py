@@ -75,7 +75,7 @@ class StepTime:
         return {name: getattr(self, name) for name in names}
 
     def table(self) -> Table:
-        """A row a part that takes time, and the step."""
+        """Return a row a part that takes time, and the step."""
         parts = {name: t for name, t in self._parts().items() if t}
         rows = [
             [name, format_seconds(t), f"{t / self.seconds:.1%}"]
@@ -187,7 +187,7 @@ class _Stage:
 
 
 def _waits(timed: tuple[Timed, ...], computing: dict[str, float]) -> dict[str, float]:
-    """Seconds by group for which computing waits.
+    """Return seconds by group for which computing waits.
 
     Calls that run beside the same computing share it; one call is always left over.
     """

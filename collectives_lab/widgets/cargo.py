@@ -26,7 +26,7 @@ EQUAL = ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
 
 
 def cargos(plan: Plan, name: str, world_size: int) -> Iterator[Cargo]:
-    """What the sends of a plan may carry; to play it shows whether they do."""
+    """Yield what the sends of a plan may carry; to play it shows whether they do."""
     verb = verb_of(name)
     if verb not in EQUAL:
         yield _lengthened(plan, world_size)
@@ -39,7 +39,7 @@ def cargos(plan: Plan, name: str, world_size: int) -> Iterator[Cargo]:
 
 
 def sends_of(trace: Trace) -> Columns:
-    """The columns of a trace that say who sends how much to whom, of its sends."""
+    """Return the columns of a trace that say who sends how much to whom, of its sends."""
     rows = trace.is_op("send")
     names = ("rank", "peer", "nbytes", "issued")
     return {name: trace.columns[name][rows] for name in names}
@@ -88,6 +88,6 @@ def _gathered(sends: Columns, share: int, else_sent: int) -> Cargo:
 
 
 def _scattered(sends: Columns, share: int, else_sent: int) -> Cargo:
-    """A scattering is a gathering whose film runs backwards."""
+    """Return the cargo of a scatter: a gather whose film runs backwards."""
     back = sends | {"rank": sends["peer"], "peer": sends["rank"]}
     return _gathered(back | {"issued": -sends["issued"]}, share, else_sent)

@@ -15,7 +15,8 @@ HALF_GREY = "#8886"  # shows on white and on black
 
 
 def table(state: ChunkState) -> str:
-    """A row for each rank, a column for each chunk, in a cell the ranks that are in it.
+    """Return a row for each rank, a column for each chunk, in a cell the ranks that are
+    in it.
 
     Classes: `rN` is a dot of rank N, `fN` a frame around what rank N has sent, `w` a
     whole chunk, `d` one with a doubled rank.
@@ -43,7 +44,7 @@ def _cell(state: ChunkState, rank: int, chunk: int, sender: int | None) -> str:
 
 
 def style(key: str, p: int) -> str:
-    """The rules for the tables inside of what has the class `key`."""
+    """Return the rules for the tables inside of what has the class `key`."""
     columns = math.ceil(math.sqrt(p))
     dot = 1.7 if p <= 4 else 1.35
     rules = [

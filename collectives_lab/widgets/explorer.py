@@ -93,7 +93,10 @@ class CostExplorer:
         }
 
     def _table(self, cost: Cost) -> list[Any]:
-        """Seconds by ranks, alpha, bandwidth and size; None for ranks it refuses."""
+        """Return seconds by ranks, alpha, bandwidth and size.
+
+        None for ranks it refuses.
+        """
         tables: list[Any] = []
         refusal = None
         for world in self.ranks.values:
@@ -113,7 +116,7 @@ class CostExplorer:
         return cost(world, self.sizes, alpha, 1 / bandwidth)
 
     def diagram(self) -> Diagram:
-        """The curves for what the sliders begin with."""
+        """Return the curves for what the sliders begin with."""
         figure = cost_curves(
             self.costs,
             self.sizes,
@@ -207,7 +210,7 @@ def _winner(times: Mapping[str, float]) -> str:
 
 
 def _look(number: int) -> dict[str, str]:
-    """The line of the n-th algorithm in the page, by colour and by dashes."""
+    """Return the line of the n-th algorithm in the page, by colour and by dashes."""
     return {
         "color": SERIES[number % len(SERIES)],
         "dashes": DASHES[number % len(DASHES)],

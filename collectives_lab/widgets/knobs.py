@@ -47,7 +47,7 @@ def knob(
     text: Callable[..., str],
     power: int = 1,
 ) -> Knob:
-    """A slider over these values and the one it begins with, ascending.
+    """Return a slider over these values and the one it begins with, ascending.
 
     power: of the value, that times grow with; -1 for a speed.
     """
@@ -58,7 +58,7 @@ def knob(
 
 
 def shares_of(values: ArrayLike) -> tuple[float, ...]:
-    """How far each of the values is on the way from the first to the last."""
+    """Return how far each of the values is on the way from the first to the last."""
     at = np.asarray(values, float)
     return tuple(((at - at[0]) / (at[-1] - at[0])).tolist())
 

@@ -24,7 +24,8 @@ Chunks = Mapping[tuple[int, int], Sequence[int]]
 
 
 def moments(seen: Scene, chunks: Chunks) -> list[tuple[float, str]]:
-    """The times at which something begins or a message arrives, and what is under way.
+    """Return the times at which something begins or a message arrives, and what is
+    under way.
 
     Of more than 200 times, as many spread evenly. A plan is told step by step.
     """
@@ -41,12 +42,12 @@ def moments(seen: Scene, chunks: Chunks) -> list[tuple[float, str]]:
 
 
 def across(figure: Diagram, time: float) -> float:
-    """Where a time is in the picture, in percent from the left."""
+    """Return where a time is in the picture, in percent from the left."""
     return _place(figure, time, 0)[0]
 
 
 def arrows(figure: Diagram, seen: Scene) -> list[dict[str, Any]]:
-    """Each message with its times, its colour, and its two ends in percent.
+    """Return each message with its times, its colour, and its two ends in percent.
 
     None of more than 1000, of which nobody could follow one.
     """
@@ -65,7 +66,10 @@ def arrows(figure: Diagram, seen: Scene) -> list[dict[str, Any]]:
 
 
 def box(figure: Diagram) -> dict[str, float]:
-    """Where the lanes are in the picture, in percent; round them are the labels."""
+    """Return where the lanes are in the picture, in percent.
+
+    Round them are the labels.
+    """
     (ax,) = figure.axes
     lanes = ax.get_window_extent()
     width, height = figure.get_size_inches() * figure.dpi
@@ -82,7 +86,7 @@ def _place(figure: Diagram, time: float, lane: float) -> list[float]:
 
 
 def _cargo(seen: Scene, chunks: Chunks) -> list[str]:
-    """What each message carries: its bytes, and its chunks where they are known."""
+    """Return what each message carries: its bytes, and its chunks where they are known."""
     sent: Counter = Counter()
     cargo = []
     for send, _ in seen.pairs:

@@ -108,14 +108,16 @@ class RatioExplorer:
     def _table(
         self, seconds: Callable[..., Any], knobs: tuple[Knob, ...]
     ) -> dict[str, Any]:
-        """What the page looks up in, by these sliders and by the number of ranks."""
+        """Return what the page looks up in, by these sliders and by the number of
+        ranks.
+        """
         return {
             "axes": axes_of(knobs, self.worlds),
             "table": table_of(seconds, knobs, self.worlds),
         }
 
     def seconds(self, world_size: Any, tokens: Any) -> tuple[Any, Any]:
-        """How long a step computes and communicates, with so many tokens a rank."""
+        """Return how long a step computes and communicates, with so many tokens a rank."""
         compute = training.compute_seconds(
             self.parameters.value, tokens, self.rate.value
         )
@@ -134,14 +136,14 @@ class RatioExplorer:
         return self.tokens.value / self.ranks.value
 
     def gammas(self) -> dict[str, NDArray[Any]]:
-        """The ratio at each of `worlds`, for both ways to add ranks."""
+        """Return the ratio at each of `worlds`, for both ways to add ranks."""
         tokens = self.tokens.value / self.worlds, np.full(len(self.worlds), self.local)
         halves = (self.seconds(self.worlds, each) for each in tokens)
         ratios = (moved / compute for compute, moved in halves)
         return dict(zip(CURVES, ratios, strict=True))
 
     def diagram(self) -> Diagram:
-        """The step as a bar, and below it gamma against the ranks."""
+        """Return the step as a bar, and below it gamma against the ranks."""
         step = self.seconds(self.ranks.value, self.local)
         figure = ratio_picture(
             self.ranks.value, step, self.worlds.tolist(), self.gammas()
@@ -154,7 +156,7 @@ class RatioExplorer:
         return figure
 
     def words(self) -> str:
-        """What the sliders begin with, and on which side of break-even it is.
+        """Return what the sliders begin with, and on which side of break-even it is.
 
         `ratioWords` in ratio.js says the same of what they are moved to.
         """
@@ -174,7 +176,9 @@ class RatioExplorer:
         )
 
     def _even(self) -> str:
-        """The ranks at which gamma is 1 while the batch is split over more of them."""
+        """Return the ranks at which gamma is 1 while the batch is split over more of
+        them.
+        """
         gammas = self.gammas()[CURVES[0]]
         if gammas[0] >= 1:
             return "fewer than 2"

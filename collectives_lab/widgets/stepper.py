@@ -108,7 +108,7 @@ def _button(key: str, number: int, state: ChunkState) -> str:
 
 
 def _style(key: str, count: int) -> str:
-    """All colours are the page's own, so that light and dark are both right."""
+    """Return the style, in the page's own colours: right in light and in dark."""
     chosen = (f"#{key}-{n}:checked~.panels>.p{n}" for n in range(count))
     rules = [
         "{border:1px solid #8886;border-radius:4px;padding:0.3em 0.8em;margin:0.5em 0}",

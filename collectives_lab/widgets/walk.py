@@ -51,7 +51,10 @@ def step_through(
 
 
 def _story_of(trace: Trace, algorithm: str | None) -> tuple[Story | None, str]:
-    """What the messages carry, if that is known; else a sentence why not, or none."""
+    """Return what the messages carry, if that is known.
+
+    Else a sentence why not, or none.
+    """
     fits = algorithms_like(trace)
     if algorithm is not None and algorithm not in fits:
         known = ", ".join(fits) or "no algorithm in plans"

@@ -265,7 +265,7 @@ class Box:
             raise Broken(Failure("idle", text))
 
     def _watch_memory(self) -> None:
-        """What a cgroup does in tier A: bound all processes of the box together."""
+        """Bound the memory of all processes of the box, as a cgroup does in tier A."""
         now = time.monotonic()
         if (
             self.tier not in "BCU"
@@ -278,7 +278,10 @@ class Box:
             raise Broken(Failure("memory", too_much))
 
     def status_of(self, rank: int) -> int | None:
-        """How a rank ended: its exit code, or minus the signal; None if unknown."""
+        """Return how a rank ended: its exit code, or minus the signal.
+
+        None if unknown.
+        """
         # A server that had no core knows of it now: it looks before it answers.
         with contextlib.suppress(BoxError):
             self._tell({"do": "look"})
@@ -355,7 +358,7 @@ class SealedRanks:
         return replace(outcome, failure=self.failure)
 
     def _explained(self, failure: Failure | None) -> Failure | None:
-        """The failure, a death with how it came."""
+        """Return the failure, a death with how it came."""
         if failure is None or failure.kind != "died" or failure.rank is None:
             return failure
         status = self.box.status_of(failure.rank)

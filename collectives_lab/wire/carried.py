@@ -13,7 +13,8 @@ from collectives_lab.wire.posted import Posted, size_of
 
 
 def cells(ops: Sequence[Posted]) -> list[list[int]]:
-    """Bytes that each member has for each, `[giver][taker]`, its own part included.
+    """Return bytes that each member has for each, `[giver][taker]`, its own part
+    included.
 
     Empty for a verb whose members all work on one tensor, as in an all_reduce: what it
     costs is the bound that `event.bound` has for it.
@@ -45,7 +46,7 @@ def note(ops: Sequence[Posted]) -> None:
 
 
 def unequal_parts(ops: Sequence[Posted]) -> str:
-    """Why the parts of an all_to_all do not fit together; empty if they do."""
+    """Return why the parts of an all_to_all do not fit together; empty if they do."""
     for op in ops:
         for what, side in zip(("gives", "takes"), op.sides, strict=True):
             if len(side) != len(ops):

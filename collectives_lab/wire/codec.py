@@ -73,7 +73,7 @@ _INT_RANGE = range(-(1 << 63), 1 << 63)
 
 
 def clean(text: str, most: int = 4000) -> str:
-    """A stranger's text for people: what does not print is escaped, and it ends."""
+    """Return a stranger's text for people: what does not print is escaped, and it ends."""
     kept = text if len(text) <= most else f"{text[:most]} ..."
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
@@ -82,7 +82,7 @@ def clean(text: str, most: int = 4000) -> str:
 
 
 def raw_bytes(tensor: torch.Tensor) -> bytes:
-    """The elements of a tensor, in order of its indices."""
+    """Return the elements of a tensor, in order of its indices."""
     flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
@@ -90,7 +90,7 @@ def raw_bytes(tensor: torch.Tensor) -> bytes:
 def tensor_of(
     data: bytes | memoryview, dtype: torch.dtype, shape: tuple[int, ...]
 ) -> torch.Tensor:
-    """A tensor of its own from the elements that `raw_bytes` gave."""
+    """Return a tensor of its own from the elements that `raw_bytes` gave."""
     if not len(data):
         return torch.empty(shape, dtype=dtype)
     if dtype is torch.bool:  # a byte that is neither 0 nor 1 is no bool
@@ -101,7 +101,7 @@ def tensor_of(
 
 
 def encode(value: Any) -> bytes:
-    """The bytes of a value; what cannot travel becomes an Other."""
+    """Return the bytes of a value; what cannot travel becomes an Other."""
     out = bytearray()
     _write(out, value, 0)
     return bytes(out)
@@ -158,7 +158,9 @@ _TRAVELS = {type(None), bool, int, float, str, tuple, list, dict}
 
 
 def _plain(value: Any) -> Any:
-    """What derives from a type that travels, or a scalar of numpy's, as that type."""
+    """Return what derives from a type that travels, or a scalar of numpy's, as that
+    type.
+    """
     if type(value) in _TRAVELS:
         return value
     for theirs, ours in _PLAIN:
@@ -181,7 +183,9 @@ def _write_tensor(out: bytearray, tensor: torch.Tensor) -> None:
 
 
 def decode(data: bytes | memoryview, most_parts: float = math.inf) -> Any:
-    """The value of some bytes; raises Malformed, as for more values than `most_parts`.
+    """Return the value of some bytes.
+
+    Raises Malformed, as for more values than `most_parts`.
 
     A value may need many times the memory of its bytes: a stranger's has a bound.
     """

@@ -29,7 +29,7 @@ _REDUCE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 def carry_out(ops: Sequence[Posted]) -> list[bytes]:
-    """What each rank takes of what all have given, in the order of `ops`.
+    """Return what each rank takes of what all have given, in the order of `ops`.
 
     Raises ValueError for a reduce op that the dtype does not have.
     """
@@ -61,7 +61,9 @@ def carry_out(ops: Sequence[Posted]) -> list[bytes]:
 def _on_the_way(
     ops: Sequence[Posted], data: Sequence[bytes], i: int, place: int
 ) -> bytes:
-    """What a reduce leaves with the i-th rank; place: of the root, which has it all.
+    """Return what a reduce leaves with the i-th rank.
+
+    Place: of the root, which has it all.
 
     The others hold partial sums, as after Gloo's: those that come to them by the chain
     to the root for which `event.bound` counts the bytes.

@@ -72,7 +72,7 @@ class Line:
 
 
 def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
-    """The send, recv or collective that a rank has posted, with what it gives."""
+    """Return the send, recv or collective that a rank has posted, with what it gives."""
     op = _called(line, frame, groups)
     if len(op.data) != op.given:
         raise Malformed(f"{len(op.data)} bytes for {op.given}")
@@ -129,7 +129,7 @@ def group(line: Line, frame: Frame, groups: Groups) -> None:
 
 
 def compute(line: Line, frame: Frame) -> Posted:
-    """The computing that a rank declares."""
+    """Return the computing that a rank declares."""
     seconds = _within(frame.a, LONGEST_COMPUTE) / 1e9
     now = time.monotonic()
     return Posted(line.rank, 0, "compute", World, now, frame.where, seconds=seconds)
@@ -158,7 +158,7 @@ def late(rank: int, frame: Frame) -> NoReturn:
 
 
 def loaded(frame: Frame) -> Sequence[Ran]:
-    """What a rank tells of a notebook's statements."""
+    """Return what a rank tells of a notebook's statements."""
     match decode(frame.body, MOST_PARTS):
         case list(told) if all(_has_run(one) for one in told[: MOST_TOLD + 1]):
             return told[:MOST_TOLD]
@@ -171,7 +171,7 @@ def _has_run(told: Any) -> bool:
 
 
 def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:
-    """A result, and what has become of the arguments."""
+    """Return a result, and what has become of the arguments."""
     match decode(frame.body, MOST_PARTS):
         case (result, tuple(after)) if len(after) == line.given:
             return result, after
@@ -179,7 +179,7 @@ def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:
 
 
 def raised(rank: int, frame: Frame) -> Failure:
-    """The error that ended this rank's part."""
+    """Return the error that ended this rank's part."""
     match decode(frame.body, MOST_PARTS):
         case (str(name), str(message), tuple(places)):
             kept = [

@@ -102,7 +102,7 @@ def digest(data: bytes) -> bytes:
 
 
 def pack(frame: Frame) -> bytes:
-    """The bytes of a frame."""
+    """Return the bytes of a frame."""
     where = frame.where.encode("utf-8", "replace")[:LONGEST_WHERE]
     head = _HEADER.pack(
         *(frame.kind, len(where), frame.id, frame.a, frame.b, frame.c, frame.d),
@@ -122,7 +122,7 @@ class Reader:
         return len(self._held)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; raises Malformed."""
+        """Yield the frames that are whole now; raises Malformed."""
         self._held += data
         at = 0
         try:
@@ -133,7 +133,10 @@ class Reader:
             del self._held[:at]
 
     def _end(self, at: int) -> int | None:
-        """Where the frame that begins here ends; None where that is not there yet."""
+        """Return where the frame that begins here ends.
+
+        None where that is not there yet.
+        """
         if len(self._held) - at < _HEADER.size:
             return None
         kind, where, *_, body = _HEADER.unpack_from(self._held, at)
@@ -153,7 +156,10 @@ class Reader:
 
 
 def read(sock: socket.socket) -> Frame:
-    """The next frame of a blocking socket, in a rank; EOFError: the switch has left."""
+    """Return the next frame of a blocking socket, in a rank.
+
+    EOFError: the switch has left.
+    """
     kind, length, id_, a, b, c, d, size = _HEADER.unpack(_exactly(sock, _HEADER.size))
     where = str(_exactly(sock, length), "utf-8", "replace")
     return Frame(Kind(kind), id_, a, b, c, d, where, bytes(_exactly(sock, size)))

@@ -24,7 +24,7 @@ class Future(torch.futures.Future):
     """Sees to it that callbacks run, though no thread may ever wait."""
 
     def done(self) -> bool:
-        """Whether it has a result; asks for that of its operations if not."""
+        """Return whether it has a result; asks for that of its operations if not."""
         ended = [op.is_completed() for op in self.operations]  # so each is asked for
         return all(ended) and super().done()
 
@@ -40,7 +40,9 @@ class Future(torch.futures.Future):
         return super().wait()
 
     def then(self, callback: Callable[[Any], Any]) -> Future:
-        """What the callback returns, as a future that hangs on the same operations."""
+        """Return what the callback returns, as a future that hangs on the same
+        operations.
+        """
         return _after(self, self.operations, lambda _: callback(self))
 
 
@@ -52,7 +54,7 @@ def collect_all(futures: Iterable[Any]) -> Future:
 
 
 def wait_all(futures: Iterable[Any]) -> list[Any]:
-    """The results of several, as in torch.futures."""
+    """Return the results of several, as in torch.futures."""
     return [future.wait() for future in futures]
 
 
@@ -63,7 +65,7 @@ def put_on() -> None:
 
 
 def _after(future: Any, operations: Sequence[Any], make: Callable) -> Future:
-    """A future of what `make` makes of another one once that is done."""
+    """Return a future of what `make` makes of another one once that is done."""
     later = Future()
     later.operations = operations
     later.tend = getattr(future, "tend", None)

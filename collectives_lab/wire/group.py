@@ -29,7 +29,7 @@ _Group: Any = dist.ProcessGroup
 
 
 def shape_of(*sides: Tensors) -> bytes:
-    """What the switch must know of a collective: dtypes and sizes, in and out."""
+    """Return what the switch must know of a collective: dtypes and sizes, in and out."""
     words = []
     for side in sides:
         words += [len(side), *(n for t in side for n in (_code(t), t.nbytes))]
@@ -76,7 +76,7 @@ class SealedGroup(_Group):
         return self._size
 
     def _get_backend(self, device: Any) -> SealedGroup:
-        """What carries the messages; torch 2.15 asks it whether it coalesces."""
+        """Return what carries the messages; torch 2.15 asks it whether it coalesces."""
         return self
 
     # -- messages ------------------------------------------------------------------
@@ -278,7 +278,9 @@ class _Backend:
 
     @classmethod
     def make(cls, options: Any, _: Any = None) -> SealedGroup:
-        """A group, told to the switch: the n-th of its members, who all count alike."""
+        """Return a group, told to the switch: the n-th of its members, who all count
+        alike.
+        """
         wire = cls.wire
         members = tuple(options.global_ranks_in_group) or tuple(range(wire.world_size))
         nth = cls.groups[members] = cls.groups.get(members, -1) + 1
@@ -303,7 +305,9 @@ def compute(seconds: float) -> None:
 
 
 def ask(number: int, value: Any) -> Any:
-    """What a function of the checker's makes of a value: number n of this rank's."""
+    """Return what a function of the checker's makes of a value: number n of this
+    rank's.
+    """
     return decode(_Backend.wire.ask(number, encode(value)))
 
 

@@ -73,7 +73,7 @@ class Traffic:
         self.posted.append(op)
 
     def candidates(self) -> list[Meeting]:
-        """All that could be carried out next, in a fixed order."""
+        """Return all that could be carried out next, in a fixed order."""
         found: list[Meeting] = []
         for inbox in sorted(self._recvs):  # not as they came: no two runs are alike
             found += self._messages(inbox)
@@ -82,7 +82,7 @@ class Traffic:
         return found
 
     def possible(self, op: Posted) -> list[Meeting]:
-        """What could be carried out now that this has been posted."""
+        """Return what could be carried out now that this has been posted."""
         if op.verb == "send":
             return list(self._messages((op.group, op.peer, op.tag)))
         if op.verb == "recv":
@@ -90,7 +90,7 @@ class Traffic:
         return list(self._whole_round((op.group, op.number)))
 
     def _messages(self, inbox: tuple) -> Iterator[Meeting]:
-        """What a rank could receive with one tag in one group."""
+        """Yield what a rank could receive with one tag in one group."""
         group, dst, tag = inbox
         free = set(self.groups[group])
         for recv in self._recvs.get(inbox, ()):
@@ -129,7 +129,7 @@ class Traffic:
             carried.note(meeting.operations)
 
     def quarrel(self, meeting: Meeting) -> str:
-        """Why these do not fit together, in words; empty if they do."""
+        """Return why these do not fit together, in words; empty if they do."""
         ops = meeting.operations
         if meeting.is_message:
             send, recv = ops
@@ -175,7 +175,7 @@ class Traffic:
         return deadlock.explain(self.snapshots(waiting, done), sorted(waiting))
 
     def left(self) -> list[Posted]:
-        """What nobody has answered."""
+        """Return what nobody has answered."""
         return [op for op in self.posted if not op.matched]
 
     def events(self) -> Iterator[Event]:
@@ -206,7 +206,7 @@ def _itemsize(dtype: str) -> int:
 
 
 def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
-    """Whether the tensors of a collective fit those of the other ranks."""
+    """Return whether the tensors of a collective fit those of the other ranks."""
     verb, root = ops[0].verb, ops[0].root
     for op in ops:
         if op.dtype and ops[0].dtype and op.dtype != ops[0].dtype:
@@ -234,7 +234,7 @@ def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
 def _expected(
     verb: str, op: Posted, ops: Sequence[Posted], size: int
 ) -> tuple[int | None, int | None]:
-    """Bytes that a rank must give and take, from what the first or the root has."""
+    """Return bytes that a rank must give and take, from what the first or the root has."""
     by_rank = {o.rank: [size_of(side) for side in o.sides] for o in ops}
     first = by_rank[ops[0].rank]
     root = by_rank.get(op.root if op.root is not None else ANY, first)

@@ -44,7 +44,7 @@ class Waitable(_Work):
         return list(self.taken)
 
     def get_future(self) -> torch.futures.Future:
-        """A future that is done when it is returned."""
+        """Return a future that is done when it is returned."""
         self.wait()
         future: torch.futures.Future = torch.futures.Future()
         future.set_result(self.result())
@@ -81,7 +81,10 @@ class Operation(Waitable):
         return True
 
     def is_completed(self) -> bool:
-        """Whether it has ended and its data is here; asks the switch for it if not."""
+        """Return whether it has ended and its data is here.
+
+        Asks the switch for it if not.
+        """
         self.wire.look()
         if not self.done:
             self.wire.poll(self)
@@ -102,7 +105,10 @@ class Operation(Waitable):
         return self._future is not None
 
     def get_future(self) -> torch.futures.Future:
-        """A future whose callbacks run when this has ended; it can be waited for."""
+        """Return a future whose callbacks run when this has ended.
+
+        It can be waited for.
+        """
         if self._future is None:
             self._future = Future()
             self._future.operations = [self]
@@ -112,7 +118,7 @@ class Operation(Waitable):
         return self._future
 
     def source_rank(self) -> int:
-        """The rank that a recv from any rank has heard."""
+        """Return the rank that a recv from any rank has heard."""
         return self.source
 
     _source_rank = source_rank

@@ -50,7 +50,7 @@ class Wires:
             line.sock.close()
 
     def ready(self, seconds: float) -> list[Line]:
-        """The lines that have something to read, waited for at most that long."""
+        """Return the lines that have something to read, waited for at most that long."""
         readable = []
         for key, events in self._selector.select(seconds):
             if not isinstance(key.data, Line):
@@ -63,7 +63,10 @@ class Wires:
         return readable
 
     def read(self, line: Line) -> bytes | None:
-        """What a rank has sent; None if nothing, b"" once its process has ended."""
+        """Return what a rank has sent.
+
+        None if nothing, b"" once its process has ended.
+        """
         try:
             data = line.sock.recv(LARGEST_READ)
         except BlockingIOError:
@@ -104,7 +107,7 @@ class Wires:
             self._selector.unregister(fd)
 
     def printed(self) -> str:
-        """What ranks have printed, once where it is the same for all."""
+        """Return what ranks have printed, once where it is the same for all."""
         self.ready(0)  # what came between the last look and the last frame
         texts = [kept.decode("utf-8", "replace") for kept in self._printed]
         if len(set(texts)) == 1:

@@ -75,7 +75,7 @@ class Posted:
         return size_of(self.sides[0])
 
     def event(self, size: int) -> Event:
-        """The operation as a trace holds it; size: ranks in its group."""
+        """Return the operation as a trace holds it; size: ranks in its group."""
         message = self.verb in ("send", "recv")
         variant = self.verb if self.blocks or not message else f"i{self.verb}"
         to_itself = message and self.peer == self.rank
@@ -124,7 +124,10 @@ def full_bytes(verb: str, sides: Sides, size: int) -> int:
 
 
 def read_sides(body: bytes) -> tuple[Sides, bytes]:
-    """What `group.shape_of` has written, and the data after it; raises Malformed."""
+    """Return what `group.shape_of` has written, and the data after it.
+
+    Raises Malformed.
+    """
     sides, at = [], 0
     for _ in range(2):
         side, at = _read_side(body, at)
@@ -133,7 +136,7 @@ def read_sides(body: bytes) -> tuple[Sides, bytes]:
 
 
 def _read_side(body: bytes, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
-    """The tensors of a side that begins there, and where it ends."""
+    """Return the tensors of a side that begins there, and where it ends."""
     count = struct.unpack_from("<q", body, at)[0] if at + 8 <= len(body) else -1
     end = at + 8 + 16 * count
     if count < 0 or end > len(body):
@@ -148,5 +151,5 @@ def _read_side(body: bytes, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
 
 
 def size_of(side: Sequence[tuple[int, int]]) -> int:
-    """Bytes of all tensors of a side."""
+    """Return bytes of all tensors of a side."""
     return sum(n for _, n in side)

@@ -37,7 +37,9 @@ def _own_modules() -> Iterator[ModuleType]:
 
 
 def _drawn_from(modules: Sequence[ModuleType], pickled: bytes) -> tuple[str, ...]:
-    """The files of the modules with code in the pickle, where functions name them."""
+    """Return the files of the modules with code in the pickle, where functions name
+    them.
+    """
     said = {argument for _, argument, _ in pickletools.genops(pickled)}
     return tuple(
         os.path.basename(str(m.__file__)) for m in modules if m.__name__ in said
@@ -67,7 +69,7 @@ class Program:
 
     @classmethod
     def notebook(cls, cells: Sequence[tuple[str, str]]) -> Program:
-        """The cells of a notebook without magics, each with a name, as `cell 3`."""
+        """Return the cells of a notebook without magics, each with a name, as `cell 3`."""
         return replace(cls.source(cells), is_notebook=True)
 
     @classmethod
@@ -88,7 +90,7 @@ class Program:
                 cloudpickle.unregister_pickle_by_value(module)
 
     def after(self, name: str, text: str) -> Program:
-        """This program with a text that runs before it."""
+        """Return this program with a text that runs before it."""
         return replace(self, texts=((name, text), *self.texts))
 
     @property
@@ -107,7 +109,7 @@ class Program:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Program:
-        """The program that `to_bytes` has written."""
+        """Return the program that `to_bytes` has written."""
         count, at, parts = int.from_bytes(data[1:9], "little"), 9, []
         for _ in range(count):
             size = int.from_bytes(data[at : at + 8], "little")

@@ -158,7 +158,7 @@ class Wire:
             self.tell(Kind.WAIT, operation.id, threads, where=student_line())
 
     def command(self) -> Frame:
-        """The next program or call; raises EOFError when the switch has left."""
+        """Return the next program or call; raises EOFError when the switch has left."""
         while not self.commands:
             self._turn(lambda: bool(self.commands))
         return self.commands.popleft()
@@ -268,7 +268,7 @@ class Wire:
 
 
 def has_future(what: Operation | Question) -> TypeGuard[Operation]:
-    """Whether somebody may hear of its end."""
+    """Return whether somebody may hear of its end."""
     return isinstance(what, Operation) and what.has_future
 
 

@@ -116,7 +116,7 @@ def _call(
 
 
 def _told(error: BaseException) -> tuple[str, str, tuple]:
-    """A type, a message and the student's frames (file, line, function)."""
+    """Return a type, a message and the student's frames (file, line, function)."""
     stack = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno or 0, f.name) for f in stack]
     own = [p for p in places if not p[0].startswith(("<frozen", *INSTALLED))]

@@ -68,7 +68,7 @@ class Job:
 
 
 def _cpu_clock(pid: int) -> int:
-    """The clock of a process's CPU time, as clock_getcpuclockid(3) makes it."""
+    """Return the clock of a process's CPU time, as clock_getcpuclockid(3) makes it."""
     return (~pid << 3) | 2
 
 

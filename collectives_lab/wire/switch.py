@@ -148,7 +148,7 @@ class Switch:
         )
 
     def nothing(self, failure: Failure) -> Outcome:
-        """The outcome of a call that could not be made."""
+        """Return the outcome of a call that could not be made."""
         nobody = [None] * len(self.lines)
         return Outcome(
             len(nobody), nobody, nobody, Trace.from_events([], len(nobody)), failure
@@ -205,14 +205,19 @@ class Switch:
                 self._begin(self._drawn(meetings))
 
     def _time_left(self) -> float:
-        """Seconds to the deadline; asked for each frame, as frames cost time too."""
+        """Return seconds to the deadline.
+
+        Asked for each frame, as frames cost time too.
+        """
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise Broken(Failure("wall", "the ranks have not ended in time"))
         return left
 
     def _is_silent(self) -> bool:
-        """Whether to go on although some rank may still be about to say something."""
+        """Return whether to go on although some rank may still be about to say
+        something.
+        """
         patience = TICK if all(line.may_rest for line in self.lines) else PATIENCE
         silent = time.monotonic() - max(self.heard_at, self.begun_at)
         return not self.transfers and silent > patience
@@ -226,7 +231,7 @@ class Switch:
         )
 
     def _end(self) -> None:
-        """All rest and nothing can meet: the end, or a deadlock."""
+        """End the run: all rest and nothing can meet, so it is over or a deadlock."""
         if self.failures:
             return
         waiting = {
@@ -243,7 +248,7 @@ class Switch:
             raise Broken(Failure("unmatched", "; ".join(texts), left[0].rank))
 
     def _trace(self) -> Trace:
-        """What was posted, on a clock that begins with the call."""
+        """Return what was posted, on a clock that begins with the call."""
         events = [
             replace(
                 event,

@@ -27,7 +27,7 @@ HOST = "NCCL_HOSTID"
 def choose(
     backend: str, world_size: int, env: Mapping[str, str] | None = None
 ) -> tuple[str, str]:
-    """The backend to use, and why; LaunchError if it cannot be had here.
+    """Return the backend to use, and why; LaunchError if it cannot be had here.
 
     env: of the ranks; its CUDA_VISIBLE_DEVICES counts.
     """
@@ -59,7 +59,7 @@ def _have(gpus: int) -> str:
 
 
 def _nccl(world_size: int, gpus: int, env: Mapping[str, str]) -> str:
-    """Why NCCL can be had; LaunchError with what to do if it cannot."""
+    """Return why NCCL can be had; LaunchError with what to do if it cannot."""
     if gpus >= world_size:
         return "asked for"
     shared = f"asked for; {world_size} ranks share {_have(gpus)}"
@@ -82,7 +82,7 @@ def _nccl(world_size: int, gpus: int, env: Mapping[str, str]) -> str:
 def environment(
     backend: str, world_size: int, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """What NCCL must be told where ranks share a GPU, and `env` does not say."""
+    """Return what NCCL must be told where ranks share a GPU, and `env` does not say."""
     if backend != "nccl" or devices.count(env) >= world_size:
         return {}
     by_sockets = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
@@ -91,5 +91,5 @@ def environment(
 
 
 def of_rank(env: Mapping[str, str], rank: int) -> dict[str, str]:
-    """The part of an environment that differs by rank: `{rank}` in a host's id."""
+    """Return the part of an environment that differs by rank: `{rank}` in a host's id."""
     return {HOST: env[HOST].replace("{rank}", str(rank))} if HOST in env else {}

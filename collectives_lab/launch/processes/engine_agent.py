@@ -41,7 +41,7 @@ _CHUNK = 2**16
 
 
 def describe() -> dict[str, Any]:
-    """What the launcher must know of an engine before it starts a rank there."""
+    """Return what the launcher must know of an engine before it starts a rank there."""
     return {
         "host": socket.gethostname(),
         "network": network.network(),
@@ -237,7 +237,7 @@ def _known(selector: selectors.BaseSelector) -> list[Any]:
 def _environment(
     launcher: network.NetworkChannel, settings: dict[str, str]
 ) -> dict[str, str]:
-    """The engine's environment, what suits its host, and what the launcher says."""
+    """Return the engine's environment, what suits its host, and what the launcher says."""
     default = {"OMP_NUM_THREADS": "1"}
     interface = network.interface_of(launcher.sock.getsockname()[0])
     if interface is not None:

@@ -39,7 +39,7 @@ except ModuleNotFoundError as error:
 def connected(
     cluster: Any, wanted: int | None = None
 ) -> Iterator[tuple[Any, list[int]]]:
-    """A client of a cluster and the numbers of its engines, for a moment.
+    """Yield a client of a cluster and the numbers of its engines, for a moment.
 
     cluster: an ipyparallel Client, Cluster or DirectView, or the name of a profile.
     wanted: how many engines are worth waiting for, of a Cluster that has just begun;
@@ -76,7 +76,7 @@ def connected(
 
 
 def _client_of(cluster: Any, wanted: int | None, ipp: Any) -> Any:
-    """A client of our own."""
+    """Return a client of our own."""
     if isinstance(cluster, str):
         return ipp.Client(profile=cluster, timeout=10)
     if not isinstance(cluster, ipp.Cluster):
@@ -123,7 +123,7 @@ def evaluate(client: Any, ids: Sequence[int], expressions: Sequence[str]) -> lis
 
 
 def answers(ids: Sequence[int], asked: Sequence[Any]) -> list[Any]:
-    """What engines answer; LaunchError if one cannot or does not."""
+    """Return what engines answer; LaunchError if one cannot or does not."""
     until, answers = time.monotonic() + START_DEADLINE, []
     for number, one in zip(ids, asked, strict=True):
         one.wait(max(0.0, until - time.monotonic()))
@@ -166,14 +166,14 @@ def find(client: Any, ids: Sequence[int]) -> Found:
 
 
 def _release(what: str, version: str) -> str:
-    """What must be the same of a version: 3.11 of 3.11.2, 2.13.0 of 2.13.0+cpu."""
+    """Return what must be the same of a version: 3.11 of 3.11.2, 2.13.0 of 2.13.0+cpu."""
     if what == "Python":
         return ".".join(version.split(".")[:2])
     return version.partition("+")[0]
 
 
 def hosts(found: Found) -> dict[str, list[int]]:
-    """The ranks on each host."""
+    """Return the ranks on each host."""
     by_host: dict[str, list[int]] = {}
     for rank, one in enumerate(found):
         by_host.setdefault(one["network"], []).append(rank)

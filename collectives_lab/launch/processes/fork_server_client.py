@@ -39,7 +39,10 @@ class Server:
         return self.pid == os.getpid() and self.process.poll() is None
 
     def ready(self) -> bool:
-        """Whether it has imported everything; it says so once, by its first byte."""
+        """Return whether it has imported everything.
+
+        It says so once, by its first byte.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self.control, selectors.EVENT_READ)
             return bool(selector.select(0))
@@ -72,7 +75,10 @@ class Servers:
         self.lock = threading.Lock()
 
     def get(self) -> Server:
-        """The server to use; a new one if it has gone or this process was forked."""
+        """Return the server to use.
+
+        A new one if it has gone or this process was forked.
+        """
         with self.lock:
             if self.coming is not None and not self.coming.alive():
                 self.coming = None

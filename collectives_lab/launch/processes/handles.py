@@ -61,7 +61,10 @@ class Processes(Protocol):
         """Tell each rank who it is and what it shares with the others; do not wait."""
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when a rank ends; -1 if there is none."""
+        """Return a descriptor that becomes readable when a rank ends.
+
+        -1 if there is none.
+        """
 
     def look(self) -> None:
         """Bring `ended` up to date without waiting."""

@@ -63,7 +63,7 @@ class HostClocks:
 
 
 def _read(ask: Ask, rank: int) -> Reading | None:
-    """How far a rank's clock is from ours; None if it does not answer."""
+    """Return how far a rank's clock is from ours; None if it does not answer."""
     low, high, there = -math.inf, math.inf, math.nan
     for _ in range(ROUNDS):
         asked = now()
@@ -77,7 +77,7 @@ def _read(ask: Ask, rank: int) -> Reading | None:
 
 
 def _shifted(report: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
-    """A report with its times on our clock."""
+    """Return a report with its times on our clock."""
     own = {name: report[name] for name in _TIMES if name in report}
     there = clock.at_reference(np.array([*own.values()], dtype=float)).tolist()
     events: list[Event] = report.get("events", [])

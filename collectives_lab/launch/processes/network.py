@@ -187,7 +187,9 @@ def dial(addresses: Sequence[str], port: int, secret: bytes) -> NetworkChannel:
 
 
 def interfaces() -> dict[str, str]:
-    """The address of each network interface of this host that has one, by its name."""
+    """Return the address of each network interface of this host that has one, by its
+    name.
+    """
     import fcntl
 
     found = {}
@@ -203,7 +205,7 @@ def interfaces() -> dict[str, str]:
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the interface that has this address; None if none has."""
+    """Return the name of the interface that has this address; None if none has."""
     names = [name for name, own in interfaces().items() if own == address]
     return names[0] if names else None
 
@@ -221,7 +223,7 @@ def addresses() -> list[str]:
 
 
 def network() -> str:
-    """What tells the network of this process from those of other hosts."""
+    """Return what tells the network of this process from those of other hosts."""
     boot, space = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/net"
     try:
         with open(boot) as file:

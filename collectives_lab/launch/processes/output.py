@@ -58,7 +58,7 @@ class Transcript:
             self._lost += gone
 
     def text(self) -> str:
-        """What was printed, with a note where something is left out."""
+        """Return what was printed, with a note where something is left out."""
         lost = f"\n[... {self._lost} characters left out ...]\n" if self._lost else ""
         return "".join(self._head) + lost + "".join(self._tail)
 
@@ -93,7 +93,7 @@ class Decoder:
         return self._decode(data[:end])
 
     def rest(self) -> str:
-        """What began like Gloo's line and is none."""
+        """Return what began like Gloo's line and is none."""
         held, self._held = self._held, b""
         return self._decode(held)
 
@@ -202,7 +202,7 @@ class Echo:
 
 
 def _drawn_last(line: str) -> str:
-    """What a terminal shows of a line that was drawn over, as progress bars do."""
+    """Return what a terminal shows of a line that was drawn over, as progress bars do."""
     return line.rstrip("\r").rpartition("\r")[2]
 
 
@@ -219,7 +219,10 @@ def _steps(shown: Sequence[_Shown]) -> list[list[_Shown]]:
 
 
 def _alike(shown: dict[int, list[_Shown]]) -> Iterator[tuple[list[int], _Shown]]:
-    """What ranks show, rank by rank; as far as several begin alike, only once."""
+    """Yield what ranks show, rank by rank.
+
+    As far as several begin alike, only once.
+    """
     least = min(map(len, shown.values()), default=0)
     first = next(iter(shown.values()), [])
     same = 0

@@ -17,7 +17,7 @@ _CAN_LOOK = hasattr(os, "waitid")
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a child has ended; asking does not reap it."""
+    """Return whether a child has ended; asking does not reap it."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, pid, options) is not None
 
@@ -30,7 +30,10 @@ def kill(pid: int) -> None:
 
 
 def reap(process: subprocess.Popen) -> int | None:
-    """The exit status of a child whose group is ended with it; None while it runs."""
+    """Return the exit status of a child whose group is ended with it.
+
+    None while it runs.
+    """
     if process.returncode is None and _CAN_LOOK:
         with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
             if not has_ended(process.pid):

@@ -63,7 +63,9 @@ class Here:
 
 
 def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment, what torchrun sets, and what suits one machine."""
+    """Return the launcher's environment, what torchrun sets, and what suits one
+    machine.
+    """
     default = {"OMP_NUM_THREADS": "1"}
     if sys.platform.startswith("linux"):
         default["GLOO_SOCKET_IFNAME"] = "lo"
@@ -80,7 +82,7 @@ def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def folder() -> str:
-    """Where we are; the root, if that folder is no longer there."""
+    """Return where we are; the root, if that folder is no longer there."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -88,7 +90,7 @@ def folder() -> str:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago, for a script that makes its own store."""
+    """Return a port that was free a moment ago, for a script that makes its own store."""
     with socket.socket() as sock:
         sock.bind((address, 0))
         return sock.getsockname()[1]

@@ -53,7 +53,7 @@ def _parameter(tensor: torch.Tensor, requires_grad: bool) -> torch.nn.Parameter:
 
 
 def _is_plain(obj: Any) -> bool:
-    """Whether its bytes, dtype and shape say all there is to a value."""
+    """Return whether its bytes, dtype and shape say all there is to a value."""
     if type(obj) is not torch.Tensor or obj.layout is not torch.strided:
         return False
     return not (obj.is_quantized or obj.is_meta or obj.is_nested)
@@ -88,17 +88,19 @@ def pack(obj: Any) -> Parts:
 
 
 def unpack(parts: Sequence[Any]) -> Any:
-    """The value that `pack` packed; tensors are writable and share `parts`."""
+    """Return the value that `pack` packed; tensors are writable and share `parts`."""
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
 def nbytes(parts: Sequence[Any]) -> int:
-    """The size of a packed value."""
+    """Return the size of a packed value."""
     return sum(memoryview(part).nbytes for part in parts)
 
 
 def lay_out(parts: Sequence[Any]) -> Iterator[Any]:
-    """A table of lengths, then the parts, each on a boundary that suits any dtype."""
+    """Yield a table of lengths, then the parts, each on a boundary that suits any
+    dtype.
+    """
     lengths = [memoryview(part).nbytes for part in parts]
     table = b"".join(map(_LENGTH.pack, [len(lengths), *lengths]))
     for piece in (table, *parts):

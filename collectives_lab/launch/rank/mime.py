@@ -22,7 +22,10 @@ _METHODS = {
 
 
 def bundle(value: Any) -> dict[str, Any]:
-    """The looks of a value by MIME type; text always, pictures if it has them."""
+    """Return the looks of a value by MIME type.
+
+    Text always, pictures if it has them.
+    """
     looks: dict[str, Any] = {"text/plain": repr(value)}
     if isinstance(value, type):
         return looks
@@ -41,7 +44,7 @@ def bundle(value: Any) -> dict[str, Any]:
 
 
 def _ask(value: Any, method: str) -> Any:
-    """What a method of the value returns; None if it has none, or it fails."""
+    """Return what a method of the value returns; None if it has none, or it fails."""
     try:
         return getattr(value, method)()
     except Exception:

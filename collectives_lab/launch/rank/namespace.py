@@ -54,7 +54,10 @@ class Namespace:
         self._variables.update(variables)
 
     def pull(self, names: list[str]) -> list[Any]:
-        """The values of variables; raises Unsendable for one that is not there."""
+        """Return the values of variables.
+
+        Raises Unsendable for one that is not there.
+        """
         for name in names:
             if name not in self._variables:
                 raise Unsendable(

@@ -105,16 +105,16 @@ class Membership:
     # -- its bytes -----------------------------------------------------------------
 
     def counted_bytes(self) -> dict:
-        """Bytes sent by connection when they were last counted."""
+        """Return bytes sent by connection when they were last counted."""
         return self._counted or self._connections()
 
     def count_bytes(self) -> dict:
-        """Bytes sent so far by connection."""
+        """Return bytes sent so far by connection."""
         self._counted = self._connections()
         return self._counted
 
     def _connections(self) -> dict:
-        """What tcp_info has; nothing where NCCL's bytes take another way."""
+        """Return what tcp_info has; nothing where NCCL's bytes take another way."""
         by_sockets = self.gpu is None or "NCCL_HOSTID" in os.environ
         return tcp_info.connections() if by_sockets else {}
 

@@ -126,7 +126,7 @@ class Rank:
         self.channel.send(("asleep", number, (time.clock_gettime(clock), snapshot)))
 
     def _peek(self, number: int) -> None:
-        """What has been recorded so far, and where the first thread is."""
+        """Send what has been recorded so far, and where the first thread is."""
         events = [] if self.recording is None else self.recording.peek()
         groups = {} if self.recording is None else self.recording.group_ranks()
         seen: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
@@ -139,7 +139,10 @@ class Rank:
         self.channel.send(("describe", number, found))
 
     def _where(self) -> str:
-        """The reader's line that the first thread is in; empty if it is in none."""
+        """Return the reader's line that the first thread is in.
+
+        Empty if it is in none.
+        """
         frame = sys._current_frames().get(self.main.ident or 0)
         # The outermost frame is the command that began this process.
         while frame is not None and frame.f_back is not None:
@@ -230,7 +233,7 @@ class Rank:
         return self.namespace.pull(options["names"])
 
     def _namespace(self) -> Namespace:
-        """What a cell finds at first."""
+        """Return what a cell finds at first."""
         group = self.membership
         given = {"rank": group.rank, "world_size": group.world_size}
         return Namespace(given | {"display": self.display})

@@ -66,7 +66,10 @@ class QuickStore(dist.Store):
         self._patience = timeout
 
     def clone(self) -> QuickStore:
-        """This store, which threads may share; groups that torch splits ask for it."""
+        """Return this store, which threads may share.
+
+        Groups that torch splits ask for it.
+        """
         return self
 
     def has_extended_api(self) -> bool:
@@ -74,7 +77,7 @@ class QuickStore(dist.Store):
 
 
 def open_store(place: str | tuple[str, int], world_size: int) -> dist.Store:
-    """The store at a path, or behind an address and a port."""
+    """Return the store at a path, or behind an address and a port."""
     if isinstance(place, str):
         return QuickStore(place, world_size)
     address, port = place
