@@ -77,7 +77,9 @@ def _with_marks(assignment: str) -> list[str]:
 
 
 def text(book: Gradebook, assignment: str, student: str) -> str:
-    """Return all that a student is told, as text: marks, verdicts, a person's comments."""
+    """Return all that a student is told, as text: marks, verdicts, a person's
+    comments.
+    """
     found = book.find_submission(assignment, student)
     receipt = receipts.load(assignment, student) or {"exercises": {}}
     verdicts = [words.text(receipt, name) for name in receipt["exercises"]]
@@ -106,7 +108,9 @@ def _waits(grade: Any) -> bool:
 
 
 def _by_hand(notebooks: list) -> Iterator[str]:
-    """Yield a line for each mark that a person gave or has to give, and each comment."""
+    """Yield a line for each mark that a person gave or has to give, and each
+    comment.
+    """
     for notebook in notebooks:
         for grade in notebook.grades:
             points = f"{grade.score:g} of {grade.max_score:g} points"

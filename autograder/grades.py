@@ -184,7 +184,9 @@ def _points(row: Row) -> str:
 
 
 def by_property(assignment: str, chosen: Collection[str] = ()) -> str:
-    """Return how many of the checked submissions hold each property, the rarest last."""
+    """Return how many of the checked submissions hold each property, the rarest
+    last.
+    """
     held: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for student in chosen or course.submitted(assignment):

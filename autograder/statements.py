@@ -157,7 +157,9 @@ def _modules(node: ast.stmt) -> Iterator[str]:
 
 
 def _names(text: str) -> tuple[set[str], set[str], set[str]]:
-    """Return what it binds on top, what it takes from there, what it binds by `global`."""
+    """Return what it binds on top, what it takes from there, what it binds by
+    `global`.
+    """
     with warnings.catch_warnings(action="ignore"):
         top = symtable.symtable(text, "a cell", "exec")
     names = top.get_symbols()

@@ -79,7 +79,9 @@ def _runs_ours(box: Box) -> bool:
 
 
 def _cells(job: Job, name: str, box: Box) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return what is run: the program of a receipt that is repeated, or the notebook's."""
+    """Return what is run: the program of a receipt that is repeated, or the
+    notebook's.
+    """
     if "programs" in job:
         return job["programs"][name], []
     test = job["tests"][name]

@@ -73,7 +73,9 @@ def _calls_of(trace: Trace, rank: int) -> str:
 
 
 def table(run: RunLike) -> list[list[str]]:
-    """Return the header, then a row for each set of ranks that did and gave the same."""
+    """Return the header, then a row for each set of ranks that did and gave the
+    same.
+    """
     trace = run.trace
     sent, wire = trace.bytes_sent(), trace.wire_bytes()
     calls = [_calls_of(trace, rank) for rank in range(run.world_size)]

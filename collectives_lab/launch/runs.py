@@ -100,7 +100,9 @@ class _Recorded:
     clocks: Mapping[str, Any]
 
     def trace(self) -> Trace:
-        """Return all that was recorded, with time counted from the first rank's start."""
+        """Return all that was recorded, with time counted from the first rank's
+        start.
+        """
         told = [self.told[rank] for rank in sorted(self.told)]
         events = [e for report in told for e in report.get("events", ())]
         groups: dict[str, Sequence[int]] = {}

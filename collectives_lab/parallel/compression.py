@@ -229,7 +229,9 @@ def compressed_all_reduce(
 
 
 def _message(codec: Codec, part: torch.Tensor, count: int) -> torch.Tensor:
-    """Return a part in bytes, filled up to the length of a message of `count` numbers."""
+    """Return a part in bytes, filled up to the length of a message of `count`
+    numbers.
+    """
     message = codec.encode(part)
     return F.pad(message, (0, codec.nbytes(count) - len(message)))
 

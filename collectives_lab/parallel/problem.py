@@ -240,5 +240,7 @@ def loss_of_share(
 
 
 def added_up(shares: Sequence[Sequence[float]]) -> list[float]:
-    """Return the losses of the whole batch by step, from those of the shares by rank."""
+    """Return the losses of the whole batch by step, from those of the shares by
+    rank.
+    """
     return [sum(step) for step in zip(*shares, strict=True)]

@@ -207,7 +207,9 @@ class _Desk:
 
 
 def _work(weights: torch.Tensor, gradient: Gradient, steps: int) -> Log:
-    """Return a worker: pull the weights, compute, push the gradient, again and again."""
+    """Return a worker: pull the weights, compute, push the gradient, again and
+    again.
+    """
     losses = []
     worker = dist.get_rank() - 1
     for clock in range(steps):

@@ -43,7 +43,9 @@ def columns(linear: nn.Linear, part: slice) -> nn.Linear:
 
 
 def rows(linear: nn.Linear, part: slice) -> nn.Linear:
-    """Return the layer that takes only these inputs: a term of a sum, without the bias."""
+    """Return the layer that takes only these inputs: a term of a sum, without the
+    bias.
+    """
     return _linear(linear.weight[:, part], None)
 
 
@@ -143,7 +145,9 @@ def tensor_parallel(model: nn.Sequential, group: Group = None) -> nn.Sequential:
 def cut(
     model: nn.Sequential, enter: Verb, leave: Verb, group: Group = None
 ) -> nn.Sequential:
-    """Return this rank's part of a model, with these verbs before and behind each pair."""
+    """Return this rank's part of a model, with these verbs before and behind each
+    pair.
+    """
     mine: Any = copy.deepcopy(model)
     embedding, *blocks, head = mine
     for name in ("tokens", "positions"):

@@ -75,7 +75,9 @@ def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
 
 
 def _panels(shown: Sequence[ChunkState], side: float) -> Diagram:
-    """Return a figure with an axes for each state, in rows that are about equally full."""
+    """Return a figure with an axes for each state, in rows that are about equally
+    full.
+    """
     most = max(1, int((WIDEST - NAMES) // (side + GAP)))
     down = -(-len(shown) // most)
     across = -(-len(shown) // down)

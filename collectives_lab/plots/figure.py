@@ -155,7 +155,9 @@ class Row:
 
 
 def _item(one: Diagram) -> str:
-    """Return a diagram that shrinks to three quarters, but no more, to stay in the row."""
+    """Return a diagram that shrinks to three quarters, but no more, to stay in the
+    row.
+    """
     width = round(one.get_figwidth() * DPI)
     style = f"flex:{width} 1 {round(0.75 * width)}px;max-width:{width}px"
     return f'<div style="{style}">{one._repr_html_()}</div>'

@@ -238,7 +238,9 @@ def verb(together: Sequence[Bar]) -> str:
 
 
 def blocked(bars: Iterable[Bar]) -> dict[int, float]:
-    """Return seconds each rank spent blocked, time in two threads at once counted once."""
+    """Return seconds each rank spent blocked, time in two threads at once counted
+    once.
+    """
     total: dict[int, float] = defaultdict(float)
     until: dict[int, float] = {}
     for bar in sorted(bars, key=lambda bar: bar.wait):

@@ -164,7 +164,9 @@ def _computing(color: str) -> dict[str, Any]:
 
 
 def _looks(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
-    """Return what to draw on each other: SVG cannot have a hatch on a transparent face."""
+    """Return what to draw on each other: SVG cannot have a hatch on a transparent
+    face.
+    """
     width = 0.3 if is_plain else 0.7
     # Snapped to pixels, thin bars below each other would run into one.
     rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}

@@ -54,7 +54,9 @@ def read() -> Reading:
 
 
 def device() -> torch.device:
-    """Return where a message can be: on the CPU, unless the backend is for GPUs only."""
+    """Return where a message can be: on the CPU, unless the backend is for GPUs
+    only.
+    """
     on_cpu = "cpu:" in dist.get_backend_config(dist.group.WORLD)
     return torch.device("cpu") if on_cpu else torch.device("cuda")
 

@@ -22,7 +22,9 @@ class Unsendable(Exception):
 
 
 def is_readers(file: str) -> bool:
-    """Return whether a file is the reader's: not ours, not torch's, not Python's own."""
+    """Return whether a file is the reader's: not ours, not torch's, not Python's
+    own.
+    """
     if os.path.basename(file) in call_site.WRAPPERS:
         return False
     return not file.startswith((_HOUSE, *_LIBRARIES, "<frozen"))

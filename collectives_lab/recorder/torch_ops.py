@@ -208,7 +208,9 @@ def has_work(result: Any) -> bool:
 
 
 def work_of(result: Any) -> Any:
-    """Return the Work an operator returned: the very object that the caller will hold."""
+    """Return the Work an operator returned: the very object that the caller will
+    hold.
+    """
     boxed = result[-1] if isinstance(result, tuple) else result
     return None if boxed is None else Work.unbox(boxed)
 

@@ -88,7 +88,9 @@ def most_memory() -> int:
 
 
 def _places() -> Iterator[tuple[Path, ...]]:
-    """Yield where a group could be made, best first: one folder, or one in each tree."""
+    """Yield where a group could be made, best first: one folder, or one in each
+    tree.
+    """
     own = _own()
     if "memory" in own and "pids" in own:
         yield ROOT / "memory" / own["memory"], ROOT / "pids" / own["pids"]

@@ -92,7 +92,9 @@ def restrict(traces: bool = True) -> None:
 
 
 def program(machine: str, pid: int, traces: bool = True) -> list[Instruction]:
-    """Return the filter of the process `pid`: for each call a test and what then holds."""
+    """Return the filter of the process `pid`: for each call a test and what then
+    holds.
+    """
     numbers = ALLOWED[machine]
     checks = _checks(pid) | ({} if traces else _no_traces())
     lines: list[Instruction] = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _AUDIT[machine])]

@@ -78,7 +78,9 @@ def _launch(
     group: cgroup.Cgroup | None,
     files: Sequence[str],
 ) -> tuple[subprocess.Popen[bytes], int | None]:
-    """Return the process, and in a namespace the handle of the first process in there."""
+    """Return the process, and in a namespace the handle of the first process in
+    there.
+    """
     told, tell = os.pipe()
     with os.fdopen(told) as told_file:
         try:

@@ -96,7 +96,9 @@ def _megatron(
 
 
 def _gpt3(data: int, tensor: int, pipeline: int, micro: int, rate: float) -> Published:
-    """Return a row of table 2: GPT-3 in batches of 1536, by ZeRO-3 or by three degrees."""
+    """Return a row of table 2: GPT-3 in batches of 1536, by ZeRO-3 or by three
+    degrees.
+    """
     strategy = Strategy(
         model=gpt(96, 12_288, 96, "GPT-3 175B"),
         batch=1536,
@@ -114,7 +116,9 @@ def _gpt3(data: int, tensor: int, pipeline: int, micro: int, rate: float) -> Pub
 
 
 def _llama(data: int, rate: float, interleave: int) -> Published:
-    """Return a row of table 4 with 8192 tokens an example: 2048 examples, TP 8, PP 16."""
+    """Return a row of table 4 with 8192 tokens an example: 2048 examples, TP 8, PP
+    16.
+    """
     strategy = Strategy(
         model=models.llama3_405b,
         batch=2048,

@@ -92,7 +92,9 @@ class Sentences(tuple[Sentence, ...]):
 
 
 def sentences(strategy: Strategy, stage: int = 0) -> Sentences:
-    """Return what a rank of this stage of the pipeline says in a step, phase by phase."""
+    """Return what a rank of this stage of the pipeline says in a step, phase by
+    phase.
+    """
     strategy.layers(stage)  # raises for a stage that is not there
     said = [
         *_tensor(strategy, stage),

@@ -168,7 +168,9 @@ class Strategy:
         return mine - (stage == 0) - (stage == self.pipeline - 1)
 
     def layers(self, stage: int) -> list[tuple[Tensor, ...]]:
-        """Return the embedding, the blocks, the head: those that a stage has, in order."""
+        """Return the embedding, the blocks, the head: those that a stage has, in
+        order.
+        """
         if not 0 <= stage < self.pipeline:
             raise ValueError(
                 f"stage {stage} of {self.pipeline}; need 0 <= stage < pipeline"

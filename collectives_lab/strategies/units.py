@@ -25,7 +25,9 @@ class Unit(NamedTuple):
 
 
 def units(strategy: Strategy, stage: int, group: str) -> list[Unit]:
-    """Return the units of one rank of a stage, of what has its copies along this group."""
+    """Return the units of one rank of a stage, of what has its copies along this
+    group.
+    """
     layers = [
         [shard for shard in layer if shard.group == group]
         for layer in strategy.shards(stage)

@@ -39,7 +39,9 @@ def cargos(plan: Plan, name: str, world_size: int) -> Iterator[Cargo]:
 
 
 def sends_of(trace: Trace) -> Columns:
-    """Return the columns of a trace that say who sends how much to whom, of its sends."""
+    """Return the columns of a trace that say who sends how much to whom, of its
+    sends.
+    """
     rows = trace.is_op("send")
     names = ("rank", "peer", "nbytes", "issued")
     return {name: trace.columns[name][rows] for name in names}

@@ -86,7 +86,9 @@ def _place(figure: Diagram, time: float, lane: float) -> list[float]:
 
 
 def _cargo(seen: Scene, chunks: Chunks) -> list[str]:
-    """Return what each message carries: its bytes, and its chunks where they are known."""
+    """Return what each message carries: its bytes, and its chunks where they are
+    known.
+    """
     sent: Counter = Counter()
     cargo = []
     for send, _ in seen.pairs:

@@ -117,7 +117,9 @@ class RatioExplorer:
         }
 
     def seconds(self, world_size: Any, tokens: Any) -> tuple[Any, Any]:
-        """Return how long a step computes and communicates, with so many tokens a rank."""
+        """Return how long a step computes and communicates, with so many tokens a
+        rank.
+        """
         compute = training.compute_seconds(
             self.parameters.value, tokens, self.rate.value
         )

@@ -73,7 +73,9 @@ _INT_RANGE = range(-(1 << 63), 1 << 63)
 
 
 def clean(text: str, most: int = 4000) -> str:
-    """Return a stranger's text for people: what does not print is escaped, and it ends."""
+    """Return a stranger's text for people: what does not print is escaped, and it
+    ends.
+    """
     kept = text if len(text) <= most else f"{text[:most]} ..."
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()

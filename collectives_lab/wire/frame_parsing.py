@@ -72,7 +72,9 @@ class Line:
 
 
 def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
-    """Return the send, recv or collective that a rank has posted, with what it gives."""
+    """Return the send, recv or collective that a rank has posted, with what it
+    gives.
+    """
     op = _called(line, frame, groups)
     if len(op.data) != op.given:
         raise Malformed(f"{len(op.data)} bytes for {op.given}")

@@ -29,7 +29,9 @@ _Group: Any = dist.ProcessGroup
 
 
 def shape_of(*sides: Tensors) -> bytes:
-    """Return what the switch must know of a collective: dtypes and sizes, in and out."""
+    """Return what the switch must know of a collective: dtypes and sizes, in and
+    out.
+    """
     words = []
     for side in sides:
         words += [len(side), *(n for t in side for n in (_code(t), t.nbytes))]

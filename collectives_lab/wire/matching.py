@@ -234,7 +234,9 @@ def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
 def _expected(
     verb: str, op: Posted, ops: Sequence[Posted], size: int
 ) -> tuple[int | None, int | None]:
-    """Return bytes that a rank must give and take, from what the first or the root has."""
+    """Return bytes that a rank must give and take, from what the first or the root
+    has.
+    """
     by_rank = {o.rank: [size_of(side) for side in o.sides] for o in ops}
     first = by_rank[ops[0].rank]
     root = by_rank.get(op.root if op.root is not None else ANY, first)

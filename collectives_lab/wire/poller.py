@@ -50,7 +50,9 @@ class Wires:
             line.sock.close()
 
     def ready(self, seconds: float) -> list[Line]:
-        """Return the lines that have something to read, waited for at most that long."""
+        """Return the lines that have something to read, waited for at most that
+        long.
+        """
         readable = []
         for key, events in self._selector.select(seconds):
             if not isinstance(key.data, Line):

@@ -29,7 +29,9 @@ them only when they are called."""
 
 
 def words_of(program: Program) -> list[str]:
-    """Return the words of `WORDS` that stand in a program, in its texts or its pickle."""
+    """Return the words of `WORDS` that stand in a program, in its texts or its
+    pickle.
+    """
     data = program.to_bytes()
     return [word for word in WORDS if re.search(rf"\b{word}\b".encode(), data)]
 

@@ -69,7 +69,9 @@ class Program:
 
     @classmethod
     def notebook(cls, cells: Sequence[tuple[str, str]]) -> Program:
-        """Return the cells of a notebook without magics, each with a name, as `cell 3`."""
+        """Return the cells of a notebook without magics, each with a name, as `cell
+        3`.
+        """
         return replace(cls.source(cells), is_notebook=True)
 
     @classmethod

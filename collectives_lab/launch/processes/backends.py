@@ -91,5 +91,7 @@ def environment(
 
 
 def of_rank(env: Mapping[str, str], rank: int) -> dict[str, str]:
-    """Return the part of an environment that differs by rank: `{rank}` in a host's id."""
+    """Return the part of an environment that differs by rank: `{rank}` in a host's
+    id.
+    """
     return {HOST: env[HOST].replace("{rank}", str(rank))} if HOST in env else {}

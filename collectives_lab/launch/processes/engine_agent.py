@@ -237,7 +237,9 @@ def _known(selector: selectors.BaseSelector) -> list[Any]:
 def _environment(
     launcher: network.NetworkChannel, settings: dict[str, str]
 ) -> dict[str, str]:
-    """Return the engine's environment, what suits its host, and what the launcher says."""
+    """Return the engine's environment, what suits its host, and what the launcher
+    says.
+    """
     default = {"OMP_NUM_THREADS": "1"}
     interface = network.interface_of(launcher.sock.getsockname()[0])
     if interface is not None:

@@ -133,7 +133,9 @@ class EngineRanks:
                 self.ended[rank] = self._lost(rank, channel.ended_by)
 
     def _lost(self, rank: int, why: str) -> str:
-        """Return what became of a rank that says nothing any more, nor does its agent."""
+        """Return what became of a rank that says nothing any more, nor does its
+        agent.
+        """
         one = self.found[rank]
         name = f"engine {one['id']} on {one['host']}"
         unheard = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -169,7 +171,9 @@ class EngineRanks:
 
 
 def _places(found: Found) -> list[dict[str, str]]:
-    """Return what torchrun says of each rank's place: its host, and its number there."""
+    """Return what torchrun says of each rank's place: its host, and its number
+    there.
+    """
     groups = list(engines.hosts(found).values())
     return [
         {

@@ -166,7 +166,9 @@ def find(client: Any, ids: Sequence[int]) -> Found:
 
 
 def _release(what: str, version: str) -> str:
-    """Return what must be the same of a version: 3.11 of 3.11.2, 2.13.0 of 2.13.0+cpu."""
+    """Return what must be the same of a version: 3.11 of 3.11.2, 2.13.0 of
+    2.13.0+cpu.
+    """
     if what == "Python":
         return ".".join(version.split(".")[:2])
     return version.partition("+")[0]

@@ -202,7 +202,9 @@ class Echo:
 
 
 def _drawn_last(line: str) -> str:
-    """Return what a terminal shows of a line that was drawn over, as progress bars do."""
+    """Return what a terminal shows of a line that was drawn over, as progress bars
+    do.
+    """
     return line.rstrip("\r").rpartition("\r")[2]
 
 

@@ -90,7 +90,9 @@ def folder() -> str:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """Return a port that was free a moment ago, for a script that makes its own store."""
+    """Return a port that was free a moment ago, for a script that makes its own
+    store.
+    """
     with socket.socket() as sock:
         sock.bind((address, 0))
         return sock.getsockname()[1]

@@ -63,7 +63,9 @@ def die_with_parent() -> None:
 
 
 def stream(fd: int) -> TextIO:
-    """Return a text stream on a descriptor that has just come to mean something else."""
+    """Return a text stream on a descriptor that has just come to mean something
+    else.
+    """
     return open(
         fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
     )
