@@ -260,12 +260,12 @@ def _with_fault(
     """Put the fault into the calls of a step; return them in their new order."""
     line, call = fault.line, by_line[fault.line]
     if fault.kind == "skipped":
-        return {other: c for other, c in by_line.items() if other != line}
+        return {key: c for key, c in by_line.items() if key != line}
     if fault.kind == "stopped":
-        made = {other: c for other, c in by_line.items() if other <= line}
+        executed = {key: c for key, c in by_line.items() if key <= line}
         if line == 12:  # its rank never comes to the wait in line 14
-            made[11] = replace(made[11], waited=None)
-        return made
+            executed[11] = replace(executed[11], waited=None)
+        return executed
     if fault.kind == "swapped":
         early, late = by_line[11], by_line[13]
         by_line[11] = replace(late, issued=early.issued)

@@ -75,7 +75,7 @@ def _to_do(report: Report) -> str:
 def _item(report: Report, finding: Finding) -> str:
     mark, kind = ("✓", "right") if finding.passed else ("✗", "wrong")
     word = "holds" if finding.passed else "does not hold"
-    message = report.said(finding)
+    message = report.message_of(finding)
     said = f"<pre>{html.escape(message)}</pre>" if message else ""
     return (
         f'<li><span class="clab-{kind}" role="img" aria-label="{word}">{mark}</span>'
