@@ -24,7 +24,7 @@ from autograder.statements import Code
 from autograder.trial import tried
 from autograder.workers import LOST
 from collectives_lab import checking
-from collectives_lab.checking.engine import in_its_world, unjudged
+from collectives_lab.checking.engine import unjudged, with_prelude
 from collectives_lab.launch import LabError
 from collectives_lab.notebook.report_html import report_html
 from collectives_lab.sandbox import tiers
@@ -88,7 +88,7 @@ def _cells(job: Job, name: str, box: Box) -> tuple[list[tuple[str, str]], list[s
     cells = [Code(n, source, n > test) for n, source in job["cells"]]
     exercise = checking.EXERCISES[name]
     reading = read(cells, exercise.names)
-    found = tried(reading, box, partial(in_its_world, exercise))
+    found = tried(reading, box, partial(with_prelude, exercise))
     return texts(found.runs), remarks.on(reading, found, exercise.names, job["given"])
 
 

@@ -1,9 +1,8 @@
-"""Check a solution as the grader will: by how the bytes move, on sealed ranks.
+"""The check of a solution as the grader makes it: on sealed ranks, by its messages.
 
-`lab.check("ring_all_reduce", ring_all_reduce)` in a notebook gives a `Report`, and
-`python -m collectives_lab check ring_all_reduce file.py` says the same outside of one.
-`grade` is what an autograder calls; it is the same engine, so the one predicts the
-other.
+`lab.check("ring_all_reduce", ring_all_reduce)` in a notebook returns a `Report`, and
+`python -m collectives_lab check ring_all_reduce file.py` prints the same report. The
+autograder calls `grade`, which uses the same engine, so a check predicts the grade.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ __all__ = [
 ]
 
 SELF_CHECK_TIERS = ("C", "D")
-"""A reader's own code needs no box around it; the seal makes it behave as in one."""
+"""A reader's own code needs no outer sandbox; the seal gives it the same limits."""
 
 
 def find(name: str) -> Exercise:
-    """The exercise of this name; raises ValueError with the names that there are."""
+    """Return the exercise of this name; ValueError lists the names that there are."""
     if name not in EXERCISES:
         raise ValueError(f"no exercise {name!r}; there are {', '.join(EXERCISES)}")
     return EXERCISES[name]
@@ -53,7 +52,7 @@ def check(
     seed: str | int = 0,
     student: str = "",
 ) -> Report:
-    """Check a solution of the exercise `name` and say what holds.
+    """Check a solution of the exercise `name` and return the report.
 
     solution: the function, or, where an exercise asks for several names, a dict of
     them. seed: another one gives other inputs. student: for exercises with constants of
@@ -90,7 +89,9 @@ def grade(
     student: str = "",
     box: Box | None = None,
 ) -> Report:
-    """The verdict on a program; box: an open one, or the best tier for this call.
+    """Grade a program and return the report.
+
+    box: an open sandbox; without one, this call opens the best tier that there is.
 
     The same program, seed and student give the same points, unless a race in the
     program decides. Raises ValueError for an unknown exercise and NotGradable where the
@@ -111,7 +112,7 @@ _box: Box | None = None
 
 
 def _own_box() -> Box:
-    """The box of this process, kept warm between checks."""
+    """Return the box of this process, which is kept warm between checks."""
     global _box
     if _box is None:
         reasons = []
@@ -130,7 +131,7 @@ def _own_box() -> Box:
 
 @atexit.register
 def close() -> None:
-    """End the box that `check` keeps warm; the next check opens another one."""
+    """Close the box that `check` keeps warm; the next check opens another one."""
     global _box
     with _checking:
         box, _box = _box, None
@@ -139,7 +140,7 @@ def close() -> None:
 
 
 class _Callable(ModuleType):
-    """This module: `lab.check(name, solution)` is `check`."""
+    """The class of this module, which can be called: `lab.check` is `check`."""
 
     def __call__(self, name: str, solution: Any = None, **options: Any) -> Report:
         return check(name, solution, **options)

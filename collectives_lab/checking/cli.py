@@ -1,4 +1,7 @@
-"""`python -m collectives_lab check NAME FILE.py`: exit code 0 if everything holds."""
+"""The command `python -m collectives_lab check NAME FILE.py`.
+
+Its exit code is 0 if everything holds, 1 if a property failed, 2 without a verdict.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collectives_lab.wire import Box, Program
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check a file and print the report; 1: a property failed, 2: no verdict."""
+    """Check a file, print the report, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m collectives_lab check",
         description="Check a solution as the grader will.",
@@ -24,21 +27,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--student", default="", help="id, for constants of one's own")
     parser.add_argument("--tier", choices="ABCD", help="the sandbox; default: the best")
     parser.add_argument("--json", action="store_true", help="the whole report as JSON")
-    asked = parser.parse_args(arguments)
-    if asked.file.suffix == ".ipynb":
+    options = parser.parse_args(arguments)
+    if options.file.suffix == ".ipynb":
         parser.error(
-            f"{asked.file} is a notebook; call lab.check in it, or give a .py file"
+            f"{options.file} is a notebook; call lab.check in it, or give a .py file"
         )
     try:
-        text = asked.file.read_text()
+        text = options.file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        parser.error(f"{asked.file} cannot be read: {error}")
-    program = Program.source([(asked.file.name, text)])
+        parser.error(f"{options.file} cannot be read: {error}")
+    program = Program.source([(options.file.name, text)])
     try:
-        with Box(asked.tier) as box:
-            report = grade(asked.name, program, asked.seed, asked.student, box)
+        with Box(options.tier) as box:
+            report = grade(options.name, program, options.seed, options.student, box)
     except NotGradable as error:
         print(f"no verdict: {error}", file=sys.stderr)
         return 2
-    print(report.as_json() if asked.json else report, flush=True)
+    print(report.as_json() if options.json else report, flush=True)
     return 0 if report.passed else 1

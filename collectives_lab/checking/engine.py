@@ -1,10 +1,10 @@
-"""How a program is checked: its cases on sealed ranks, then each property's judgement.
+"""The engine of a check: it runs the cases on sealed ranks and judges each property.
 
-Cases of one world size share their ranks until one breaks them; the rest gets fresh
-ones. A case is left out once each property that it is for has failed, so a deadlock
-costs little, and a loop ends the whole check: every other case would cost its deadline
-again. What ranks return is judged at once and not kept, so a check needs the memory of
-one case. An error in a judge is a zero that names it, and that a person should look at.
+Cases of one world size share their ranks until one breaks them; the remaining cases get
+fresh ranks. A case is skipped once every property that it tests has failed, so a
+deadlock costs little. A loop ends the whole check, because every other case would cost
+its deadline again. Results are judged at once and not kept, so a check needs the memory
+of one case. An error in a judge gives a zero that names it and asks for a person.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from collectives_lab.basics.errors import LabError
-from collectives_lab.checking.failure_words import told
+from collectives_lab.checking.failure_messages import describe_failure
 from collectives_lab.checking.report import NOT_JUDGED, Finding, Report
 from collectives_lab.checking.spec import (
     GOOD,
@@ -36,36 +36,37 @@ from collectives_lab.wire import Box, BoxError, Failure, Outcome, Program
 from collectives_lab.wire.codec import clean
 
 SECONDS = 40.0
-"""For all cases of one check together, and no more than the box gives to a session."""
+"""Limit for all cases of one check; the box gives a session no more than this."""
 
 NO_TRACE = Trace.from_events([], 1)
 
 FINAL = {"cpu", "wall", "idle", "memory", "flood", "late", "protocol"}
-"""Failures after which nothing more is tried."""
+"""Kinds of failure after which no other case is run."""
 
 
 class NotGradable(LabError):
-    """The checker came to no verdict, which is not the same as no points."""
+    """The checker reached no verdict, which is not the same as no points."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
-    """A case, how it ended, and what is judged of it: its result, then by property.
+class Trial:
+    """A case that was run: its failure, if any, and its judgements.
 
-    run: its line of the receipt.
+    result: the judgement of its result. judgements: by property. run: its line of the
+    receipt. printed: the output of the solution.
     """
 
     case: Case
     failure: Failure | None
     result: Judgement
-    judged: Mapping[str, Judgement]
+    judgements: Mapping[str, Judgement]
     trace: Trace
     run: Mapping[str, Any]
     printed: str
 
     @property
-    def to_show(self) -> int:
-        """How well it is drawn, the lower the better: wrong, or on 4 ranks, or not."""
+    def drawing_order(self) -> int:
+        """The preference for drawing this run: 0 if wrong, 1 on 4 ranks, 3 if empty."""
         if not len(self.trace):
             return 3
         if self.failure or not self.result.holds:
@@ -73,8 +74,8 @@ class Tried:
         return 1 if self.case.world_size == 4 else 2
 
 
-def in_its_world(exercise: Exercise, program: Program) -> Program:
-    """The program behind what an exercise gives to it."""
+def with_prelude(exercise: Exercise, program: Program) -> Program:
+    """Put the prelude of an exercise before a program."""
     if not exercise.prelude:
         return program
     return program.after(f"the world of {exercise.name}", exercise.prelude)
@@ -87,9 +88,9 @@ def examine(
 
     Raises NotGradable where the box itself does not work.
     """
-    program = in_its_world(exercise, program)
+    program = with_prelude(exercise, program)
     cases = sorted(
-        _strict(list(exercise.cases(Inputs(seed, student)))),
+        _with_strict_case(list(exercise.cases(Inputs(seed, student)))),
         key=lambda case: case.world_size,
     )
     try:
@@ -104,32 +105,32 @@ def examine(
 def _report(
     exercise: Exercise, cases: Sequence[Case], program: Program, box: Box, seed: str
 ) -> Report:
-    """Try the cases and report on them; one of their runs is kept, to be drawn."""
-    tried: list[Tried] = []
-    shown: Tried | None = None
-    for one in _try_all(exercise, cases, program, box):
-        if one.to_show < (shown.to_show if shown else 3):
-            shown = one
-        tried.append(replace(one, trace=NO_TRACE))
-    findings = [_finding(p, cases, tried, program) for p in exercise.properties]
+    """Run the cases and report on them; one run keeps its trace for a drawing."""
+    trials: list[Trial] = []
+    drawn: Trial | None = None
+    for trial in _try_all(exercise, cases, program, box):
+        if trial.drawing_order < (drawn.drawing_order if drawn else 3):
+            drawn = trial
+        trials.append(replace(trial, trace=NO_TRACE))
+    findings = [_finding(p, cases, trials, program) for p in exercise.properties]
     return Report(
         exercise.name,
         findings,
         box.description,
         seed,
-        str(shown.case) if shown else "",
-        clean(next((t.printed for t in tried if t.printed), "")),
-        [t.run for t in tried],
+        str(drawn.case) if drawn else "",
+        clean(next((t.printed for t in trials if t.printed), "")),
+        [t.run for t in trials],
         versions(),
         _note(program.modules),
-        trace=shown.trace if shown else None,
+        trace=drawn.trace if drawn else None,
     )
 
 
 def unjudged(
     exercise: Exercise, reason: str, box: Box | None = None, seed: str = ""
 ) -> Report:
-    """The zero of a submission whose check came to no end, for a person to look at."""
+    """Return the zero of a submission whose check did not end, for a person to see."""
     message = clean(reason)
     findings = [
         Finding(p.name, False, 0, p.points, message, p.title)
@@ -141,11 +142,11 @@ def unjudged(
     )
 
 
-def _strict(cases: Sequence[Case]) -> Sequence[Case]:
-    """The cases, some of which refuse a write into a tensor that is sent or received.
+def _with_strict_case(cases: Sequence[Case]) -> Sequence[Case]:
+    """Have some cases refuse a write into a tensor that is being sent or received.
 
-    Those with a seed do: the property they are for is the one about time. Where there
-    are none, all cases refuse it.
+    Cases with a late schedule refuse it already, as their property is about time. If
+    there are none, all cases refuse it.
     """
     if any(case.schedule.seed is not None for case in cases):
         return cases
@@ -153,18 +154,18 @@ def _strict(cases: Sequence[Case]) -> Sequence[Case]:
 
 
 def _note(modules: Sequence[str]) -> str:
-    """What a reader must know whose solution is not all in the notebook."""
+    """Return a warning if a part of the solution is not in the notebook."""
     if not modules:
         return ""
-    files, them = ", ".join(modules), "them" if len(modules) > 1 else "it"
+    files, pronoun = ", ".join(modules), "them" if len(modules) > 1 else "it"
     return (
         f"this includes code from {files}, which a grader does not get with the "
-        f"notebook: before you hand in, copy what you use of {them} into your cell"
+        f"notebook: before you hand in, copy what you use of {pronoun} into your cell"
     )
 
 
 def versions() -> dict[str, str]:
-    """What a verdict depends on beside the program and the seed."""
+    """Return the versions on which a verdict depends."""
     return {
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -173,20 +174,24 @@ def versions() -> dict[str, str]:
 
 def _try_all(
     exercise: Exercise, cases: Sequence[Case], program: Program, box: Box
-) -> Iterator[Tried]:
+) -> Iterator[Trial]:
     failed: set[str] = set()
     deadline = time.monotonic() + SECONDS
     for _, group in groupby(cases, key=lambda case: case.world_size):
-        left = list(group)
-        while left := [c for c in left if not failed.issuperset(c.tests)]:
+        remaining = list(group)
+        while remaining := [c for c in remaining if not failed.issuperset(c.tests)]:
             count = 0
-            for one in _on_fresh_ranks(exercise, left, program, box, deadline):
+            for trial in _on_fresh_ranks(exercise, remaining, program, box, deadline):
                 count += 1
-                yield one
-                failed |= {name for name, said in one.judged.items() if not said.holds}
-                if one.failure is not None and one.failure.kind in FINAL:
+                yield trial
+                failed |= {
+                    name
+                    for name, judgement in trial.judgements.items()
+                    if not judgement.holds
+                }
+                if trial.failure is not None and trial.failure.kind in FINAL:
                     return
-            left = left[count:]
+            remaining = remaining[count:]
 
 
 def _on_fresh_ranks(
@@ -195,32 +200,32 @@ def _on_fresh_ranks(
     program: Program,
     box: Box,
     deadline: float,
-) -> Iterator[Tried]:
-    """Try cases of one world size up to the first that breaks the ranks."""
+) -> Iterator[Trial]:
+    """Run cases of one world size up to the first that breaks the ranks."""
     with box.ranks(cases[0].world_size, program, until=deadline) as ranks:
         for case in cases:
             entry = case.entry or exercise.name
             outcome = ranks.call(
                 entry, case.args, exercise.allowed, case.schedule, case.outside
             )
-            yield _tried(exercise, case, outcome)
+            yield _trial(exercise, case, outcome)
             if outcome.failure is not None:
                 return
 
 
-def _tried(exercise: Exercise, case: Case, outcome: Outcome) -> Tried:
-    """Judge an outcome, and keep of it what a report says."""
+def _trial(exercise: Exercise, case: Case, outcome: Outcome) -> Trial:
+    """Judge an outcome, and keep what the report needs."""
     failure = outcome.failure
     result = GOOD if failure else exercise.result(case, outcome)
-    judged = {n: _judged(exercise, n, case, outcome, result) for n in case.tests}
+    judgements = {n: _judgement(exercise, n, case, outcome, result) for n in case.tests}
     run = _run(case, outcome, result)
-    return Tried(case, failure, result, judged, outcome.trace, run, outcome.printed)
+    return Trial(case, failure, result, judgements, outcome.trace, run, outcome.printed)
 
 
-def _judged(
+def _judgement(
     exercise: Exercise, name: str, case: Case, outcome: Outcome, result: Judgement
 ) -> Judgement:
-    """Whether a property holds in one case; a failure of the run is told elsewhere."""
+    """Judge one property in one case; `_finding` describes a failure of the run."""
     if outcome.failure is not None:
         return bad("")
     judge = exercise.judges.get(name)
@@ -237,21 +242,21 @@ def _judged(
 
 
 def _finding(
-    prop: Property, cases: Sequence[Case], tried: Sequence[Tried], program: Program
+    prop: Property, cases: Sequence[Case], trials: Sequence[Trial], program: Program
 ) -> Finding:
-    """Judge one property by all its cases; the smallest that fails speaks."""
+    """Judge one property by all its cases, with the message of the smallest failure."""
     name = prop.name
-    mine = [one for one in tried if name in one.case.tests]
-    last = tried[-1].failure if tried else None
-    all_tried = len(mine) == sum(name in case.tests for case in cases)
-    said = GOOD
-    for one in mine:
-        judgement = one.judged[name]
-        said = judgement if judgement.message else said
+    own_trials = [trial for trial in trials if name in trial.case.tests]
+    last = trials[-1].failure if trials else None
+    is_complete = len(own_trials) == sum(name in case.tests for case in cases)
+    overall = GOOD
+    for trial in own_trials:
+        judgement = trial.judgements[name]
+        overall = judgement if judgement.message else overall
         if not judgement.holds:
-            failure, case = one.failure, str(one.case)
+            failure, case = trial.failure, str(trial.case)
             message = clean(
-                told(failure, program, one.case.about_ranks)
+                describe_failure(failure, program, trial.case.about_ranks)
                 if failure
                 else judgement.message
             )
@@ -259,16 +264,16 @@ def _finding(
             return Finding(
                 name, False, 0, prop.points, message, prop.title, case, *measured
             )
-    if last is not None and not all_tried:
-        message = clean(f"not tried to the end: {told(last, program)}")
+    if last is not None and not is_complete:
+        message = clean(f"not tried to the end: {describe_failure(last, program)}")
         return Finding(name, False, 0, prop.points, message, prop.title)
-    measured = (list(said.sent), said.bound)
+    measured = (list(overall.sent), overall.bound)
     points = (prop.points, prop.points)
-    return Finding(name, True, *points, said.message, prop.title, "", *measured)
+    return Finding(name, True, *points, overall.message, prop.title, "", *measured)
 
 
 def _run(case: Case, outcome: Outcome, result: Judgement) -> Mapping[str, Any]:
-    """A line of the receipt."""
+    """Return the line of a case in the receipt."""
     sent = outcome.trace.bytes_sent() if len(outcome.trace) else []
     return {
         "case": str(case),

@@ -3,25 +3,24 @@
 Here: `recordings`, a Trace for each case, to be diagnosed; `records`, the same as plain
 values; and `seeded`, the fault that each was made with. `PROGRAM` is what the job runs
 on all ranks, `KINDS` are the faults that there are. A recording is computed, not run:
-ranks follow their programs in virtual time, and calls that belong together and do not
-fit never end.
+the calls of all ranks are replayed until they are stuck, so calls that belong together
+and do not fit never end.
 
-Both follow from the id, so whoever asks `seeded` needs no diagnosis: what a person
-reads is how it was found.
+Both follow from the id, so whoever asks `seeded` needs no diagnosis: a person reads how
+it was reached.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from collectives_lab import fabrics, plans
 from collectives_lab.basics.own_cluster import NOBODY
-from collectives_lab.checking import job
-from collectives_lab.checking.job import Call
+from collectives_lab.replay import until_stuck
 from collectives_lab.trace import Event, Trace
 
 CASES = ("A", "B", "C", "D", "E")
@@ -57,7 +56,7 @@ KINDS = {
 }
 
 COMPUTING = {5: 1e-3, 8: 6e-3, 10: 5e-3, 12: 5e-3, 16: 2e-3}
-"""By line of the program, the seconds that it takes."""
+"""By line of the program, the seconds that its computation takes."""
 
 SIZES = {2: 3_000_000, 4: 8, 7: 8, 9: 8, 11: 6_000_000, 13: 2_000_000, 17: 8}
 """By line, the bytes of a call."""
@@ -71,15 +70,21 @@ LINES = {
     "stopped": tuple(COMPUTING),
     "slow": (8, 10, 12),
 }
-"""Where a fault of each kind can be."""
+"""By kind of fault, the lines in which it can be."""
 
 JITTER, SLOWER = 0.06, (1.5, 2.2)
-"""How much a computation varies, as a share; how many times longer a slow one takes."""
+"""The share by which a computation varies; how many times longer a slow one takes."""
+
+ALPHA, BETA = 5e-6, 1 / 10e9
+"""Seconds that a message takes, and each of its bytes."""
+
+LINE = 10e-6
+"""Seconds from a line of the program to the next."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong: the kind, the rank, the step from 0, and the line."""
+    """The one fault of a job: the kind, the rank, the step from 0, and the line."""
 
     kind: str
     rank: int
@@ -88,34 +93,60 @@ class Fault:
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The lines that name the place; of two calls that were swapped, both."""
+        """The lines that name the place: both, of two calls that were swapped."""
         return (11, 13) if self.kind == "swapped" else (self.line,)
+
+    def is_at(self, event: Event) -> bool:
+        """Return whether the fault is in this call or computation."""
+        place = _place(self.step, self.line)
+        return (event.rank, event.where) == (self.rank, place)
 
 
 def recordings(student: str) -> dict[str, Trace]:
-    """The recording of each case, the same for an id at every call.
+    """Return the recording of each case, the same for an id at every call.
 
-    Its events have `where`, `"step 2, line 9"`. A `compute` has no end where its rank
-    never came to it. Case and spaces around the id do not count; an empty one is
+    The `where` of an event is `"step 2, line 9"`. A `compute` that its rank never
+    finished has no end. Case and spaces around the id do not count; an empty id is
     nobody's.
     """
-    found = {}
-    for case, (fault, world_size, steps) in _drawn(student).items():
+    by_case = {}
+    for case, (fault, world_size, steps) in _jobs(student).items():
         random = _random(student, f"{case} {fault}")
-        found[case] = job.record(
-            [
-                _program(rank, world_size, steps, fault, random)
-                for rank in range(world_size)
-            ]
-        )
-    return found
+        calls = [
+            call
+            for rank in range(world_size)
+            for call in _program(rank, world_size, steps, fault, random)
+        ]
+        by_case[case] = _recorded(Trace.from_events(calls, world_size), fault)
+    return by_case
+
+
+def _recorded(calls: Trace, fault: Fault) -> Trace:
+    """Return the recording of a job whose ranks make these calls."""
+    fabric = fabrics.uniform(calls.world_size, ALPHA, BETA)
+    algorithms = dict.fromkeys(("scatter", "all_reduce", "broadcast"), _together)
+    trace = until_stuck(calls, fabric, compute=1.0, algorithms=algorithms)
+    if fault.kind != "stopped":
+        return trace
+    events = [
+        replace(event, seconds=None, completed=None) if fault.is_at(event) else event
+        for event in trace.events
+    ]
+    return Trace.from_events(events, calls.world_size)
+
+
+def _together(
+    world_size: int, nbytes: int, itemsize: int, root: int | None = None
+) -> Trace:
+    """Plan a collective, of any verb, that ends on no rank before all have made it."""
+    return plans.ring_all_reduce(world_size, nbytes, itemsize)
 
 
 def records(trace: Trace) -> list[dict[str, Any]]:
-    """A recording as plain values: rank by rank, a dict for each call or computation.
+    """Return a recording as plain values: a dict for each call or computation.
 
-    Times are in seconds: a call `begins`, its rank `waits` for it from then on, and it
-    `ends`; None for what never was.
+    They are in order, rank by rank. Times are in seconds: a call `begins`, its rank
+    `waits` for it from that time on, and it `ends`; None for what never happened.
     """
     return [_record(event) for event in trace.events]
 
@@ -138,8 +169,8 @@ def _record(event: Event) -> dict[str, Any]:
 
 
 def seeded(student: str) -> dict[str, Fault]:
-    """The fault of each case."""
-    return {case: fault for case, (fault, _, _) in _drawn(student).items()}
+    """Return the fault of each case."""
+    return {case: fault for case, (fault, _, _) in _jobs(student).items()}
 
 
 def _random(student: str, purpose: str) -> Random:
@@ -148,80 +179,105 @@ def _random(student: str, purpose: str) -> Random:
     return Random(hashlib.sha256(text.encode()).hexdigest())
 
 
-def _drawn(student: str) -> dict[str, tuple[Fault, int, int]]:
-    """By case, its fault, how many ranks it has, and how many steps."""
+def _jobs(student: str) -> dict[str, tuple[Fault, int, int]]:
+    """Return the fault of each case, its number of ranks, and its number of steps."""
     random = _random(student, "faults")
-    drawn = {}
+    jobs = {}
     for case, kind in zip(CASES, random.sample(list(KINDS), len(CASES)), strict=True):
         world_size, step = random.choice((4, 5, 6)), random.choice((1, 2))
         line = random.choice(LINES[kind])
         # Rank 0 receives nothing, and the last one sends nothing.
         first, last = int(line == 4), world_size - 1 - (line == 7)
         fault = Fault(kind, random.randint(first, last), step, line)
-        drawn[case] = fault, world_size, step + 2
-    return drawn
+        jobs[case] = fault, world_size, step + 2
+    return jobs
 
 
 def _program(
     rank: int, world_size: int, steps: int, fault: Fault, random: Random
-) -> list[Call]:
-    """All that a rank does in the job, with its fault where it has one."""
-    calls: list[Call] = []
+) -> list[Event]:
+    """Return all calls and computations of a rank, with the fault if it has it."""
+    calls: list[Event] = []
     for step in range(steps):
-        mine = list(_step(rank, world_size, step, random))
-        is_when = step >= fault.step if fault.kind == "slow" else step == fault.step
-        if rank == fault.rank and is_when:
-            mine = _changed(mine, fault, random)
-        calls += mine
-        if calls[-1].seconds is None and calls[-1].op == "compute":
+        by_line = _step(rank, world_size, step, random)
+        is_lasting = fault.kind == "slow" and step > fault.step
+        if rank == fault.rank and (step == fault.step or is_lasting):
+            by_line = _with_fault(by_line, fault, random)
+        calls += by_line.values()
+        if fault.kind == "stopped" and fault.is_at(calls[-1]):
             break
     return calls
 
 
-def _step(rank: int, world_size: int, step: int, random: Random) -> Iterator[Call]:
-    """One step of the program on a rank, line by line."""
+def _step(rank: int, world_size: int, step: int, random: Random) -> dict[int, Event]:
+    """Return one step of the program on a rank: its calls and computations by line."""
+    by_line: dict[int, Event] = {}
 
-    def compute(line: int) -> Call:
+    def add(line: int, op: str, waits_in: int | None = None, **fields: Any) -> None:
+        by_line[line] = Event(
+            rank,
+            op,
+            SIZES.get(line, 0) * (world_size if op == "scatter" else 1),
+            variant=op,
+            issued=_time(step, line),
+            waited=None if op == "compute" else _time(step, waits_in or line),
+            where=_place(step, line),
+            **fields,
+        )
+
+    def compute(line: int) -> None:
         varies = random.uniform(1 - JITTER, 1 + JITTER)
-        return Call(step, line, "compute", seconds=varies * COMPUTING[line])
+        add(line, "compute", seconds=varies * COMPUTING[line])
 
-    yield Call(step, 2, "scatter", world_size * SIZES[2], root=0)
+    add(2, "scatter", root=0)
     if rank > 0:
-        yield Call(step, 4, "recv", SIZES[4], peer=rank - 1, tag=step)
-    yield compute(5)
+        add(4, "recv", peer=rank - 1, tag=step)
+    compute(5)
     if rank < world_size - 1:
-        yield Call(step, 7, "send", SIZES[7], peer=rank + 1, tag=step)
-    yield compute(8)
-    yield Call(step, 9, "all_reduce", SIZES[9])
-    yield compute(10)
-    yield Call(step, 11, "all_reduce", SIZES[11], blocks=False)
-    yield compute(12)
-    yield Call(step, 13, "all_reduce", SIZES[13], blocks=False)
-    yield Call(step, 14, "wait", of=11)
-    yield Call(step, 15, "wait", of=13)
-    yield compute(16)
-    yield Call(step, 17, "broadcast", SIZES[17], root=0)
+        add(7, "send", peer=rank + 1, tag=step)
+    compute(8)
+    add(9, "all_reduce")
+    compute(10)
+    add(11, "all_reduce", waits_in=14)
+    compute(12)
+    add(13, "all_reduce", waits_in=15)
+    compute(16)
+    add(17, "broadcast", root=0)
+    return by_line
 
 
-def _changed(calls: list[Call], fault: Fault, random: Random) -> list[Call]:
-    """The calls of a step as the fault has them."""
-    at = next(i for i, call in enumerate(calls) if call.line == fault.line)
-    call = calls[at]
+def _time(step: int, line: int) -> float:
+    return (step * len(PROGRAM.splitlines()) + line) * LINE
+
+
+def _place(step: int, line: int) -> str:
+    return f"step {step}, line {line}"
+
+
+def _with_fault(
+    by_line: dict[int, Event], fault: Fault, random: Random
+) -> dict[int, Event]:
+    """Put the fault into the calls of a step; return them in their new order."""
+    line, call = fault.line, by_line[fault.line]
     if fault.kind == "skipped":
-        return [c for c in calls if fault.line not in (c.line, c.of)]
+        return {key: c for key, c in by_line.items() if key != line}
+    if fault.kind == "stopped":
+        executed = {key: c for key, c in by_line.items() if key <= line}
+        if line == 12:  # its rank never comes to the wait in line 14
+            executed[11] = replace(executed[11], waited=None)
+        return executed
     if fault.kind == "swapped":
-        other = next(i for i, c in enumerate(calls) if c.line == 13)
-        calls[at], calls[other] = calls[other], calls[at]
+        early, late = by_line[11], by_line[13]
+        by_line[11] = replace(late, issued=early.issued)
+        by_line[13] = replace(early, issued=late.issued)
     elif fault.kind == "size":
         size = random.choice((call.nbytes // 2, 2 * call.nbytes))
-        calls[at] = replace(call, nbytes=size)
+        by_line[line] = replace(call, nbytes=size)
     elif fault.kind == "root":
-        calls[at] = replace(call, root=fault.rank or 1)
+        by_line[line] = replace(call, root=fault.rank or 1)
     elif fault.kind == "tag":
-        calls[at] = replace(call, tag=call.tag - 1)
-    elif fault.kind == "stopped":
-        return [*calls[:at], replace(call, seconds=None)]
+        by_line[line] = replace(call, tag=call.tag - 1)
     else:
         longer = random.uniform(*SLOWER)
-        calls[at] = replace(call, seconds=longer * COMPUTING[fault.line])
-    return calls
+        by_line[line] = replace(call, seconds=longer * COMPUTING[line])
+    return by_line

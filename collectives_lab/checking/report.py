@@ -1,4 +1,4 @@
-"""What a check found: a Report of Findings, as data, as text and as JSON."""
+"""The report of a check: its findings as data, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from collectives_lab.trace import Trace
 FORMAT = "collectives_lab report 1"
 
 NOT_JUDGED = "not judged, as the result does not hold: "
-"""How the message begins of a property that is looked at in right results only."""
+"""The beginning of the message of a property that only right results can have."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One property: whether it holds, the points earned of max_points, and why.
+    """The verdict on one property: whether it holds, its points, and the reason.
 
-    title: what it promises. case: the smallest case that it failed in, empty if none.
-    sent, bound: of a property about traffic, the bytes by rank and those that would do.
+    title: the promise. case: the smallest case in which it failed, empty if none. sent,
+    bound: for traffic, the bytes by rank and those that suffice.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Finding:
 class Report:
     """The verdict on one exercise.
 
-    tier: the sandbox that it ran in. seed: what its inputs came from. trace: one of its
-    own runs, the smallest that failed if one did, else one on 4 ranks; None where
-    nothing was sent. shown: which case that is. runs: for each case what it sent and
-    how it ended. versions: of what has judged. note: why the grader's verdict may be
-    another one, empty where nothing speaks for that. look: why a person should look at
-    this verdict: the check came to no end on this submission, which has a zero for it.
+    tier: the sandbox that it ran in. seed: the seed of its inputs. trace: one of its
+    runs, the smallest that failed if one did, else one on 4 ranks; None where nothing
+    was sent. shown: the case of that run. printed: the first output of the solution.
+    runs: for each case, the bytes sent and the ending. versions: of torch and Python.
+    note: why the grader's verdict may differ, empty if it should not. look: why a
+    person should look at this verdict, which is a zero because the check did not end.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def score(self) -> float:
-        """Points as a share of all, 0 to 1."""
+        """The points as a share of all points, 0 to 1."""
         return self.points / self.max_points if self.max_points else 0.0
 
     @property
@@ -77,27 +77,27 @@ class Report:
         return all(finding.passed for finding in self.findings)
 
     def as_json(self) -> str:
-        """All but the trace, to be kept and read again by `from_json`."""
-        kept = {
+        """Return all but the trace as JSON, for `from_json`."""
+        fields = {
             k: v for k, v in self.__dict__.items() if k not in ("trace", "findings")
         }
-        kept["findings"] = [asdict(finding) for finding in self.findings]
-        return json.dumps({"format": FORMAT, **kept}, indent=1, sort_keys=True)
+        fields["findings"] = [asdict(finding) for finding in self.findings]
+        return json.dumps({"format": FORMAT, **fields}, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report that `as_json` has written; raises ValueError for all else."""
+        """Read a report that `as_json` has written; ValueError for any other text."""
         try:
-            kept = json.loads(text)
-            if kept.pop("format") != FORMAT:
+            fields = json.loads(text)
+            if fields.pop("format") != FORMAT:
                 raise ValueError("of another format")
-            findings = [Finding(**finding) for finding in kept.pop("findings")]
-            return cls(findings=findings, **kept)
+            findings = [Finding(**finding) for finding in fields.pop("findings")]
+            return cls(findings=findings, **fields)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"no report of a check: {error}") from None
 
-    def said(self, finding: Finding) -> str:
-        """A finding's message with its case; one that was told already is not again."""
+    def message_of(self, finding: Finding) -> str:
+        """Return a finding's message with its case, or the name of an equal finding."""
         for earlier in self.findings:
             if earlier is finding:
                 break
@@ -111,7 +111,7 @@ class Report:
         return f"{case}{finding.message}"
 
     def __str__(self) -> str:
-        """For a terminal: a line a property, and what to do about those that failed."""
+        """Return the report for a terminal: a line a property, and what to do."""
         lines = [f"{self.name}: {self.points:g} of {self.max_points:g} points"]
         for finding in self.findings:
             mark = "ok  " if finding.passed else "FAIL"
@@ -119,7 +119,9 @@ class Report:
                 f"  {mark} {finding.points:g}/{finding.max_points:g} "
                 f"{finding.name}: {finding.title}"
             )
-            lines += [f"         {line}" for line in self.said(finding).splitlines()]
+            lines += [
+                f"         {line}" for line in self.message_of(finding).splitlines()
+            ]
         if self.note:
             lines.append(f"  note: {self.note}")
         if self.look:

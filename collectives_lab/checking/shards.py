@@ -1,7 +1,8 @@
-"""Shards of a distributed vector, uneven ones too, and how little of it may be sent.
+"""Shards of a distributed vector, and the few bytes that ranks may send of them.
 
-Here you can make a case of given shards (`case`), draw random ones (`drawn`, `uneven`),
-and judge what ranks send (`few_bytes`) and whether they agree (`same_bits`).
+Here you can make a case of shards (`case`), draw random ones (`random_shards`), and
+judge the bytes that ranks send (`within_allowance`) and whether they agree
+(`same_bits`).
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ LONG = 4096
 """Elements of a shard where traffic is counted: far more than may be sent."""
 
 PAIR = 16
-"""Bytes that a rank has to tell the others: two numbers of 8 bytes each."""
+"""Bytes that the other ranks need of a shard: two numbers of 8 bytes each."""
 
 SLACK = 64
-"""Times that this may be sent: enough for pickled numbers, and by way of a root.
+"""How often these bytes may be sent: enough for pickled numbers, and through a root.
 
-Also times the calls that it takes: an empty message tells a little, too, by its tag.
+Also how often the calls may be made, since the tag of an empty message carries bits.
 """
 
 
 def case(shards: Sequence[torch.Tensor], tests: str, special: str = "") -> Case:
-    """One call with these shards; tests: the properties it is for."""
+    """Make a case of one call with these shards; tests: the properties it is for."""
     lengths = ", ".join(str(x.numel()) for x in shards)
     dtype = tensors.name_of(shards[0].dtype)
     label = f"{'shards' if len(shards) > 1 else 'a shard'} of {lengths} {dtype} numbers"
@@ -46,39 +47,40 @@ def case(shards: Sequence[torch.Tensor], tests: str, special: str = "") -> Case:
     )
 
 
-def drawn(
+def random_shards(
     random: Random, lengths: Sequence[int], dtype: torch.dtype = torch.float32
 ) -> list[torch.Tensor]:
-    """A shard of each length, of a normal distribution."""
+    """Draw a shard of each length, of a normal distribution."""
     return [tensors.normals(random, [n], dtype) for n in lengths]
 
 
-def least_told(case: Case) -> tuple[list[int], list[int]]:
-    """Bytes that each rank must send, and receive: some of a shard that is not empty.
+def lower_bound(case: Case) -> tuple[list[int], list[int]]:
+    """Return the bytes that each rank must send, and those that it must receive.
 
-    How few say enough is left open.
+    At least 1 byte of a shard that is not empty, since the algorithm decides how many
+    are enough.
     """
     filled = [x.numel() > 0 for x in case.data["shards"]]
-    others = [sum(filled) > own for own in filled]
-    return [int(own) for own in filled], [int(told) for told in others]
+    others_hold = [sum(filled) > own for own in filled]
+    return [int(own) for own in filled], [int(need) for need in others_hold]
 
 
 def allowance(world_size: int) -> tuple[int, int]:
-    """Bytes that a rank may send, and its calls, by the plan that gathers the pairs."""
+    """Return the bytes and calls that a rank may use: a multiple of the plan's."""
     plan = plans.ring_all_gather(world_size, PAIR * world_size)
     return SLACK * int(max(plan.bytes_sent())), SLACK * len(plan) // world_size
 
 
-def few_bytes(case: Case, outcome: Outcome) -> Judgement:
-    """Whether no rank sends or calls more than allowed, however long its shard is."""
+def within_allowance(case: Case, outcome: Outcome) -> Judgement:
+    """Judge whether every rank stays within the allowance, however long its shard."""
     size, sent = case.world_size, outcome.trace.bytes_sent()
     busiest = max(range(size), key=lambda rank: sent[rank])
-    said = f"{format_bytes(sent[busiest])} from rank {busiest}"
+    summary = f"{format_bytes(sent[busiest])} from rank {busiest}"
     allowed, most_calls = allowance(size)
     most = format_bytes(allowed)
     if sent[busiest] > allowed:
         return bad(
-            f"right, but it sends {said}, where {most} are allowed on {size} ranks: "
+            f"right, but it sends {summary}, where {most} are allowed on {size} ranks: "
             "send what is needed to know of a shard, and not the shard"
         )
     calls = max(len(outcome.trace.of_rank(rank)) for rank in range(size))
@@ -87,12 +89,12 @@ def few_bytes(case: Case, outcome: Outcome) -> Judgement:
             f"right, but in {calls} calls on a rank, where {most_calls} are allowed on "
             f"{size} ranks: put together what goes together"
         )
-    return Judgement(True, f"sent {said} of {most} allowed")
+    return Judgement(True, f"sent {summary} of {most} allowed")
 
 
 def same_bits(case: Case, outcome: Outcome) -> Judgement:
-    """Whether all ranks return the same float, to the last bit."""
-    first, *others = (struct.pack("<d", found) for found in outcome.results)
+    """Judge whether all ranks return the same float, to the last bit."""
+    first, *others = (struct.pack("<d", answer) for answer in outcome.results)
     for rank, bits in enumerate(others, 1):
         if bits != first:
             return bad(
@@ -103,8 +105,8 @@ def same_bits(case: Case, outcome: Outcome) -> Judgement:
     return GOOD
 
 
-def no_float(found: Any, what: str = "") -> str:
-    """Why something is not the float that was asked for; empty if it is one."""
-    if isinstance(found, float):
+def why_no_float(value: Any, prefix: str = "") -> str:
+    """Explain why a value is not the float that was asked for; empty if it is one."""
+    if isinstance(value, float):
         return ""
-    return f"{what}{tensors.kind_of(found)}, not a float; `float(...)` makes one"
+    return f"{prefix}{tensors.kind_of(value)}, not a float; `float(...)` makes one"

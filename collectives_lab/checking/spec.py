@@ -1,8 +1,8 @@
-"""What an exercise is: data. Properties with points, cases, and judges of outcomes.
+"""An exercise as data: properties with points, cases, and judges of outcomes.
 
 An `Exercise` names its properties and makes `Case`s from random `Inputs`; each case
-says which properties it tests, so that one run serves several. A judge looks at a case
-and at its outcome from outside and says what holds.
+names the properties that it tests, so that one run serves several. A judge gets a case
+and its outcome, outside of the ranks, and returns a `Judgement`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collectives_lab.wire.switch import Outside
 
 @dataclass(frozen=True)
 class Property:
-    """One thing that is graded: its name, its points, and what it promises."""
+    """One graded property of a solution: its name, its points, and its promise."""
 
     name: str
     points: int
@@ -26,7 +26,7 @@ class Property:
 
 
 SCHEDULES = Property("schedules", 1, "right however messages are delayed and reordered")
-"""What cases of late schedules are for: a race that only they show costs this alone."""
+"""The property of cases with late schedules: a race costs the points of this alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class Case:
 
     args: each rank's arguments; None reads the value `entry` instead of calling it.
     tests: the properties that this case is for. label: what is special about it. data:
-    what the judges need to know of it. entry: the name that is called, where it is not
-    the exercise's. about_ranks: whether their number is worth a word.
-    outside: answers what the prelude asks by `collectives_lab.ask`.
+    values for the judges. entry: the name that is called, where it is not the
+    exercise's. about_ranks: whether messages mention the ranks. outside: answers the
+    questions of the prelude (`collectives_lab.ask`).
     """
 
     args: Sequence[Sequence[Any] | None]
@@ -63,10 +63,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether something holds, and what there is to say of it.
+    """The verdict on one property in one case, with a message.
 
-    sent, bound: bytes that each rank sent, and that would have done, where it is about
-    traffic.
+    sent, bound: for traffic, the bytes that each rank sent, and those that suffice.
     """
 
     holds: bool
@@ -79,7 +78,7 @@ GOOD = Judgement(True)
 
 
 def bad(message: str) -> Judgement:
-    """It does not hold, for this reason."""
+    """Return the judgement that a property does not hold, with its reason."""
     return Judgement(False, message)
 
 
@@ -90,13 +89,13 @@ Judge = Callable[[Case, Outcome], Judgement]
 class Exercise:
     """A graded exercise.
 
-    name: also of the function that is asked for. difficulty: easy, medium or hard.
-    result: the judge that every case must pass before others look at it. judges: by
-    property, what it asks beyond the right result; a property without one asks for
+    name: also the name of the function to write. difficulty: easy, medium or hard.
+    result: the judge that a case must pass before the others see it. judges: by
+    property, the judge beyond the right result; a property without a judge asks for
     right results in its cases. cases: made from a seed and the student's id, smallest
     first. allowed: verbs that may be called. entries: names that a solution defines,
     where it is more than the one function. prelude: Python that runs before a solution,
-    for cases that call it in a world of their own.
+    for cases that need more than a call of it.
     """
 
     name: str
@@ -123,7 +122,7 @@ class Exercise:
 
 @dataclass
 class Inputs:
-    """Random inputs that nobody can foresee and the same seed makes again."""
+    """A source of random inputs, unpredictable without the seed and equal with it."""
 
     seed: str
     student: str = ""
@@ -133,5 +132,5 @@ class Inputs:
         self.random = Random(self.seed)
 
     def schedules(self, count: int) -> list[Schedule]:
-        """As many late schedules."""
+        """Draw this many late schedules."""
         return [Schedule(self.random.randrange(1, 1 << 31)) for _ in range(count)]

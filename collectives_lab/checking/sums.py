@@ -1,4 +1,4 @@
-"""Judges for exercises that reduce in place: the sum, its bits, and what was sent."""
+"""Judges for exercises that reduce in place: the sum, its bits, and its messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONCE = "each element must be summed once, in one order, and then copied"
 
 
 def sum_case_data(inputs: Sequence[torch.Tensor], exact: bool = True) -> dict[str, Any]:
-    """What the judges must know: the logical inputs, their sum, how close to it."""
+    """Return what the judges of a case need: inputs, their sum, and the tolerance."""
     if exact:
         expected = torch.stack(list(inputs)).sum(0)
     else:
@@ -33,64 +33,66 @@ def sum_case_data(inputs: Sequence[torch.Tensor], exact: bool = True) -> dict[st
 
 
 def sum_in_place(case: Case, outcome: Outcome) -> Judgement:
-    """Whether the first argument of every rank holds the sum now."""
+    """Judge whether the first argument of every rank holds the sum."""
     expected, tolerance = case.data["expected"], case.data["tolerance"]
     for rank in range(case.world_size):
         argument, (after, *_) = case.args[rank], outcome.after[rank]  # type: ignore[misc]
-        found, wrong = tensors.arrived(argument[0], after)  # type: ignore[index]
-        if found is None:
-            return bad(f"rank {rank}: {wrong}")
-        text, at = tensors.compared(found, expected, f"rank {rank}: tensor", tolerance)
+        actual, complaint = tensors.returned(argument[0], after)  # type: ignore[index]
+        if actual is None:
+            return bad(f"rank {rank}: {complaint}")
+        text, at = tensors.compare(actual, expected, f"rank {rank}: tensor", tolerance)
         if not text:
             continue
-        why = "" if at is None else _why(case, outcome, rank, found)
+        why = "" if at is None else _why(case, outcome, rank, actual)
         return bad(f"{text}: {why}" if why else text)
     return GOOD
 
 
-def _why(case: Case, outcome: Outcome, rank: int, found: torch.Tensor) -> str:
-    """What the first wrong sum is instead; empty where that is not clear."""
+def _why(case: Case, outcome: Outcome, rank: int, actual: torch.Tensor) -> str:
+    """Explain the first wrong sum; empty where the cause is not clear."""
     expected, inputs = case.data["expected"], case.data["inputs"]
     p, n, tolerance = case.world_size, expected.numel(), case.data["tolerance"]
-    is_as_before = p > 1 and tensors.same_bits(found, inputs[rank])
+    is_as_before = p > 1 and tensors.same_bits(actual, inputs[rank])
     returned = outcome.results[rank]
-    if is_as_before and not tensors.compared(returned, expected, "", tolerance)[0]:
+    if is_as_before and not tensors.compare(returned, expected, "", tolerance)[0]:
         return "the sum must be in the tensor that was given, not in a new one"
-    every = [
-        tensors.arrived(argument[0], after[0])[0]  # type: ignore[index]
+    actual_by_rank = [
+        tensors.returned(argument[0], after[0])[0]  # type: ignore[index]
         for argument, after in zip(case.args, outcome.after, strict=True)
     ]
-    alike = [x for x in every if x is not None and _fits(x, expected)]
-    sums = [causes.Sum(x, expected, inputs, tolerance) for x in alike]
-    if why := causes.of_sums(sums, by_chunks=True):
+    comparable = [
+        x for x in actual_by_rank if x is not None and _is_comparable(x, expected)
+    ]
+    sums = [causes.Sum(x, expected, inputs, tolerance) for x in comparable]
+    if why := causes.explain_sums(sums, by_chunks=True):
         return why
     if not is_as_before:
-        return causes.contributions(inputs, found)
-    said = "it is as it was before; the sum must be in the tensor that was given"
-    few = f", and chunks of {n} // {p} = 0 elements would leave all of it out"
-    return said + few * (n < p)
+        return causes.miscounts(inputs, actual)
+    unchanged = "it is as it was before; the sum must be in the tensor that was given"
+    hint = f", and chunks of {n} // {p} = 0 elements would leave all of it out"
+    return unchanged + hint * (n < p)
 
 
-def _fits(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    return found.shape == expected.shape and found.dtype == expected.dtype
+def _is_comparable(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    return actual.shape == expected.shape and actual.dtype == expected.dtype
 
 
 def same_everywhere(case: Case, outcome: Outcome, remedy: str = ONCE) -> Judgement:
-    """Whether all ranks hold the same bits; remedy: what makes them do so."""
+    """Judge whether all ranks hold the same bits; remedy: how to make them equal."""
     first = None
     for rank, (argument, after) in enumerate(
         zip(case.args, outcome.after, strict=True)
     ):
-        found, _ = tensors.arrived(argument[0], after[0])  # type: ignore[index]
+        actual, _ = tensors.returned(argument[0], after[0])  # type: ignore[index]
         if first is None:
-            first = found
-        elif found is None or not tensors.same_bits(first, found):
+            first = actual
+        elif actual is None or not tensors.same_bits(first, actual):
             return bad(f"rank {rank} ends with other bits than rank 0: {remedy}")
     return GOOD
 
 
 def only_neighbours(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every message goes to, and comes from, rank + 1 or rank - 1."""
+    """Judge whether every message is between ranks that are next to each other."""
     size = case.world_size
     for event in outcome.trace.events:
         if event.op not in ("send", "recv") or event.peer is None:
@@ -107,23 +109,23 @@ def only_neighbours(case: Case, outcome: Outcome) -> Judgement:
 def within_budget(
     budget: Callable[[Case], Trace], spare: Callable[[Case], float], source: str
 ) -> Callable[[Case, Outcome], Judgement]:
-    """A judge: no rank sends more than the busiest rank of the budget's plan.
+    """Make a judge: no rank sends more than the busiest rank of the budget's plan.
 
-    spare: bytes that a rank may send beyond it. source: whose bound it is.
+    spare: bytes that a rank may send beyond that. source: the name of the bound.
     """
 
     def judge(case: Case, outcome: Outcome) -> Judgement:
         plan = budget(case)
         most = max(plan.bytes_sent())
         sent = outcome.trace.bytes_sent()
-        full = case.data["nbytes"]
+        nbytes = case.data["nbytes"]
         busiest = max(range(case.world_size), key=lambda rank: sent[rank])
-        said = (
-            f"{in_sizes(sent[busiest], full)} a rank; {source} is "
-            f"{in_sizes(most, full)} on {case.world_size} ranks"
+        summary = (
+            f"{in_sizes(sent[busiest], nbytes)} a rank; {source} is "
+            f"{in_sizes(most, nbytes)} on {case.world_size} ranks"
         )
         if sent[busiest] > most + spare(case):
-            text = f"right, but rank {busiest} sends {said}"
+            text = f"right, but rank {busiest} sends {summary}"
             return Judgement(False, text, sent, most)
         messages, planned = len(outcome.trace), len(plan)
         if messages > MOST_TIMES * planned:
@@ -131,17 +133,17 @@ def within_budget(
                 f"right, but in {messages} sends and recvs where {planned} would do: "
                 "each costs its latency"
             )
-        return Judgement(True, f"sent {said}", sent, most)
+        return Judgement(True, f"sent {summary}", sent, most)
 
     return judge
 
 
 MOST_TIMES = 64
-"""How many times the messages of the plan are let pass: segments are a good idea."""
+"""How many times the messages of the plan are allowed, since segments are useful."""
 
 
 def in_sizes(nbytes: float, full: float) -> str:
-    """Bytes as a multiple of S: `1.5 S (96 KiB)`."""
+    """Return bytes as a multiple of S: `1.5 S (96 KiB)`."""
     return (
         f"{nbytes / full:.3g} S ({format_bytes(nbytes)})"
         if full
@@ -150,5 +152,5 @@ def in_sizes(nbytes: float, full: float) -> str:
 
 
 def logical(argument: Any) -> torch.Tensor:
-    """The tensor that an argument stands for."""
+    """Return the tensor of an argument, which may be a view."""
     return argument.view if isinstance(argument, Strided) else argument

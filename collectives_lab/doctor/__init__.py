@@ -1,8 +1,8 @@
-"""`python -m collectives_lab doctor`: what this machine can do, and what it lacks.
+"""The doctor: `python -m collectives_lab doctor` reports what this machine can do.
 
-It looks at the machine, the core, the sandbox and the extras, tries what can be tried,
-and ends with a real run of two ranks. `--json` says the same for a bug report. Here you
-can `examine` and take the findings.
+It probes the machine, the core, the sandbox and the extras, tries what can be tried,
+and ends with a real run of two ranks. `--json` prints the same for a bug report. Here
+you can `examine` the machine and get the findings.
 """
 
 from __future__ import annotations
@@ -16,72 +16,75 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from collectives_lab.doctor import beside, core, machine, ranks
-from collectives_lab.doctor.finding import Finding, Look, asked
+from collectives_lab.doctor import core, machine, optional, rank_probes
+from collectives_lab.doctor.finding import Finding, Probe, run_probe
 
-LOOKS: list[tuple[str, list[Look]]] = [
+WITHOUT_TORCH: list[tuple[str, list[Probe]]] = [
     ("machine", [machine.system, machine.cores, machine.memory, machine.gpus]),
-    ("extras", [beside.extras, beside.chromium]),
+    ("extras", [optional.extras, optional.chromium]),
 ]
-"""What needs no torch, by part."""
+"""Probes that need no torch, by section."""
 
-NEEDED: list[Look] = [core.packages, core.loopback, core.proc]
-"""What no run does without; each names itself where it is missing."""
+ESSENTIAL: list[Probe] = [core.packages, core.loopback, core.proc]
+"""Probes of what every run needs; each reports what is missing."""
 
-WITH_TORCH: list[tuple[str, list[Look]]] = [
+WITH_TORCH: list[tuple[str, list[Probe]]] = [
     ("core", [core.backends]),
-    ("ranks", [ranks.start, ranks.tcp_info, ranks.deadlock]),
-    ("grading", [beside.sandbox, beside.bubblewrap]),
+    ("ranks", [rank_probes.start, rank_probes.tcp_info, rank_probes.deadlock]),
+    ("grading", [optional.sandbox, optional.bubblewrap]),
 ]
 
 
 def examine() -> Iterator[Finding]:
-    """Every finding, as it is made; the last one is the real run."""
-    first, last = LOOKS
-    yield from _all([first])
-    found = [f for look in NEEDED for f in asked("core", look)]
-    yield from found
-    works = bool(found) and all(finding.state != "bad" for finding in found)
+    """Yield every finding as it is made; the last one is the real run."""
+    before, after = WITHOUT_TORCH
+    yield from _run_sections([before])
+    essentials = [f for probe in ESSENTIAL for f in run_probe("core", probe)]
+    yield from essentials
+    works = bool(essentials) and all(finding.state != "bad" for finding in essentials)
     if works:
-        yield from _all(WITH_TORCH)
-    yield from _all([last])
+        yield from _run_sections(WITH_TORCH)
+    yield from _run_sections([after])
     if works:
-        yield from asked("a run", ranks.real_run)
+        yield from run_probe("a run", rank_probes.real_run)
     else:
         yield Finding("a run", "2 ranks", "note", "not tried: the core is not complete")
 
 
-def _all(looks: Sequence[tuple[str, list[Look]]]) -> Iterator[Finding]:
-    for part, several in looks:
-        for look in several:
-            yield from asked(part, look)
+def _run_sections(sections: Sequence[tuple[str, list[Probe]]]) -> Iterator[Finding]:
+    for section, probes in sections:
+        for probe in probes:
+            yield from run_probe(section, probe)
 
 
 def report(findings: Iterator[Finding], width: int) -> list[Finding]:
-    """Print findings as they come, under the headings of their parts; return them."""
-    done: list[Finding] = []
+    """Print findings as they come, under their sections' headings; return them."""
+    printed: list[Finding] = []
     for finding in findings:
-        if not done or finding.part != done[-1].part:
-            print(f"\n{finding.part}", flush=True)
+        if not printed or finding.section != printed[-1].section:
+            print(f"\n{finding.section}", flush=True)
         print(finding.text(width), flush=True)
-        done.append(finding)
-    return done
+        printed.append(finding)
+    return printed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the report; 1 if the core cannot run here, else 0."""
+    """Print the report; return 1 if the core cannot run here, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m collectives_lab doctor",
         description="Say what this machine can do, and what to do about the rest.",
     )
     parser.add_argument("--json", action="store_true", help="for a bug report")
-    asked_for = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     version = _version()
-    if asked_for.json:
+    if options.json:
         findings = list(examine())
-        told: dict[str, Any] = {"collectives_lab": version, "works": works(findings)}
-        told["findings"] = [asdict(finding) for finding in findings]
-        print(json.dumps(told, indent=1), flush=True)
+        document: dict[str, Any] = {
+            "collectives_lab": version,
+            "works": works(findings),
+            "findings": [asdict(finding) for finding in findings],
+        }
+        print(json.dumps(document, indent=1), flush=True)
     else:
         print(f"Collectives Lab {version} on this machine")
         width = min(max(shutil.get_terminal_size().columns, 40), 100)
@@ -91,12 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def works(findings: Sequence[Finding]) -> bool:
-    """Whether the core can run: nothing that it needs is missing."""
+    """Return whether the core can run, as nothing that it needs is missing."""
     return all(finding.state != "bad" for finding in findings)
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """The last line."""
+    """Return the last line of the report."""
     if not works(findings):
         names = [f.name for f in findings if f.state == "bad"]
         return f"The core cannot run here: see {', '.join(names)}, marked !!."

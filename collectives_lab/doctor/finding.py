@@ -1,4 +1,4 @@
-"""What a look at the machine gives: what was found, and what to do about it."""
+"""A finding of the doctor: the result of a probe, and advice about it."""
 
 from __future__ import annotations
 
@@ -7,37 +7,40 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 MARKS = {"ok": "ok", "note": "  ", "less": "--", "bad": "!!"}
-"""ok: there. note: not there, or for information, and nothing is lost. less: something
-works less well. bad: the core cannot run."""
+"""By state, the mark in the report.
+
+ok: works. note: not there, or for information, and nothing is lost. less: something
+works less well. bad: the core cannot run.
+"""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of a probe.
 
-    part: the heading that it stands under. state: a name in MARKS. found: what is
-    there. do: what to do about it, if anything. more: text for a bug report, of several
-    lines perhaps.
+    section: its heading in the report. name: of the subject. state: a name in MARKS.
+    result: what is there. advice: what to do about it, if anything. details: text for a
+    bug report, of several lines perhaps.
     """
 
-    part: str
+    section: str
     name: str
     state: str
-    found: str
-    do: str = ""
-    more: str = ""
+    result: str
+    advice: str = ""
+    details: str = ""
 
     def text(self, width: int = 80) -> str:
-        """The finding in lines of at most `width` columns."""
+        """Return the finding in lines of at most `width` columns."""
         first = f"  {MARKS[self.state]} {self.name:<13} "
-        lines = _hanging(self.found, first, width)
-        if self.do:
-            lines += _hanging(self.do, f"{' ' * len(first)}> ", width)
+        lines = _hanging(self.result, first, width)
+        if self.advice:
+            lines += _hanging(self.advice, f"{' ' * len(first)}> ", width)
         return "\n".join(lines)
 
 
 def _hanging(text: str, first: str, width: int) -> list[str]:
-    """Wrapped lines, those after the first below where its text begins."""
+    """Wrap a text, with the lines after the first indented to where it begins."""
     return textwrap.wrap(
         text,
         width,
@@ -47,14 +50,14 @@ def _hanging(text: str, first: str, width: int) -> list[str]:
     )
 
 
-Look = Callable[[], Iterator[Finding]]
+Probe = Callable[[], Iterator[Finding]]
 
 
-def asked(part: str, look: Look) -> Iterator[Finding]:
-    """What a look gives; one that fails is told like the others, and the rest go on."""
+def run_probe(section: str, probe: Probe) -> Iterator[Finding]:
+    """Yield the findings of a probe; one that fails becomes a finding too."""
     try:
-        yield from look()
-    except Exception as error:  # whatever a strange machine gives
-        what = f"could not be found out: {type(error).__name__}: {error}"
-        name = look.__name__.strip("_").replace("_", " ")
-        yield Finding(part, name, "less", what, "please report this line")
+        yield from probe()
+    except Exception as error:  # whatever a strange machine raises
+        result = f"could not be found out: {type(error).__name__}: {error}"
+        name = probe.__name__.strip("_").replace("_", " ")
+        yield Finding(section, name, "less", result, "please report this line")

@@ -1,4 +1,4 @@
-"""The machine itself: system, cores, memory, GPUs. Needs no torch."""
+"""Probes of the machine: system, cores, memory, GPUs. They need no torch."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from pathlib import Path
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.doctor.finding import Finding
 
-PART = "machine"
+SECTION = "machine"
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 SECONDS = 30.0
-"""Which nvidia-smi may take; a driver that hangs must not hang us."""
+"""Deadline of nvidia-smi, which waits for ever if the driver hangs."""
 
 
 def system() -> Iterator[Finding]:
-    """The operating system and Python."""
+    """Report the operating system and Python."""
     kernel = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    found = f"{kernel}; Python {platform.python_version()}"
-    state, do = "ok", ""
+    result = f"{kernel}; Python {platform.python_version()}"
+    state, advice = "ok", ""
     if sys.platform == "win32":
-        state, do = "bad", "ranks do not run on Windows: install WSL2 and work in there"
+        state = "bad"
+        advice = "ranks do not run on Windows: install WSL2 and work in there"
     elif sys.platform == "darwin":
         state = "note"
-        do = "ranks are started afresh, 2 s each; bytes on the wire are not counted"
-    yield Finding(PART, "system", state, found, do)
+        advice = "ranks are started afresh, 2 s each; bytes on the wire are not counted"
+    yield Finding(SECTION, "system", state, result, advice)
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Folders of this process's control groups, of version 2 and 1, and all above.
+    """Yield the folders of this process's control groups, and all folders above them.
 
-    A job of Slurm or a server of JupyterHub sees the whole machine's tree, a container
-    only its own, whatever path the kernel tells.
+    Of version 2 and 1. A job of Slurm or a server of JupyterHub sees the whole
+    machine's tree, a container only its own, whatever path the kernel reports.
     """
     paths = {"": "/", controller: "/"}
     if OWN_GROUPS.exists():
@@ -48,12 +49,14 @@ def _groups(controller: str) -> Iterator[Path]:
             paths |= dict.fromkeys(controllers.split(","), path)
     for name in ("", controller):
         root = CGROUP / name
-        here = root / paths[name].lstrip("/")
-        yield from (p for p in [here, *here.parents] if p.is_relative_to(root))
+        own_group = root / paths[name].lstrip("/")
+        yield from (
+            p for p in [own_group, *own_group.parents] if p.is_relative_to(root)
+        )
 
 
 def _numbers(folder: Path, *names: str) -> list[float]:
-    """What these files of a group say; empty where there is none, or no limit."""
+    """Return the numbers in these files of a group; empty without a file or a limit."""
     try:
         words = [w for name in names for w in (folder / name).read_text().split()]
         return [float(word) for word in words]
@@ -62,9 +65,9 @@ def _numbers(folder: Path, *names: str) -> list[float]:
 
 
 def cores_allowed() -> float:
-    """Cores that this process may use: of its affinity, and of its container."""
-    count = getattr(os, "sched_getaffinity", None)
-    cores = float(len(count(0)) if count else os.cpu_count() or 1)
+    """Return the cores that this process may use, by its affinity and its container."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
     for group in _groups("cpu"):
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
             limit = _numbers(group, *names)
@@ -74,22 +77,22 @@ def cores_allowed() -> float:
 
 
 def cores() -> Iterator[Finding]:
-    """Cores, and what of them a container leaves."""
-    there, usable = os.cpu_count() or 1, cores_allowed()
-    found = f"{there}"
-    if usable < there:
-        found += f", of which this process may use {usable:g}"
+    """Report the cores, and how many of them a container allows."""
+    count, usable = os.cpu_count() or 1, cores_allowed()
+    result = f"{count}"
+    if usable < count:
+        result += f", of which this process may use {usable:g}"
     if usable < 2:
-        do = "ranks take turns: results are right, measured times say little"
-        yield Finding(PART, "cores", "less", found, do)
+        advice = "ranks take turns: results are right, measured times say little"
+        yield Finding(SECTION, "cores", "less", result, advice)
     else:
-        yield Finding(PART, "cores", "ok", found)
+        yield Finding(SECTION, "cores", "ok", result)
 
 
 def memory() -> Iterator[Finding]:
-    """Memory of the machine, and what of it a container leaves."""
+    """Report the memory, and how much of it a container allows."""
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    found = format_bytes(size)
+    result = format_bytes(size)
     limits = [
         limit
         for group in _groups("memory")
@@ -98,51 +101,53 @@ def memory() -> Iterator[Finding]:
     ]
     if limits and min(limits) < size:
         size = int(min(limits))
-        found += f", of which this process may use {format_bytes(size)}"
+        result += f", of which this process may use {format_bytes(size)}"
     small = size < 2 * 10**9
-    do = "torch alone wants 1 GB: close other programs, or get more" if small else ""
-    yield Finding(PART, "memory", "less" if small else "ok", found, do)
+    advice = (
+        "torch alone wants 1 GB: close other programs, or get more" if small else ""
+    )
+    yield Finding(SECTION, "memory", "less" if small else "ok", result, advice)
 
 
-def _nvidia(*arguments: str) -> str | None:
-    """What nvidia-smi says; None where it is not there or fails."""
+def nvidia_smi(*arguments: str) -> str | None:
+    """Return the output of nvidia-smi; None if it is missing or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
     try:
-        told = subprocess.run(
+        process = subprocess.run(
             [tool, *arguments], capture_output=True, text=True, timeout=SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return told.stdout if told.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def gpus() -> Iterator[Finding]:
-    """The GPUs that the driver shows, and how they are connected."""
+    """Report the GPUs that the driver shows, and how they are connected."""
     query = "--query-gpu=name,memory.total,driver_version"
-    told = _nvidia(query, "--format=csv,noheader")
-    if told is None and shutil.which("nvidia-smi"):
-        do = "nvidia-smi is there and fails: look at the driver"
-        yield Finding(PART, "GPUs", "less", "the driver does not answer", do)
-    elif not told or not told.strip():
-        found = "none of NVIDIA's: ranks run on the cores, which the book is made for"
-        yield Finding(PART, "GPUs", "note", found)
+    listing = nvidia_smi(query, "--format=csv,noheader")
+    if listing is None and shutil.which("nvidia-smi"):
+        advice = "nvidia-smi is there and fails: look at the driver"
+        yield Finding(SECTION, "GPUs", "less", "the driver does not answer", advice)
+    elif not listing or not listing.strip():
+        result = "none of NVIDIA's: ranks run on the cores, which the book is made for"
+        yield Finding(SECTION, "GPUs", "note", result)
     else:
-        kinds = Counter(line.strip() for line in told.splitlines() if line.strip())
-        found = "; ".join(f"{n} x {kind}" for kind, n in kinds.items())
-        yield Finding(PART, "GPUs", "ok", found, more=told)
-        yield from topology(_nvidia("topo", "-m") or "")
+        kinds = Counter(line.strip() for line in listing.splitlines() if line.strip())
+        result = "; ".join(f"{n} x {kind}" for kind, n in kinds.items())
+        yield Finding(SECTION, "GPUs", "ok", result, details=listing)
+        yield from topology(nvidia_smi("topo", "-m") or "")
 
 
-def topology(told: str) -> Iterator[Finding]:
-    """`nvidia-smi topo -m` in short: how many pairs of GPUs are linked by what."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", told)
+def topology(matrix: str) -> Iterator[Finding]:
+    """Report how many pairs of GPUs have which link, by `nvidia-smi topo -m`."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", matrix)
     rows = [line.split() for line in plain.splitlines() if re.match(r"GPU\d+\s", line)]
     links = Counter(
         link for i, row in enumerate(rows) for link in row[i + 2 : len(rows) + 1]
     )
     if links:
         pairs = [f"{n} pairs by {link}" for link, n in links.most_common()]
-        found = f"{', '.join(pairs)} (chapter 11 explains the names)"
-        yield Finding(PART, "topology", "ok", found, more=plain)
+        result = f"{', '.join(pairs)} (chapter 11 explains the names)"
+        yield Finding(SECTION, "topology", "ok", result, details=plain)

@@ -1,1 +1,1 @@
-"""What a notebook has: `%%ranks`; a Run, a Report and a cell's output as HTML."""
+"""The notebook's part: `%%ranks`; a Run, a Report and a cell's output as HTML."""

@@ -1,26 +1,26 @@
-"""Give a Run and a Report their HTML where IPython is running."""
+"""The HTML of a Run and of a Report, attached where IPython is running."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-SHOWN = {
+PAGES = {
     ("collectives_lab.launch.runs", "Run"): "run_html",
     ("collectives_lab.checking.report", "Report"): "report_html",
 }
-"""What is shown, by the function of this room, in a module of the same name."""
+"""By class, the function that makes its HTML, in the module of the same name."""
 
 
 def attach(shell: Any) -> None:
-    """Register the pages with a shell; their modules are imported when one is shown."""
+    """Register the HTML with a shell; its modules are imported when it is shown."""
     html = shell.display_formatter.formatters["text/html"]
-    for (module, name), page in SHOWN.items():
-        html.for_type_by_name(module, name, _maker(page))
+    for (module, name), page in PAGES.items():
+        html.for_type_by_name(module, name, _formatter(page))
 
 
-def _maker(page: str) -> Any:
-    def make(value: Any) -> str:
+def _formatter(page: str) -> Any:
+    def html_of(value: Any) -> str:
         return getattr(import_module(f"collectives_lab.notebook.{page}"), page)(value)
 
-    return make
+    return html_of

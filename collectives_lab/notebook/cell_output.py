@@ -1,4 +1,4 @@
-"""What a cell on ranks shows: values by rank, their variables, and what went wrong."""
+"""The output of a cell on ranks: values by rank, variables, and errors."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from collectives_lab.basics import source_lines
 from collectives_lab.launch import LabError, Ranks
 from collectives_lab.notebook import folded_output
 
-GIVEN = {"rank", "world_size", "torch", "dist", "display"}
-"""What a namespace holds from the beginning."""
+INITIAL_NAMES = {"rank", "world_size", "torch", "dist", "display"}
+"""Names in every namespace from the beginning."""
 
 _NAMES = "display([name for name in globals() if name[0] != '_'])"
 
 
 class CellSyntaxError(LabError):
-    """A cell that is not Python. It is shown as IPython shows one; no rank sees it."""
+    """A cell that is not Python, shown as IPython shows it and sent to no rank."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
-def explained(error: SyntaxError) -> str:
-    """A syntax error as a notebook shows it, and what is special about ranks."""
+def explain_syntax_error(error: SyntaxError) -> str:
+    """Return a syntax error as a notebook shows it, with a hint about ranks."""
     line = linecache.getline(error.filename or "", error.lineno or 0)
     error.text = error.text or line
     text = "".join(traceback.format_exception_only(error)).rstrip()
@@ -41,23 +41,23 @@ def explained(error: SyntaxError) -> str:
     return source_lines.in_words(text)
 
 
-def interrupted(ranks: Ranks | None) -> KeyboardInterrupt:
-    """What an interrupt says: that of a normal cell, and what became of the ranks."""
-    said = "the ranks have ended, and their variables are gone"
+def interruption(ranks: Ranks | None) -> KeyboardInterrupt:
+    """Return the interrupt of a normal cell, with the state of the ranks."""
+    outcome = "the ranks have ended, and their variables are gone"
     if ranks is not None and ranks.alive:
-        said = "the ranks are free again and keep their variables"
-    error = KeyboardInterrupt(f"the cell was interrupted; {said}")
-    shown = [f"KeyboardInterrupt: {error}"]
-    error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
+        outcome = "the ranks are free again and keep their variables"
+    error = KeyboardInterrupt(f"the cell was interrupted; {outcome}")
+    lines = [f"KeyboardInterrupt: {error}"]
+    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     return error
 
 
-def show(ranks: list[int], bundle: folded_output.Bundle) -> None:
-    """Show what some ranks show alike, as it comes."""
-    show_all([(ranks, bundle)])
+def show_output(ranks: list[int], bundle: folded_output.Bundle) -> None:
+    """Show an output that some ranks have in common, as it arrives."""
+    show_folded([(ranks, bundle)])
 
 
-def show_all(folded: folded_output.Folded) -> None:
+def show_folded(folded: folded_output.Folded) -> None:
     """Show texts in one list with their ranks, and pictures below their ranks."""
     if all(set(bundle) == {"text/plain"} for _, bundle in folded):
         if folded:
@@ -69,18 +69,18 @@ def show_all(folded: folded_output.Folded) -> None:
 
 
 def variables(ranks: Ranks) -> str:
-    """The names that cells have given values to, on any of the ranks."""
-    found: set[str] = set()
+    """Return the names that cells have defined, on any of the ranks."""
+    defined: set[str] = set()
 
-    def note(_: list[int], bundle: folded_output.Bundle) -> None:
-        found.update(ast.literal_eval(bundle["text/plain"]))
+    def collect(_: list[int], bundle: folded_output.Bundle) -> None:
+        defined.update(ast.literal_eval(bundle["text/plain"]))
 
     if not ranks.alive:
         return ""
     try:
-        ranks.execute(_NAMES, timeout=5.0, quiet=True, display=note)
+        ranks.execute(_NAMES, timeout=5.0, quiet=True, display=collect)
     except LabError:
         return "?"
-    names = sorted(found - GIVEN)
+    names = sorted(defined - INITIAL_NAMES)
     more = f", ... {len(names)} in all" if len(names) > 12 else ""
     return ", ".join(names[:12]) + more

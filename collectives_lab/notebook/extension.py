@@ -17,24 +17,24 @@ from collectives_lab.notebook.magics import RanksMagics
 
 
 def load(shell: Any) -> None:
-    """Register the magics and warm the fork server; those loaded before end."""
+    """Register the magics and warm the fork server, ending ranks loaded before."""
     unload(shell)
     magics = RanksMagics(shell)
     shell.register_magics(magics)
     atexit.register(magics.close)
-    named = getattr(shell.compile, "format_code_name", lambda file: None)
+    default_name = getattr(shell.compile, "format_code_name", lambda file: None)
 
     def cell_name(file: str) -> str | None:
-        ours = re.match(r"<ranks (In\[\d+\])", file)
-        found = ("Cell", ours[1]) if ours else named(file)
-        return " ".join(found) if found else None
+        match = re.match(r"<ranks (In\[\d+\])", file)
+        parts = ("Cell", match[1]) if match else default_name(file)
+        return " ".join(parts) if parts else None
 
     source_lines.cell_name = cell_name
     warm()
 
 
 def unload(shell: Any) -> None:
-    """Take the magics away and end their ranks."""
+    """Remove the magics and end their ranks."""
     manager = shell.magics_manager
     magics = manager.registry.pop(RanksMagics.__name__, None)
     if magics is None:

@@ -1,6 +1,6 @@
-"""How what several ranks show looks in a notebook: folded, with the ranks beside it.
+"""The outputs of several ranks in a notebook: folded, with the ranks beside them.
 
-A bundle holds one thing by MIME type, always with plain text for a terminal. Here you
+A bundle holds one output by MIME type, always with plain text for a terminal. Here you
 can `fold` the bundles of all ranks, and make a `listing`, a `label` or a `table`.
 """
 
@@ -19,8 +19,8 @@ Folded = list[tuple[list[int], Bundle]]
 
 
 @dataclass(repr=False)
-class Look:
-    """How the last expression of a cell looked on its rank; it looks the same here."""
+class RichOutput:
+    """The last expression of a cell as its rank displayed it."""
 
     bundle: Bundle
 
@@ -32,35 +32,36 @@ class Look:
 
 
 def fold(bundles: Sequence[Bundle | None]) -> Folded:
-    """Each different bundle once, with the ranks that have it."""
+    """Return each different bundle once, with the ranks that have it."""
     folded: Folded = []
     for rank, bundle in enumerate(bundles):
         if bundle is None:
             continue
-        seen = _seen(bundle)
-        like = next((ranks for ranks, other in folded if _seen(other) == seen), None)
-        if like is None:
-            folded.append(([rank], bundle))
+        visible = _visible(bundle)
+        for ranks, known in folded:
+            if _visible(known) == visible:
+                ranks.append(rank)
+                break
         else:
-            like.append(rank)
+            folded.append(([rank], bundle))
     return folded
 
 
-def _seen(bundle: Bundle) -> Bundle:
-    """What a notebook shows of a bundle: its repr only if there is nothing else."""
-    pictures = {mime: look for mime, look in bundle.items() if mime != "text/plain"}
-    return pictures or bundle
+def _visible(bundle: Bundle) -> Bundle:
+    """Return the formats that a notebook shows: plain text if there is no other."""
+    others = {mime: data for mime, data in bundle.items() if mime != "text/plain"}
+    return others or bundle
 
 
 def label(ranks: Sequence[int]) -> Bundle:
-    """The line above a picture."""
+    """Return the line above a picture, which names its ranks."""
     name = name_ranks(ranks)
     page = f'<div style="{DIM}; font-size: 90%; padding-left: 8px">{name}</div>'
     return {"text/plain": f"{name}:", "text/html": page}
 
 
 def listing(folded: Folded) -> Bundle:
-    """Texts with their ranks beside them."""
+    """Return a list of texts with their ranks beside them."""
     texts = [(name_ranks(ranks), bundle["text/plain"]) for ranks, bundle in folded]
     width = max(len(name) for name, _ in texts) + 2
     plain = (
@@ -76,11 +77,13 @@ def listing(folded: Folded) -> Bundle:
 
 
 def table(rows: Sequence[Sequence[str]]) -> Bundle:
-    """A table whose first row is its head."""
+    """Return a table whose first row is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     head, *body = (
-        "".join(f'<td style="text-align: left">{html.escape(one)}</td>' for one in row)
+        "".join(
+            f'<td style="text-align: left">{html.escape(text)}</td>' for text in row
+        )
         for row in rows
     )
     below = "".join(f"<tr>{row}</tr>" for row in body)

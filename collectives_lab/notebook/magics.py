@@ -1,11 +1,10 @@
-"""The magics themselves: which ranks stand, and what a cell does with them."""
+"""The magics `%%ranks` and `%ranks`: they run a cell on ranks, and manage the ranks."""
 
 from __future__ import annotations
 
 import linecache
 import re
 import warnings
-from dataclasses import replace
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -13,31 +12,26 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
-from collectives_lab.emulation import Emulated
-from collectives_lab.launch import LabError, Ranks, Run
-from collectives_lab.launch.cluster import count_engines
+from collectives_lab.launch import LabError, Run
 from collectives_lab.notebook import folded_output
 from collectives_lab.notebook.cell_output import (
     CellSyntaxError,
-    explained,
-    interrupted,
-    show,
-    show_all,
+    explain_syntax_error,
+    interruption,
+    show_folded,
+    show_output,
     variables,
 )
 from collectives_lab.notebook.options import (
-    chosen,
-    count,
+    check_word,
     ends_in_semicolon,
-    known,
-    parsed,
-    seconds,
-    whole,
+    parse_line,
+    parse_seconds,
+    rank_count,
+    rank_list,
 )
-from collectives_lab.notebook.place import Place, are_alike
-
-DEFAULT_SIZE = 4
-"""Ranks of a `%%ranks` cell that names no number, before any did."""
+from collectives_lab.notebook.placement import Placement
+from collectives_lab.notebook.rank_groups import RankGroups
 
 _ACTIONS = ("restart", "stop")
 _ALONE = "; `%ranks` alone shows the ranks, `%%ranks 4` above a cell runs it on 4 ranks"
@@ -45,20 +39,13 @@ _ALONE = "; `%ranks` alone shows the ranks, `%%ranks 4` above a cell runs it on 
 
 @magics_class
 class RanksMagics(Magics):
-    """Standing ranks of a notebook, by their number, and the two magics on them.
-
-    places: by their number, where they stand, as the reader has said it. emulated: the
-    fabric whose network they feel, if they feel one.
-    """
+    """The two magics on the rank groups of a notebook."""
 
     shell: Any
 
     def __init__(self, shell: Any):
         super().__init__(shell)
-        self.standing: dict[int, Ranks] = {}
-        self.places: dict[int, Place] = {}
-        self.emulated: dict[int, Any] = {}
-        self.size = DEFAULT_SIZE
+        self.groups = RankGroups(shell)
 
     @cell_magic("ranks")
     @magic_arguments("%ranks")  # IPython writes one more % before it
@@ -83,28 +70,28 @@ class RanksMagics(Magics):
     @argument("--quiet", "-q", action="store_true", help="show no last expression")
     @argument("--show", action="store_true", help="show the traffic after the cell")
     def run_cell(self, line: str, cell: str) -> None:
-        """Run the cell on every rank; variables stay there, the run is `_run` here."""
-        args = parsed(self.run_cell, line)
-        wanted = Place.of(args, "%%ranks", self.shell.user_ns)
-        size = self._size(args.size, args.cluster)
-        on = None if args.on is None else chosen(args.on, size)
-        timeout = None if args.timeout is None else seconds(args.timeout)
+        """Run the cell on every rank; variables stay there, the run becomes `_run`."""
+        args = parse_line(self.run_cell, line)
+        requested = Placement.of(args, "%%ranks", self.shell.user_ns)
+        size = self.groups.choose_size(args.size, args.cluster)
+        on = None if args.on is None else rank_list(args.on, size)
+        timeout = None if args.timeout is None else parse_seconds(args.timeout)
         values = self._values(args.push)
         file = self._register("\n" + cell)  # line 1 is the one with %%ranks
         is_quiet = args.quiet or ends_in_semicolon(cell)
         try:
-            ranks = self._ranks(size, wanted)
+            ranks = self.groups.ranks(size, requested)
             if values:
                 ranks.push(**values)
-            run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, show)
+            run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, show_output)
         except LabError as error:
-            self._keep(error.run, args.show)
+            self._store(error.run, args.show)
             self._hint(error)
             raise
         except KeyboardInterrupt as interrupt:
-            raise interrupted(self.standing.get(size)) from interrupt
-        show_all(folded_output.fold(run.results))
-        self._keep(run, args.show)
+            raise interruption(self.groups.find(size)) from interrupt
+        show_folded(folded_output.fold(run.results))
+        self._store(run, args.show)
 
     @line_magic("ranks")
     @magic_arguments("ranks")
@@ -115,153 +102,34 @@ class RanksMagics(Magics):
     @argument("--fabric", help="the network that they feel, as for %%%%ranks")
     def manage(self, line: str) -> None:
         """Show the standing ranks, restart them without variables, or stop them."""
-        args = parsed(self.manage, line)
-        action = known("%ranks", args.action, _ACTIONS, _ALONE)
-        wanted = Place.of(args, "%ranks", self.shell.user_ns)
+        args = parse_line(self.manage, line)
+        action = check_word("%ranks", args.action, _ACTIONS, _ALONE)
+        requested = Placement.of(args, "%ranks", self.shell.user_ns)
         if action is None:
-            self._tell()
+            self._show_ranks()
             return
-        sizes = list(self.standing) or [self.size]
+        sizes = [size for size, _ in self.groups] or [self.groups.size]
         if args.size is not None:
-            sizes = [whole(args.size, f"%ranks {action}")]
+            sizes = [rank_count(args.size, f"%ranks {action}")]
         if action == "restart" and args.size is None and args.cluster is not None:
-            sizes = [self._size(None, args.cluster)]
-        for size in sizes if action == "restart" else ():
-            self._check(size, wanted)  # of all of them before any ends
+            sizes = [self.groups.choose_size(None, args.cluster)]
+        if action == "restart":
+            self.groups.restart(sizes, requested)
+            return
         for size in sizes:
-            if action == "restart":
-                self._restart(size, wanted)
-            else:
-                self._stop(size)
+            self.groups.stop(size)
 
     def close(self) -> None:
-        """End all ranks; returns when they have ended."""
-        while self.standing:
-            self.standing.popitem()[1].close()
-
-    def _size(self, text: str | None, cluster: str | None) -> int:
-        """How many ranks are meant: so many, or as many as the cluster has engines."""
-        if text is not None:
-            return whole(text, "%%ranks")
-        if cluster is None:
-            return self.size
-        for size in (self.size, *self.places):
-            if self._place(size).cluster == cluster and self.standing[size].alive:
-                return size
-        return count_engines(self._cluster(cluster))
-
-    def _cluster(self, name: str) -> Any:
-        """The variable of this name, or the name itself, of a profile."""
-        value = self.shell.user_ns.get(name)
-        return name if value is None else value
-
-    def _place(self, size: int) -> Place:
-        """Where the ranks of this number are."""
-        return self.places.get(size, Place())
-
-    def _ranks(self, size: int, wanted: Place) -> Ranks:
-        """The ranks that stand, or new ones."""
-        ranks = self.standing.get(size)
-        if ranks is None:
-            others = [n for n, ranks in self.standing.items() if ranks.alive]
-            ranks = self._start(size, wanted)
-            if others:
-                those = " and ".join(f"`%%ranks {n}`" for n in others)
-                print(f"Other ranks than those of {those}: variables are their own")
-            return ranks
-        changed = self._changed(size, wanted)
-        if not ranks.alive and (changed or self._place(size).cluster):
-            return self._start(size, wanted)  # on what the variable says now
-        if changed:
-            self._check(size, wanted)  # nobody is advised to do what cannot be
-            raise UsageError(
-                f"{count(size)} stand {self._told(size, changed)}; `%ranks restart "
-                f"{size} {changed}` ends them, with their variables, and starts others"
-            )
-        self.size = size
-        return ranks
-
-    def _changed(self, size: int, wanted: Place) -> Place:
-        """Compare the options on the line with the running ranks; return what differs.
-
-        Two fabrics are equal if their links are, whatever variables they are in.
-        """
-        place = replace(self._place(size), backend=self.standing[size].backend)
-        is_same = are_alike(self._fabric(wanted), self.emulated.get(size))
-        other = None if is_same else wanted.fabric
-        return replace(wanted.beyond(place), fabric=other)
-
-    def _told(self, size: int, changed: Place) -> str:
-        """Say where the ranks run now, in the option that the line would change."""
-        place = self._place(size)
-        if changed.fabric and changed.fabric == place.fabric:
-            name = place.fabric
-            return f"on what {name} was before, and {name} is another network now"
-        if changed.fabric:
-            where = f"on {place.fabric}" if place.fabric else "without --fabric"
-            return f"{where} already"
-        if changed.cluster:
-            return f"on {place.cluster or 'this machine'} already"
-        return f"on {self.standing[size].backend} already"
-
-    def _asked(self, size: int, wanted: Place) -> dict[str, Any]:
-        """What `Ranks` is asked for: what the line says, or else what stood."""
-        place = wanted.over(self._place(size))
-        cluster = None if place.cluster is None else self._cluster(place.cluster)
-        fabric = self._fabric(wanted) if wanted.fabric else self.emulated.get(size)
-        backend = place.backend or "auto"
-        felt = None if fabric is None else Emulated(fabric)
-        return {"backend": backend, "cluster": cluster, "fabric": felt}
-
-    def _check(self, size: int, wanted: Place) -> None:
-        """Raise LaunchError if ranks that stand could not be started there."""
-        if wanted and size in self.standing:
-            self.standing[size].replanned(**self._asked(size, wanted))
-
-    def _start(self, size: int, wanted: Place) -> Ranks:
-        """Start ranks where the line says, or else where they stood."""
-        asked, ranks = self._asked(size, wanted), self.standing.get(size)
-        if ranks is None:
-            ranks = Ranks(size, **asked)
-        else:
-            ranks.restart(**asked)
-        self.standing[size], self.places[size] = ranks, wanted.over(self._place(size))
-        felt = asked["fabric"]
-        self.emulated[size] = None if felt is None else felt.fabric
-        self.size = size
-        told = "" if felt is None else f"; transfers as on {felt!r}"
-        print(f"{count(size)} on {ranks.backend}: {ranks.backend_reason}{told}")
-        return ranks
-
-    def _fabric(self, place: Place) -> Any:
-        """The variable that a place names as its fabric."""
-        return None if place.fabric is None else self.shell.user_ns.get(place.fabric)
-
-    def _restart(self, size: int, wanted: Place) -> None:
-        ranks = self.standing.get(size)
-        if ranks is None or wanted or self._place(size).cluster:
-            self._start(size, wanted)
-        else:
-            ranks.restart()
-            print(f"{count(size)} restarted on {ranks.backend}")
-
-    def _stop(self, size: int) -> None:
-        ranks = self.standing.pop(size, None)
-        self.places.pop(size, None)
-        self.emulated.pop(size, None)
-        if ranks is not None:
-            ranks.close()
-            print(f"{count(size)} stopped")
-        else:
-            print(f"{count(size)} did not stand")
+        """End all ranks, and return when they have ended."""
+        self.groups.close()
 
     def _values(self, names: str | None) -> dict[str, Any]:
-        """The variables of the kernel that --push names."""
-        chosen = [name for name in (names or "").split(",") if name]
-        for name in chosen:
+        """Return the variables of the kernel that --push names."""
+        requested = [name for name in (names or "").split(",") if name]
+        for name in requested:
             if name not in self.shell.user_ns:
                 raise UsageError(f"--push {name}: there is no such variable here")
-        return {name: self.shell.user_ns[name] for name in chosen}
+        return {name: self.shell.user_ns[name] for name in requested}
 
     def _hint(self, error: LabError) -> None:
         """Add to a NameError on a rank that the kernel has a variable of the name."""
@@ -277,42 +145,51 @@ class RanksMagics(Magics):
             )
 
     def _register(self, code: str) -> str:
-        """A file name that stands for the cell; CellSyntaxError if not Python."""
-        # execution_count may be the next cell's already: not so the history.
+        """Register a cell for tracebacks and return its file name.
+
+        Raises CellSyntaxError if it is not Python.
+        """
+        # execution_count may be that of the next cell already, unlike the history.
         number = len(self.shell.history_manager.input_hist_parsed) - 1
         file = f"<ranks In[{number}]>"
-        again = 1
-        while file in linecache.cache:  # a number comes again where no history is kept
-            again += 1
-            file = f"<ranks In[{number}] {again}>"
+        copies = 1
+        while file in linecache.cache:  # without a history, numbers repeat
+            copies += 1
+            file = f"<ranks In[{number}] {copies}>"
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
         try:
-            with warnings.catch_warnings(action="ignore"):  # the ranks will say them
+            with warnings.catch_warnings(action="ignore"):  # the ranks will print them
                 compile(code, file, "exec", dont_inherit=True)
         except SyntaxError as error:
-            raise CellSyntaxError(explained(error)) from None
+            raise CellSyntaxError(explain_syntax_error(error)) from None
         return file
 
-    def _keep(self, run: Run | None, is_shown: bool) -> None:
-        """Make the run of a cell `_run`."""
+    def _store(self, run: Run | None, is_shown: bool) -> None:
+        """Store the run of a cell as `_run`, and show it if asked to."""
         if run is None:
             return
         run.results = [
-            None if one is None else folded_output.Look(one) for one in run.results
+            None if bundle is None else folded_output.RichOutput(bundle)
+            for bundle in run.results
         ]
         self.shell.user_ns["_run"] = run
         if is_shown:
             display(run)
 
-    def _tell(self) -> None:
+    def _show_ranks(self) -> None:
+        """Show a table of the rank groups."""
         rows = [["ranks", "backend", "state", "variables"]]
-        for size, ranks in self.standing.items():
-            names = variables(ranks)  # first: a rank that has died is found by it
+        for size, group in self.groups:
+            ranks = group.ranks
+            names = variables(ranks)  # first, since this notices a rank that has died
             state = "standing" if ranks.alive else "ended; the next cell starts others"
-            felt = f", --fabric {name}" if (name := self._place(size).fabric) else ""
-            backend = f"{ranks.backend} ({ranks.backend_reason}){felt}"
+            backend = f"{ranks.backend} ({ranks.backend_reason})"
+            if group.placement.fabric:
+                backend += f", --fabric {group.placement.fabric}"
             rows.append([str(size), backend, state, names if ranks.alive else ""])
         if len(rows) == 1:
-            print(f"no ranks stand; `%%ranks {self.size}` above a cell starts some")
+            print(
+                f"no ranks stand; `%%ranks {self.groups.size}` above a cell starts some"
+            )
         else:
             display(folded_output.table(rows), raw=True)

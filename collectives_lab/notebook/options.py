@@ -1,4 +1,4 @@
-"""What a line of `%ranks` or `%%ranks` asks for, or one sentence on what is wrong."""
+"""The options of a line of `%ranks` or `%%ranks`, or one sentence on the error."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import parse_argstring
 
 
-def parsed(magic: Any, line: str) -> Any:
-    """The options of a line, as the magic declares them."""
+def parse_line(magic: Any, line: str) -> Any:
+    """Parse the options of a line, as the magic declares them."""
     try:
         return parse_argstring(magic, line)
     except UsageError as error:
@@ -23,39 +23,41 @@ def parsed(magic: Any, line: str) -> Any:
         raise UsageError(f"{name}: {error}; `{name}?` tells what there is") from None
 
 
-def known(
-    asker: str, text: str | None, words: Sequence[str], more: str = ""
+def check_word(
+    option: str, text: str | None, words: Sequence[str], more: str = ""
 ) -> str | None:
-    """The text, if it is one of the words or there is none."""
+    """Return the text if it is one of the words, or None; else raise UsageError."""
     if text is None or text in words:
         return text
     rule = f"{', '.join(words[:-1])} or {words[-1]}"
-    raise UsageError(f"{asker} {text}: need {rule}{more}")
+    raise UsageError(f"{option} {text}: need {rule}{more}")
 
 
-def whole(text: str, asker: str) -> int:
-    """The number of ranks that a text says."""
+def rank_count(text: str, option: str) -> int:
+    """Return the number of ranks that a text names."""
     if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
-        raise UsageError(f"{asker} {text}: the number of ranks is 1, 2, 3, ...")
+        raise UsageError(f"{option} {text}: the number of ranks is 1, 2, 3, ...")
     return int(text)
 
 
-def chosen(text: str, size: int) -> list[int]:
-    """The ranks that `0,2` or `0-2` names."""
+def rank_list(text: str, size: int) -> list[int]:
+    """Return the ranks that `0,2` or `0-2` names."""
     ranks: set[int] = set()
-    for part in text.split(","):
-        ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)
-        if ends is None:
+    for item in text.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", item, re.ASCII)
+        if match is None:
             raise UsageError(f"--on {text}: name ranks like 0,2 or 0-2")
-        first, last = int(ends[1]), int(ends[2] or ends[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < size:
-            raise UsageError(f"--on {text}: {count(size)} are numbered 0 to {size - 1}")
+            raise UsageError(
+                f"--on {text}: {ranks_in_words(size)} are numbered 0 to {size - 1}"
+            )
         ranks |= set(range(first, last + 1))
     return sorted(ranks)
 
 
-def seconds(text: str) -> float:
-    """The seconds that a text says."""
+def parse_seconds(text: str) -> float:
+    """Return the seconds that a text names."""
     number = math.nan
     with contextlib.suppress(ValueError):
         number = float(text)
@@ -64,15 +66,15 @@ def seconds(text: str) -> float:
     return number
 
 
-def count(size: int) -> str:
-    """So many ranks, in words."""
+def ranks_in_words(size: int) -> str:
+    """Return a number of ranks in words: `1 rank`, `4 ranks`."""
     return "1 rank" if size == 1 else f"{size} ranks"
 
 
 def ends_in_semicolon(cell: str) -> bool:
-    """Whether its last expression is to stay silent, as IPython has it.
+    """Return whether a cell ends in `;`, which hides its last expression.
 
-    Here, since Colab's IPython cannot be asked: it looks at its own cells only.
+    Colab's IPython examines its own cells only, so its function is of no use here.
     """
     blank = {tokenize.COMMENT, tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER}
     tokens = tokenize.generate_tokens(io.StringIO(cell).readline)

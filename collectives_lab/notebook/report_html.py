@@ -1,8 +1,8 @@
-"""What a check's Report shows in a notebook and in feedback: the card.
+"""The card of a check's Report in a notebook and in feedback.
 
-Each property with its points and what was found, the bytes of every rank against the
-bound, and, where it is asked for, the student's own run as a picture. All text is
-escaped: parts of it are a stranger's.
+It shows each property with its points and its message, the bytes of every rank against
+the bound, and, on request, a picture of the student's run. All text is escaped, since
+parts of it come from strangers.
 """
 
 from __future__ import annotations
@@ -19,37 +19,39 @@ from collectives_lab.replay import replay
 from collectives_lab.trace import Trace
 
 MOST_DRAWN = 1000
-"""Operations of a run of which there is a picture."""
+"""Most operations of a run that is drawn."""
 
 
 def report_html(report: Report, picture: bool = True) -> str:
-    """The card; picture: with the run drawn, which takes a good part of a second."""
-    parts = [_headline(report), "<ul>"]
-    parts += [_item(report, finding) for finding in report.findings]
-    parts.append("</ul>")
+    """Return the card; picture: draw the run too, which takes most of a second."""
+    fragments = [_headline(report), "<ul>"]
+    fragments += [_item(report, finding) for finding in report.findings]
+    fragments.append("</ul>")
     if report.note:
-        parts.append(f"<p>Note: {html.escape(report.note)}.</p>")
+        fragments.append(f"<p>Note: {html.escape(report.note)}.</p>")
     if report.printed:
         printed = html.escape(report.printed[:2000])
-        parts.append(f"<details><summary>What it printed</summary><pre>{printed}</pre>")
-        parts.append("</details>")
+        fragments.append(
+            f"<details><summary>What it printed</summary><pre>{printed}</pre>"
+        )
+        fragments.append("</details>")
     if picture and report.trace is not None and len(report.trace):
-        parts.append(_drawn(report.shown, report.trace))
-    return box("card", *parts)
+        fragments.append(_picture(report.shown, report.trace))
+    return box("card", *fragments)
 
 
-def _drawn(shown: str, trace: Trace) -> str:
-    """A run and its picture; one of very many operations would take many seconds."""
-    run = f"Your run on {html.escape(shown)}"
+def _picture(case: str, trace: Trace) -> str:
+    """Return the picture of a run, unless it would take many seconds to draw."""
+    run = f"Your run on {html.escape(case)}"
     if len(trace) > MOST_DRAWN:
         return f"<p>{run} has {len(trace)} operations: too many to draw.</p>"
-    return f"<p>{run}:</p>{picture_html(in_even_steps(trace))}"
+    return f"<p>{run}:</p>{picture_html(on_equal_links(trace))}"
 
 
-def in_even_steps(trace: Trace) -> Trace:
-    """The run as it would be on ranks that never wait for a processor.
+def on_equal_links(trace: Trace) -> Trace:
+    """Replay a run on equal links, where ranks never wait for a processor.
 
-    Replayed on equal links; a run that did not end stays as it was.
+    A run that did not end is returned as it is.
     """
     try:
         fabric = fabrics.loopback(trace.world_size)
@@ -60,10 +62,10 @@ def in_even_steps(trace: Trace) -> Trace:
 
 def _headline(report: Report) -> str:
     points = f"{report.points:g} of {report.max_points:g} points"
-    said = "every property holds" if report.passed else _to_do(report)
+    status = "every property holds" if report.passed else _to_do(report)
     return (
         f"<p><strong>{html.escape(report.name)}: {points}</strong> "
-        f'<span class="clab-dim">· {html.escape(said)}</span></p>'
+        f'<span class="clab-dim">· {html.escape(status)}</span></p>'
     )
 
 
@@ -75,29 +77,29 @@ def _to_do(report: Report) -> str:
 def _item(report: Report, finding: Finding) -> str:
     mark, kind = ("✓", "right") if finding.passed else ("✗", "wrong")
     word = "holds" if finding.passed else "does not hold"
-    message = report.said(finding)
-    said = f"<pre>{html.escape(message)}</pre>" if message else ""
+    message = report.message_of(finding)
+    message_html = f"<pre>{html.escape(message)}</pre>" if message else ""
     return (
         f'<li><span class="clab-{kind}" role="img" aria-label="{word}">{mark}</span>'
         f"<b>{html.escape(finding.name)}</b><span>{html.escape(finding.title)}</span>"
         f'<span class="clab-dim">{finding.points:g} / {finding.max_points:g}</span>'
-        f"{said}{''.join(_bars(finding))}</li>"
+        f"{message_html}{''.join(_bars(finding))}</li>"
     )
 
 
 def _bars(finding: Finding) -> Iterator[str]:
-    """Bytes that each rank sent, as a share of the most, and the bound as a line."""
+    """Yield a bar for the bytes of each rank, with the bound as a line."""
     most = max([*finding.sent, finding.bound])
     if not finding.sent or not most:
         return
-    where = 100 * finding.bound / most
+    position = 100 * finding.bound / most
     yield f'<div class="clab-bars" role="img" aria-label="{_in_words(finding)}">'
     for rank, sent in enumerate(finding.sent):
         over = " clab-over" if not finding.passed and sent > finding.bound else ""
         yield (
             f'<span>rank {rank}</span><div class="clab-bar{over}">'
             f'<span style="width: {100 * sent / most:.4g}%"></span>'
-            f'<i style="left: calc({where:.4g}% - 2px)"></i></div>'
+            f'<i style="left: calc({position:.4g}% - 2px)"></i></div>'
             f'<span class="clab-dim">{format_bytes(sent)}</span>'
         )
     yield (

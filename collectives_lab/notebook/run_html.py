@@ -1,4 +1,4 @@
-"""A run as HTML for a notebook: headline, table by rank, output, space-time diagram."""
+"""The HTML of a run: headline, table by rank, output, space-time diagram."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from collectives_lab.trace import Trace
 
 
 def run_html(run: RunLike) -> str:
-    """Show a run in a notebook: headline, table by rank, output, space-time diagram."""
-    first, *rest = headline(run)
-    dim = " ".join(f"· {part}" for part in rest)
-    parts = [
+    """Return the HTML of a run."""
+    first, *details = headline(run)
+    dim = " ".join(f"· {detail}" for detail in details)
+    fragments = [
         f"<p><strong>{html.escape(first)}</strong> ",
         f'<span class="clab-dim">{html.escape(dim)}</span></p>',
         _table_html(run),
         _output_html(run),
     ]
     if len(run.trace):
-        parts.append(picture_html(run.trace))
-    return box("run", *parts)
+        fragments.append(picture_html(run.trace))
+    return box("run", *fragments)
 
 
 def _table_html(run: RunLike) -> str:
@@ -47,7 +47,7 @@ def _table_html(run: RunLike) -> str:
 
 
 def _output_html(run: RunLike) -> str:
-    """What ranks printed, by rank and folded: it was shown while they ran."""
+    """Return the output by rank, folded, as it was shown while they ran."""
     rows = [
         f'<div class="clab-dim">{name_ranks(ranks)}</div><pre>{html.escape(text)}</pre>'
         for ranks, text in outputs(run)
@@ -59,7 +59,7 @@ def _output_html(run: RunLike) -> str:
 
 
 def picture_html(trace: Trace) -> str:
-    """The space-time diagram of a trace with times; nothing without matplotlib."""
+    """Return the space-time diagram of a trace with times, if matplotlib is there."""
     try:
         from collectives_lab.plots import space_time
     except ImportError:  # a node without matplotlib still shows the tables

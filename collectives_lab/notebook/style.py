@@ -1,4 +1,4 @@
-"""How all that a notebook shows is styled: one style sheet, in JupyterLab's colours.
+"""The style of all output in a notebook: one style sheet, in JupyterLab's colours.
 
 Here you can put content into a `box`, which brings the sheet, and style a small output
 by its elements alone (`DIM`, `GRID`, `PRE`), for which the sheet would be too long.
@@ -80,6 +80,6 @@ _SHEET = """
 
 
 def box(kind: str, *content: str) -> str:
-    """HTML of content under the style sheet; kind: `run` or `card`."""
+    """Return content as HTML under the style sheet; kind: `run` or `card`."""
     sheet = f"<style>{_VARIABLES}{_SHEET}</style>"
     return f'<div class="clab clab-{kind}">{sheet}{"".join(content)}</div>'

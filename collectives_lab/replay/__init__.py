@@ -1,10 +1,11 @@
 """Replay: a trace and a fabric give the time that the trace would take there.
 
-Here you can `replay` a recorded run or a plan on a cluster that you do not have. One
-model serves all of them: a rank sends one message and receives one at a time, a message
-sets out when both its ends are posted, and what it shares with others (ports, NICs, a
-spine) serves first come first served. It is exact and deterministic, and no algorithm
-is a special case.
+Here you can `replay` a recorded run or a plan on a cluster that you do not have, and
+record `until_stuck` what ranks do whose calls do not fit each other. One model serves
+all of them: a rank sends one message and receives one at a time, a message sets out
+when both its ends are posted, and what it shares with others (ports, NICs, a spine)
+serves first come first served. It is exact and deterministic, and no algorithm is a
+special case.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from collectives_lab.fabrics import Fabric
 from collectives_lab.replay import one_by_one, waves
-from collectives_lab.replay.calls import calls_of
+from collectives_lab.replay.calls import Calls, calls_of
 from collectives_lab.replay.expand import Plan, open_collectives
 from collectives_lab.replay.path import Step
 from collectives_lab.replay.program import Program, compile_program
@@ -25,7 +26,7 @@ from collectives_lab.replay.state import Times
 from collectives_lab.replay.timeline import Timeline
 from collectives_lab.trace import Event, Trace
 
-__all__ = ["Step", "Stuck", "Timeline", "replay"]
+__all__ = ["Step", "Stuck", "Timeline", "replay", "until_stuck"]
 
 
 class Stuck(ValueError):
@@ -51,6 +52,44 @@ def replay(
     are as in `expand.USUAL`. Raises ValueError for a fabric that is too small, a
     message without its other end, an unknown algorithm, and ranks that wait for ever.
     """
+    _check_arguments(trace, fabric, compute, algorithms)
+    calls = open_collectives(trace, calls_of(trace), algorithms or {})
+    program, times = _play(calls, fabric, compute)
+    _check_ended(trace, program, times)
+    return Timeline(trace, fabric, program, times)
+
+
+def until_stuck(
+    trace: Trace,
+    fabric: Fabric,
+    compute: float = 0.0,
+    algorithms: Mapping[str, str | Plan] | None = None,
+) -> Trace:
+    """Return the recording that ranks leave which make these calls until none can.
+
+    A send or recv without its other end never ends, nor does a collective that its
+    ranks do not all call alike, nor any that its group calls after that one. A call
+    that never ends has no `completed`; one that its rank never comes to wait for has no
+    `waited`; calls behind a wait that never ends are not made, so they are left out.
+    Arguments are those of `replay`, and so are the other errors.
+    """
+    _check_arguments(trace, fabric, compute, algorithms)
+    calls = calls_of(trace, is_complete=False)
+    calls = open_collectives(trace, calls, algorithms or {}, is_complete=False)
+    recorded = Timeline(trace, fabric, *_play(calls, fabric, compute)).trace
+    is_made = ~np.isnan(recorded.columns["issued"])
+    columns = {name: column[is_made] for name, column in recorded.columns.items()}
+    return Trace(
+        trace.world_size, columns, recorded.texts, recorded.groups, meta=recorded.meta
+    )
+
+
+def _check_arguments(
+    trace: Trace,
+    fabric: Fabric,
+    compute: float,
+    algorithms: Mapping[str, str | Plan] | None,
+) -> None:
     if not isinstance(fabric, Fabric):
         raise TypeError(
             f"fabric is {fabric!r}; need a Fabric, as of fabrics.dgx_h100(nodes=2)"
@@ -66,12 +105,12 @@ def replay(
         )
     if not (isinstance(compute, Real) and math.isfinite(compute) and compute >= 0):
         raise ValueError(f"compute is {compute!r}; need a finite number, 0 or more")
-    calls = open_collectives(trace, calls_of(trace), algorithms or {})
+
+
+def _play(calls: Calls, fabric: Fabric, compute: float) -> tuple[Program, Times]:
     program = compile_program(calls, fabric, compute)
     many = len(calls.send) >= MANY and waves.can_run(program)
-    times = (waves if many else one_by_one).run(program)
-    _check_ended(trace, program, times)
-    return Timeline(trace, fabric, program, times)
+    return program, (waves if many else one_by_one).run(program)
 
 
 def _check_ended(trace: Trace, program: Program, times: Times) -> None:

@@ -66,12 +66,13 @@ class Calls:
         return np.where(is_wait, self.waited[call], self.issued[call])
 
 
-def calls_of(trace: Trace) -> Calls:
+def calls_of(trace: Trace, is_complete: bool = True) -> Calls:
     """Read the sends, recvs and computes of a trace; its collectives are left closed.
 
     A trace without times is read as calls that wait one by one, but for isend and
     irecv, which then nobody waits for. Raises ValueError for a recv, or a send that is
-    waited for, that no other rank answers, and for sizes and seconds that cannot be.
+    waited for, that no other rank answers, unless it is not `is_complete`, and for
+    sizes and seconds that cannot be.
     """
     c = trace.columns
     issued, waited = c["issued"], c["waited"]
@@ -84,7 +85,8 @@ def calls_of(trace: Trace) -> Calls:
     if computes.any():
         waited = np.where(computes, np.nan, waited)
     send, recv = trace.pairs()
-    _check_answered(trace, send, recv, waited)
+    if is_complete:
+        _check_answered(trace, send, recv, waited)
     _check_sizes(trace, send, recv)
     threads = int(c["thread"].max(initial=0)) + 1
     lane = c["rank"] * np.int32(threads) + c["thread"]

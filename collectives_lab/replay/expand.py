@@ -41,13 +41,18 @@ _APART = 2.0**32
 
 
 def open_collectives(
-    trace: Trace, calls: Calls, algorithms: Mapping[str, str | Plan]
+    trace: Trace,
+    calls: Calls,
+    algorithms: Mapping[str, str | Plan],
+    is_complete: bool = True,
 ) -> Calls:
     """Put the plan of its algorithm in the place of every collective of the trace.
 
     algorithms: by verb, the name of an algorithm (`"ring"`, `"ring_all_reduce"`) or a
     function `(world_size, nbytes, itemsize) -> Trace`. Raises ValueError for a verb or
-    an algorithm that is not known, and for a collective that some rank does not call.
+    an algorithm that is not known, and for a collective that its ranks do not all call
+    alike. In a trace that is not `is_complete` such a collective, and all that its
+    group calls after it, stay closed: nothing answers them, so they never end.
     """
     for op in algorithms:
         if op not in USUAL:
@@ -61,7 +66,10 @@ def open_collectives(
     streams = _Streams(calls, call_of)
     for group, instances in found.items():
         for number, rows in enumerate(instances):
-            _check_same(trace, rows, group, number)
+            if mismatch := _mismatch(trace, rows, group, number):
+                if is_complete:
+                    raise ValueError(mismatch)
+                break
             plan = _plan_of(trace, rows, algorithms)
             streams.open(rows, _ranks_of(trace, group), plan, group, number)
     return by_lane(streams.calls())
@@ -82,7 +90,8 @@ def _collectives(trace: Trace, rows: np.ndarray) -> dict[str, list[dict[int, int
     return found
 
 
-def _check_same(trace: Trace, rows: dict[int, int], group: str, number: int) -> None:
+def _mismatch(trace: Trace, rows: dict[int, int], group: str, number: int) -> str:
+    """Say which rank calls a collective unlike the others; empty if none does."""
     events = {rank: trace.event(row) for rank, row in rows.items()}
     one = next(iter(events.values()))
     for rank in _ranks_of(trace, group):
@@ -96,10 +105,11 @@ def _check_same(trace: Trace, rows: dict[int, int], group: str, number: int) -> 
         else:
             does = ""
         if does:
-            raise ValueError(
+            return (
                 f"rank {one.rank} calls {one.op}, number {number} of group {group!r}, "
                 f"and rank {rank} {does}; need the same collective on all its ranks"
             )
+    return ""
 
 
 def _plan_of(

@@ -48,30 +48,40 @@ class Timeline:
 
     @cached_property
     def trace(self) -> Trace:
-        """The trace that was replayed, with the times of the fabric in seconds."""
-        p, calls = self._program, self._program.calls
-        begun = self._times.begun[p.phase] + p.delay
-        waits = (self._times.begun + p.length)[p.closes]
-        ends = np.append(self._times.end, -1)  # -1, for what is no message
-        ended = np.where(p.message < 0, begun, ends[p.message])
+        """The trace that was replayed, with the times of the fabric in seconds.
+
+        What never happened has no time.
+        """
+        p, t, calls = self._program, self._times, self._program.calls
+        begun = np.where(t.begun[p.phase] < 0, -1, t.begun[p.phase] + p.delay)
+        waits = np.where(t.begun < 0, -1, t.begun + p.length)[p.closes]
+        waits[p.closes < 0] = -1
+        ends = np.append(t.end, -1)  # -1, for what is no message
+        is_compute = self.source.is_op("compute")[calls.row]
+        ended = np.where(is_compute, begun, ends[p.message])
         columns = dict(self.source.columns)
         shown = calls.row >= 0
         row = calls.row[shown]
         seconds = np.zeros(len(self.source))
         seconds[row] = calls.seconds[shown] * self.fabric.pace[calls.rank[shown]]
         issued, waited, completed = (np.full(len(row), np.nan) for _ in range(3))
-        issued[row] = begun[shown] * self._quantum
-        completed[row] = ended[shown] * self._quantum
-        waited[row] = np.where(p.closes >= 0, waits * self._quantum, np.nan)[shown]
+        issued[row] = self._seconds(begun[shown])
+        waited[row] = self._seconds(waits[shown])
+        completed[row] = self._seconds(ended[shown])
+        is_early = completed < waited
+        completed[is_early] = waited[is_early]
         columns |= {
             "issued": issued - seconds,
             "waited": waited,
-            "completed": np.fmax(completed, waited),
+            "completed": completed,
         }
         s = self.source
         meta = {k: v for k, v in s.meta.items() if k != "clock"}
         meta |= {"fabric": self.fabric.name}
         return Trace(s.world_size, columns, s.texts, s.groups, s.wire, meta)
+
+    def _seconds(self, quanta: np.ndarray) -> np.ndarray:
+        return np.where(quanta < 0, np.nan, quanta * self._quantum)
 
     @property
     def events(self) -> Iterator[Event]:

@@ -245,16 +245,16 @@ def test_random_numbers_have_no_cause() -> None:
         p, n = (2, 3, 5, 8)[k % 4], 4
         *given, found = (tensors.integers(drawn, [n]) for _ in range(p + 1))
         sums = [causes.Sum(found, torch.stack(given).sum(0), given)]
-        assert not causes.of_sums(sums, by_chunks=True)
-        assert not causes.contributions(given, found)
+        assert not causes.explain_sums(sums, by_chunks=True)
+        assert not causes.miscounts(given, found)
 
 
 def test_counts_must_explain_the_neighbours_too() -> None:
     """One element that fits by chance is not enough where the next does not fit."""
     given = [torch.tensor([a, b]) for a, b in ((1013.0, 5077.0), (20011.0, 31.0))]
     found = torch.tensor([3039.0 + 20011.0, 77.5])
-    assert not causes.contributions(given, found)
-    assert causes.contributions(given, torch.tensor([23050.0, 5108.0]))
+    assert not causes.miscounts(given, found)
+    assert causes.miscounts(given, torch.tensor([23050.0, 5108.0]))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_wrong_sum_names_what_it_lacks(counts: list[int], said: str) -> None:
     """From the numbers alone, where they can only mean one thing."""
     given = [torch.tensor([float(n)]) for n in (1013, 20011, 700001)]
     found = sum(c * x for c, x in zip(counts, given, strict=True))
-    assert causes.contributions(given, found) == said
+    assert causes.miscounts(given, found) == said
 
 
 # -- other exercises -------------------------------------------------------------------
@@ -364,19 +364,19 @@ HELD = {
         "added": (
             "2 ranks",
             lambda case: [
-                (case.data["given"][0],),
-                (case.data["given"][0] + case.data["given"][1],),
+                (case.data["inputs"][0],),
+                (case.data["inputs"][0] + case.data["inputs"][1],),
             ],
             "it was added to what this rank had",
         ),
         "float32": (
             "2 x 2 of float64",
-            lambda case: [(case.data["given"][1].float().double(),)] * 3,
+            lambda case: [(case.data["inputs"][1].float().double(),)] * 3,
             "went through float32",
         ),
         "another": (
             "4 ranks",
-            lambda case: [(case.data["given"][r],) for r in (0, 0, 1, 0)],
+            lambda case: [(case.data["inputs"][r],) for r in (0, 0, 1, 0)],
             "root 0 had: it is what rank 1 had",
         ),
     },

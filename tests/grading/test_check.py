@@ -553,11 +553,11 @@ def test_memory_beside_a_view_is_watched(kind: str) -> None:
     assert torch.equal(given.view, torch.arange(15.0).view(3, 5))
     after = given.storage.clone()
     Strided(after, given.size, given.stride, given.offset).view.add_(1)
-    found, wrong = tensors.arrived(given, after)
+    found, wrong = tensors.returned(given, after)
     assert not wrong and torch.equal(found, given.view + 1)
     if kind != "transposed":
         after[0] += 1
-        assert "beside it" in tensors.arrived(given, after)[1]
+        assert "beside it" in tensors.returned(given, after)[1]
 
 
 @pytest.mark.parametrize(
@@ -578,7 +578,7 @@ def test_numbers_that_differ_are_seen_to_differ(
     """With more digits where eight of them are alike."""
     dtype = torch.int64 if isinstance(found, int) else torch.float64
     both = [torch.tensor([n], dtype=dtype) for n in (found, expected)]
-    assert tensors.compared(*both, "x")[0].startswith(said)
+    assert tensors.compare(*both, "x")[0].startswith(said)
 
 
 def test_a_case_says_what_it_is() -> None:
@@ -650,7 +650,7 @@ def test_a_large_tensor_is_searched_within_its_own_memory() -> None:
     found, part = torch.zeros(3_900_000), torch.arange(1.0, 65.0)
     found[-64:] = part
     memory = Memory()
-    assert tensors.holds(found, part) and not tensors.holds(found, part + 1)
+    assert tensors.contains(found, part) and not tensors.contains(found, part + 1)
     assert memory.grown() < 128 << 20
 
 

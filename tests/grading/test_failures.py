@@ -1,5 +1,6 @@
 """The promises of the failure lab: its recordings say enough, and no more."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -8,10 +9,9 @@ import pytest
 from test_assignments import ROOT, program, read
 
 from collectives_lab import checking
-from collectives_lab.checking import failure_recordings, job
+from collectives_lab.checking import failure_recordings
 from collectives_lab.checking.exercises.failure_lab import WOULD_SHOW
 from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
-from collectives_lab.checking.job import Call
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Box, Program
 
@@ -119,13 +119,13 @@ def test_the_reference_diagnoses_anybody_s(box: Box, student: str) -> None:
 def test_a_right_job_has_no_fault() -> None:
     """The diagnosis above finds nothing where nothing was done."""
     nothing = Fault("slow", 9, 9, 8)
-    programs = [
-        failure_recordings._program(
-            rank, 5, 3, nothing, failure_recordings._random("", "right")
-        )
+    random = failure_recordings._random("", "right")
+    calls = [
+        call
         for rank in range(5)
+        for call in failure_recordings._program(rank, 5, 3, nothing, random)
     ]
-    trace = job.record(programs)
+    trace = failure_recordings._recorded(Trace.from_events(calls, 5), nothing)
     assert not list(diagnose(trace))
     assert all(event.completed is not None for event in trace.events)
 
@@ -155,42 +155,19 @@ def test_recordings_are_one_s_own() -> None:
     assert min(kinds.values()) > 0.5 * max(kinds.values())
 
 
-# -- the job ---------------------------------------------------------------------------
-
-
-def test_calls_end_when_the_last_has_come() -> None:
-    """A collective ends for all alike; who computes longer waits less."""
-    programs = [
-        [Call(0, 1, "compute", seconds=seconds), Call(0, 2, "all_reduce", 5_000_000)]
-        for seconds in (1.0, 3.0)
-    ]
-    trace = job.record(programs)
-    calls = [event for event in trace.events if event.op == "all_reduce"]
-    assert [event.waited for event in calls] == [1.0, 3.0]
-    assert {event.completed for event in calls} == {3.0 + job.ALPHA + 1e-3}
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Call(0, 2, "broadcast", 8, root=0),
-        Call(0, 2, "all_reduce", 4),
-        Call(0, 2, "all_reduce", 8, root=1),
-    ],
-)
-def test_calls_that_do_not_fit_never_end(other: Call) -> None:
-    """Nor do those behind them, although they fit."""
-    programs = [
-        [Call(0, 1, "all_reduce", 8, blocks=False), Call(0, 3, "barrier")],
-        [replaced(other), Call(0, 3, "barrier")],
-    ]
-    trace = job.record(programs)
-    assert all(event.completed is None for event in trace.events)
-
-
-def replaced(call: Call) -> Call:
-    """The call, for which nobody waits."""
-    return Call(0, call.line, call.op, call.nbytes, root=call.root, blocks=False)
+def test_no_collective_ends_before_all_ranks_have_made_it() -> None:
+    """So the notebook says of the library, and that calls meet by their order."""
+    for student in STUDENTS[:20]:
+        for trace in failure_recordings.recordings(student).values():
+            ranks = [
+                [e for e in trace.of_rank(rank) if e.peer is None and e.op != "compute"]
+                for rank in range(trace.world_size)
+            ]
+            for calls in itertools.zip_longest(*ranks):
+                ends = [call.completed for call in calls if call and call.completed]
+                if ends:
+                    assert all(calls)
+                    assert min(ends) > max(call.issued for call in calls)
 
 
 # -- answers ---------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from test_repository import name_of, project
 import collectives_lab as lab
 from collectives_lab import __main__ as commands
 from collectives_lab import doctor
-from collectives_lab.doctor import beside, core, machine, ranks
-from collectives_lab.doctor.finding import MARKS, Finding, asked
+from collectives_lab.doctor import core, machine, optional, rank_probes
+from collectives_lab.doctor.finding import MARKS, Finding, run_probe
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +38,14 @@ def test_the_core_runs_here(findings: list[Finding]) -> None:
     """Nothing is missing where these tests run, and the last word is a real run's."""
     assert doctor.works(findings)
     last = findings[-1]
-    assert (last.part, last.state) == ("a run", "ok")
-    assert last.found.startswith("added 1 and 2 to 3")
+    assert (last.section, last.state) == ("a run", "ok")
+    assert last.result.startswith("added 1 and 2 to 3")
 
 
 def test_what_can_be_tried_was_tried(findings: list[Finding]) -> None:
     """Bytes on the wire were counted and a deadlock proved, where that can be had."""
     assert named(findings, "deadlocks").state == "ok"
-    assert named(findings, "sandbox").found.startswith("tier ")
+    assert named(findings, "sandbox").result.startswith("tier ")
     if sys.platform == "linux":
         assert named(findings, "TCP_INFO").state == "ok"
 
@@ -200,7 +200,10 @@ def read_versions() -> str:
 def test_a_wrong_run_is_no_run(results: list, ops: dict) -> None:
     """A wrong sum or a call that was not recorded: the core does not work."""
     trace = SimpleNamespace(ops=lambda: ops)
-    assert ranks.told(SimpleNamespace(results=results, trace=trace)).state == "bad"
+    assert (
+        rank_probes.finding_of_run(SimpleNamespace(results=results, trace=trace)).state
+        == "bad"
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,10 +223,10 @@ def test_a_run_that_cannot_be_is_no_run(error, found, monkeypatch) -> None:
         raise error
 
     monkeypatch.setattr("collectives_lab.launch.run", refused)
-    (last,) = ranks.real_run()
-    assert (last.state, last.found) == ("bad", found)
-    (unproved,) = ranks.deadlock()
-    assert unproved.state == "less" and found in unproved.found
+    (last,) = rank_probes.real_run()
+    assert (last.state, last.result) == ("bad", found)
+    (unproved,) = rank_probes.deadlock()
+    assert unproved.state == "less" and found in unproved.result
 
 
 def test_where_ranks_cannot_meet_none_is_tried(monkeypatch, tmp_path) -> None:
@@ -239,9 +242,9 @@ def test_where_ranks_cannot_meet_none_is_tried(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     told = list(doctor.examine())
     assert [f.name for f in told if f.state == "bad"] == ["loopback", "/proc"]
-    assert named(told, "loopback").found.endswith("127.0.0.1: Network is unreachable")
-    assert (told[-1].state, told[-1].found[:9]) == ("note", "not tried")
-    assert not any(f.part == "ranks" for f in told)
+    assert named(told, "loopback").result.endswith("127.0.0.1: Network is unreachable")
+    assert (told[-1].state, told[-1].result[:9]) == ("note", "not tried")
+    assert not any(f.section == "ranks" for f in told)
 
 
 def test_a_look_that_fails_does_not_end_it() -> None:
@@ -251,10 +254,10 @@ def test_a_look_that_fails_does_not_end_it() -> None:
         yield Finding("machine", "first", "ok", "")
         raise RuntimeError("odd")
 
-    first, failed = asked("machine", the_shape_of_it)
+    first, failed = run_probe("machine", the_shape_of_it)
     assert first.state == "ok"
     assert (failed.name, failed.state) == ("the shape of it", "less")
-    assert "RuntimeError: odd" in failed.found
+    assert "RuntimeError: odd" in failed.result
 
 
 @pytest.mark.parametrize(
@@ -267,11 +270,11 @@ def test_a_container_with_less(limit, state, text, tmp_path, monkeypatch) -> Non
     monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "gone")
     (tmp_path / "cpu.max").write_text(limit)
     (finding,) = machine.cores()
-    assert text in finding.found
+    assert text in finding.result
     assert state is None or finding.state == state
     (tmp_path / "memory.max").write_text("500000000")
     (finding,) = machine.memory()
-    assert finding.state == "less" and "may use" in finding.found
+    assert finding.state == "less" and "may use" in finding.result
 
 
 @pytest.mark.parametrize(
@@ -300,7 +303,7 @@ def test_a_job_with_less(own, folder, limits, tmp_path, monkeypatch) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(limit)
     (cores,), (memory,) = machine.cores(), machine.memory()
-    assert "may use 0.5" in cores.found and "may use" in memory.found
+    assert "may use 0.5" in cores.result and "may use" in memory.result
     assert (cores.state, memory.state) == ("less", "less")
 
 
@@ -320,8 +323,8 @@ def test_gpus_and_their_links(tmp_path, monkeypatch) -> None:
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     gpus, links = machine.gpus()
-    assert gpus.found == "8 x NVIDIA H100, 81559 MiB, 550.54"
-    assert links.found.startswith("28 pairs by NV18")
+    assert gpus.result == "8 x NVIDIA H100, 81559 MiB, 550.54"
+    assert links.result.startswith("28 pairs by NV18")
     assert core.nccl(driver=True, gpus=0).state == "less"
 
 
@@ -338,8 +341,8 @@ def test_a_driver_that_fails_is_told(tmp_path, monkeypatch) -> None:
 def test_the_extras_are_those_of_the_project() -> None:
     """Each extra that a reader may want is looked at, by packages that it installs."""
     extras = project()["optional-dependencies"]
-    assert set(beside.EXTRAS) == set(extras) - {"book", "dev"}
-    for extra, (names, _) in beside.EXTRAS.items():
+    assert set(optional.EXTRAS) == set(extras) - {"book", "dev"}
+    for extra, (names, _) in optional.EXTRAS.items():
         assert set(names) <= {name_of(line) for line in extras[extra]}
 
 

@@ -32,8 +32,8 @@ from collectives_lab.algorithms import all_reduce, steps
 from collectives_lab.basics import devices
 from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
-from collectives_lab.checking import failure_words as words
-from collectives_lab.doctor import ranks as doctor_ranks
+from collectives_lab.checking import failure_messages as words
+from collectives_lab.doctor import rank_probes
 from collectives_lab.launch import LaunchError
 from collectives_lab.launch.processes import backends
 from collectives_lab.parallel import mesh, pipeline, problem, schedules
@@ -237,7 +237,7 @@ def test_a_rank_computes_where_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_doctors_run_adds_where_ranks_compute() -> None:
     """What it says of NCCL it has seen NCCL do, and not Gloo beside it."""
     with pytest.raises(lab.RankError, match="'tpu'; it is cpu or cuda"):
-        lab.run(doctor_ranks._adding, 1, env={devices.SETTING: "tpu"})
+        lab.run(rank_probes._add_ranks, 1, env={devices.SETTING: "tpu"})
 
 
 def test_our_group_is_known_to_be_nccls(tmp_path: Path) -> None:
@@ -534,6 +534,6 @@ def test_a_check_of_cuda_tensors_says_that_it_has_none() -> None:
     """A solution that asks for a GPU is told that a check runs on the CPU."""
     program = Program((("cell 1", "x.cuda()"),))
     cuda = Failure("raised", "No CUDA GPUs are available", 0, type_name="RuntimeError")
-    assert "runs on the CPU" in words.told(cuda, program)
+    assert "runs on the CPU" in words.describe_failure(cuda, program)
     other = Failure("raised", "too few values", 0, type_name="ValueError")
-    assert "CPU" not in words.told(other, program)
+    assert "CPU" not in words.describe_failure(other, program)

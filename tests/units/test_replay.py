@@ -12,7 +12,7 @@ import collectives_lab as lab
 from collectives_lab import fabrics
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.plans.steps import Steps, share
-from collectives_lab.replay import one_by_one, replay, waves
+from collectives_lab.replay import one_by_one, replay, until_stuck, waves
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
 from collectives_lab.replay.program import compile_program
@@ -473,6 +473,83 @@ def test_an_isend_without_times_is_not_waited_for() -> None:
         Event(1, "recv", 10, peer=0),
     )
     assert elapsed(trace) == 100.0
+
+
+# -- ranks that get stuck ----------------------------------------------------------
+
+
+def recorded(*events: Event, compute: float = 0.0) -> list[Event]:
+    """What two ranks leave behind that make these calls until they are stuck."""
+    trace = Trace.from_events(events, 2)
+    fabric = fabrics.uniform(2, ALPHA, BETA)
+    return list(until_stuck(trace, fabric, compute).events)
+
+
+def test_a_trace_that_ends_is_recorded_as_its_replay() -> None:
+    """Each call with the times that `replay` has for it."""
+    trace, fabric = collective("all_reduce"), fabrics.uniform(4, ALPHA, BETA)
+    events = list(until_stuck(trace, fabric).events)
+    assert events == list(replay(trace, fabric).events)
+
+
+def test_who_computes_longer_waits_less() -> None:
+    """A collective ends for all when the last has come."""
+    events = recorded(
+        *(Event(r, "compute", seconds=s) for r, s in enumerate((1.0, 3.0))),
+        *(Event(r, "all_reduce", 4) for r in range(2)),
+    )
+    calls = [event for event in events if event.op == "all_reduce"]
+    assert [event.waited for event in calls] == [1.0, 3.0]
+    assert {event.completed for event in calls} == {3.0 + 2 * one(2)}
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (Event(0, "all_reduce", 8), Event(1, "broadcast", 8, root=0)),
+        (Event(0, "all_reduce", 8), Event(1, "all_reduce", 4)),
+        (Event(0, "broadcast", 8, root=0), Event(1, "broadcast", 8, root=1)),
+        (Event(0, "recv", 8, peer=1, tag=1), Event(1, "send", 8, peer=0, tag=2)),
+    ],
+)
+def test_calls_that_do_not_fit_never_end(one: Event, other: Event) -> None:
+    """Nor is a call made behind them, although it would fit."""
+    behind = [Event(rank, "barrier") for rank in range(2)]
+    events = recorded(one, other, *behind)
+    assert [event.op for event in events] == [one.op, other.op]
+    assert all(event.waited == 0 and event.completed is None for event in events)
+
+
+@pytest.mark.parametrize("waited", [None, 9.0])
+def test_collectives_behind_one_that_does_not_fit_never_end(
+    waited: float | None,
+) -> None:
+    """Whoever waits for them, or never does."""
+    events = recorded(
+        *(
+            Event(rank, "all_reduce", nbytes, issued=at, waited=waited, completed=at)
+            for rank in range(2)
+            for at, nbytes in enumerate((8 + rank, 8))
+        ),
+        compute=1.0,
+    )
+    assert len(events) == 4
+    assert all(event.completed is None for event in events)
+
+
+def test_a_rank_that_is_stuck_begins_no_later_wait() -> None:
+    """It waits for the first of two receives; the second came in the meantime."""
+    events = recorded(
+        Event(0, "recv", 8, peer=1, tag=1, issued=0.0, waited=2.0),
+        Event(0, "recv", 8, peer=1, tag=2, issued=1.0, waited=3.0),
+        Event(1, "send", 8, peer=0, tag=2, issued=0.0, waited=1.0),
+        compute=1.0,
+    )
+    assert [(e.waited, e.completed) for e in events] == [
+        (2.0, None),
+        (None, 1.0 + one(8)),
+        (1.0, 1.0 + one(8)),
+    ]
 
 
 # -- what it refuses ---------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The exercises by name. An exercise is data: a module here with an `EXERCISE`."""
+"""The exercises by name. Each is data: a module of this folder with an `EXERCISE`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pkgutil
 from collectives_lab.checking.spec import Exercise
 
 
-def _found() -> dict[str, Exercise]:
+def _exercises_by_name() -> dict[str, Exercise]:
     modules = [
         importlib.import_module(f"{__name__}.{info.name}")
         for info in pkgutil.iter_modules(__path__)
@@ -17,4 +17,4 @@ def _found() -> dict[str, Exercise]:
     return {exercise.name: exercise for exercise in exercises}
 
 
-EXERCISES = _found()
+EXERCISES = _exercises_by_name()

@@ -1,4 +1,4 @@
-"""The ratio of communication to computation, on a cluster of the student's own."""
+"""The ratio of communication to computation, on the student's own cluster."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ CLOSE = 5e-3
 """Relative: three digits are asked for."""
 
 RANKS, SHARE = 1024, 0.1
-"""The largest size is where latency is this share of the communication's time."""
+"""At the largest size, latency is this share of the communication time."""
 
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
     cluster = constants(inputs.student)
-    whose = inputs.student.strip() or NOBODY
+    owner = inputs.student.strip() or NOBODY
     ranks, more_ranks = (inputs.random.randrange(5, 50) for _ in range(2))
     # Here latency takes from half as long as the bytes to twice as long.
-    parameters = round(_size(more_ranks, cluster, 1) * inputs.random.uniform(0.5, 2))
+    parameters = round(
+        _parameters(more_ranks, cluster, 1) * inputs.random.uniform(0.5, 2)
+    )
     calls: list[tuple[str, str, tuple[float, ...]]] = [
         ("ratio", "ratio", (ranks,)),
         ("break_even", "break_even", ()),
@@ -41,20 +43,22 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
     ]
     for entry, name, numbers in calls:
         written = "".join(f"{number}, " for number in numbers)
-        label = f"{entry}({written}cluster) for the cluster of {whose}"
-        data = {"cluster": cluster, "numbers": numbers, "whose": whose}
-        args, about = [(*numbers, cluster)], False
-        yield Case(args, [name], label, data, entry=entry, about_ranks=about)
+        label = f"{entry}({written}cluster) for the cluster of {owner}"
+        data = {"cluster": cluster, "numbers": numbers, "owner": owner}
+        args = [(*numbers, cluster)]
+        yield Case(args, [name], label, data, entry=entry, about_ranks=False)
 
 
-def _size(world_size: float, cluster: dict[str, float], times: float) -> float:
-    """The parameters whose bytes take this many times as long as all latencies."""
+def _parameters(world_size: float, cluster: dict[str, float], times: float) -> float:
+    """Return the parameters whose bytes take this many times as long as latency."""
     latency = 2 * (world_size - 1) * cluster["alpha"]
-    return times * latency / _moving(1, world_size, cluster)
+    return times * latency / _transfer_seconds(1, world_size, cluster)
 
 
-def _moving(parameters: float, world_size: float, cluster: dict[str, float]) -> Any:
-    """Seconds for the bytes of an all-reduce."""
+def _transfer_seconds(
+    parameters: float, world_size: float, cluster: dict[str, float]
+) -> Any:
+    """Return the seconds for the bytes of an all-reduce, without latency."""
     rates = cluster["bandwidth"], cluster["bytes_per_parameter"]
     return training.all_reduce_seconds(parameters, world_size, *rates)
 
@@ -65,25 +69,27 @@ def _gamma(world_size: float, cluster: dict[str, float]) -> Any:
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
-    (found,) = outcome.results
-    if isinstance(found, bool) or not isinstance(found, float | int):
-        return bad(f"it returns {kind_of(found)}, not a number; `float(...)` makes one")
-    return GOOD if math.isfinite(found) else bad(f"it returns {found}")
+    (answer,) = outcome.results
+    if isinstance(answer, bool) or not isinstance(answer, float | int):
+        return bad(
+            f"it returns {kind_of(answer)}, not a number; `float(...)` makes one"
+        )
+    return GOOD if math.isfinite(answer) else bad(f"it returns {answer}")
 
 
-def _own(case: Case) -> Judgement:
-    """It holds, for this cluster; a number that was typed in holds for no other."""
-    whose = case.data["whose"]
-    remedy = "; write your id into STUDENT" if whose == NOBODY else ""
-    return Judgement(True, f"for the cluster of {whose}{remedy}")
+def _holds_for_this_cluster(case: Case) -> Judgement:
+    """Return the judgement that an answer holds, with the cluster that it is for."""
+    owner = case.data["owner"]
+    remedy = "; write your id into STUDENT" if owner == NOBODY else ""
+    return Judgement(True, f"for the cluster of {owner}{remedy}")
 
 
-def _near(found: float, expected: float) -> bool:
-    return abs(found - expected) <= CLOSE * abs(expected)
+def _near(answer: float, expected: float) -> bool:
+    return abs(answer - expected) <= CLOSE * abs(expected)
 
 
 def _ratio(case: Case, outcome: Outcome) -> Judgement:
-    (found,), (k,), cluster = (
+    (answer,), (k,), cluster = (
         outcome.results,
         case.data["numbers"],
         case.data["cluster"],
@@ -99,31 +105,31 @@ def _ratio(case: Case, outcome: Outcome) -> Judgement:
         8: "8 times γ: bytes are asked for, not bits",
         1 / right**2: "upside down: γ is T_comm / T_comp",
     }
-    if _near(found, right):
+    if _near(answer, right):
         return GOOD
     for factor, mistake in mistakes.items():
-        if _near(found, factor * right):
-            return bad(f"{found:.4g} is {mistake}")
+        if _near(answer, factor * right):
+            return bad(f"{answer:.4g} is {mistake}")
     return bad(
-        f"{found:.4g} is not T_comm / T_comp on {k} ranks with G/{k} tokens each; work "
-        "out both times for these numbers"
+        f"{answer:.4g} is not T_comm / T_comp on {k} ranks with G/{k} tokens each; "
+        "work out both times for these numbers"
     )
 
 
 def _break_even(case: Case, outcome: Outcome) -> Judgement:
-    (found,), cluster = outcome.results, case.data["cluster"]
+    (answer,), cluster = outcome.results, case.data["cluster"]
     right = 1 + 1 / _gamma(2, cluster)
-    if found <= 1:
-        return bad(f"{found:.4g} ranks are too few: on one rank γ is 0")
-    if abs(found - (right - 1)) < 1 / 4:  # three digits may not tell them apart
-        return bad(f"γ grows with K − 1, and {found:.4g} is that, not K")
-    if _near(found, right):
-        return _own(case)
-    return bad(f"on {found:.4g} ranks γ is {_gamma(found, cluster):.4g}, not 1")
+    if answer <= 1:
+        return bad(f"{answer:.4g} ranks are too few: on one rank γ is 0")
+    if abs(answer - (right - 1)) < 1 / 4:  # three digits may not tell them apart
+        return bad(f"γ grows with K − 1, and {answer:.4g} is that, not K")
+    if _near(answer, right):
+        return _holds_for_this_cluster(case)
+    return bad(f"on {answer:.4g} ranks γ is {_gamma(answer, cluster):.4g}, not 1")
 
 
 def _latency(case: Case, outcome: Outcome) -> Judgement:
-    (found,), (k, n), cluster = (
+    (answer,), (k, n), cluster = (
         outcome.results,
         case.data["numbers"],
         case.data["cluster"],
@@ -139,25 +145,28 @@ def _latency(case: Case, outcome: Outcome) -> Judgement:
         1 / k: "has G in T_comp of the latency's part, where b = G/K belongs",
         n: "has no N in T_comp of the latency's part",
     }
-    if _near(found, alone + latency):
+    if _near(answer, alone + latency):
         return GOOD
     for factor, mistake in mistakes.items():
-        if _near(found, alone + factor * latency):
-            return bad(f"{found:.4g} {mistake}")
-    return bad(f"{found:.4g} is not γ with 2 (K − 1) times α on top of the bytes' time")
+        if _near(answer, alone + factor * latency):
+            return bad(f"{answer:.4g} {mistake}")
+    return bad(
+        f"{answer:.4g} is not γ with 2 (K − 1) times α on top of the bytes' time"
+    )
 
 
 def _largest_size(case: Case, outcome: Outcome) -> Judgement:
-    (found,), cluster = outcome.results, case.data["cluster"]
-    if found <= 0:
-        return bad(f"{found:.4g} is no size: a model has more than 0 parameters")
-    if _near(found, _size(RANKS, cluster, 1 / SHARE - 1)):
-        return _own(case)
-    said = f"with {found:.4g} parameters on {RANKS} ranks latency is"
-    if _near(found, _size(RANKS, cluster, 1 / SHARE)):
-        return bad(f"{said} a tenth of the bytes' time, not a tenth of all T_comm")
-    latency, moving = 2 * (RANKS - 1) * cluster["alpha"], _moving(found, RANKS, cluster)
-    return bad(f"{said} {latency / (latency + moving):.3g} of T_comm, not {SHARE}")
+    (answer,), cluster = outcome.results, case.data["cluster"]
+    if answer <= 0:
+        return bad(f"{answer:.4g} is no size: a model has more than 0 parameters")
+    if _near(answer, _parameters(RANKS, cluster, 1 / SHARE - 1)):
+        return _holds_for_this_cluster(case)
+    prefix = f"with {answer:.4g} parameters on {RANKS} ranks latency is"
+    if _near(answer, _parameters(RANKS, cluster, 1 / SHARE)):
+        return bad(f"{prefix} a tenth of the bytes' time, not a tenth of all T_comm")
+    latency = 2 * (RANKS - 1) * cluster["alpha"]
+    share = latency / (latency + _transfer_seconds(answer, RANKS, cluster))
+    return bad(f"{prefix} {share:.3g} of T_comm, not {SHARE}")
 
 
 EXERCISE = Exercise(

@@ -1,4 +1,4 @@
-"""distributed_argmax(x) -> (float, int): the maximum on all ranks, and whose it is."""
+"""distributed_argmax(x) -> (float, int): the maximum of all ranks, and its rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from collectives_lab.checking import causes, least, shards, tensors
+from collectives_lab.checking import causes, lower_bounds, shards, tensors
 from collectives_lab.checking.spec import (
     GOOD,
     Case,
@@ -52,91 +52,99 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
     for lengths in shards.LENGTHS:
         yield shards.case(_negative(inputs, lengths), "uneven")
     for lengths in ((4, 0, 2), (2, 7, 0, 30, 1)):  # whom some pairings never hear
-        drawn = _negative(inputs, lengths)
-        drawn[-1][0] = -0.5
-        yield shards.case(drawn, "uneven", "the last rank has the maximum")
+        rank_shards = _negative(inputs, lengths)
+        rank_shards[-1][0] = -0.5
+        yield shards.case(rank_shards, "uneven", "the last rank has the maximum")
     for name, special in (("ties", TIES), ("nan", NANS), ("infinities", INFINITIES)):
-        for given in special:
+        for rank_numbers in special:
             yield shards.case(
-                [torch.tensor(x, dtype=torch.float32) for x in given], name
+                [torch.tensor(x, dtype=torch.float32) for x in rank_numbers], name
             )
     for p in (2, 4, 8):
         yield shards.case(_negative(inputs, [shards.LONG] * p), "traffic")
 
 
 def _negative(inputs: Inputs, lengths: Sequence[int]) -> list[torch.Tensor]:
-    """Below 0, so that a 0 which stands for nothing would win."""
-    return [-1 - x.abs() for x in shards.drawn(inputs.random, lengths)]
+    """Draw shards of numbers below 0, so that a 0 for an empty shard would win."""
+    return [-1 - x.abs() for x in shards.random_shards(inputs.random, lengths)]
 
 
-def truth(given: Sequence[torch.Tensor]) -> tuple[float, int]:
-    """The maximum and the lowest rank that has it; a NaN is above everything."""
-    tops = [(x.max().item(), rank) for rank, x in enumerate(given) if x.numel()]
+def truth(rank_shards: Sequence[torch.Tensor]) -> tuple[float, int]:
+    """Return the maximum and the lowest rank that has it; a NaN beats all numbers."""
+    maxima = [(x.max().item(), rank) for rank, x in enumerate(rank_shards) if x.numel()]
     return max(
-        tops, key=lambda top: (math.isnan(top[0]), top[0])
+        maxima, key=lambda top: (math.isnan(top[0]), top[0])
     )  # the first of equals
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
-    given = case.data["shards"]
-    value, owner = truth(given)
-    for rank, found in enumerate(outcome.results):
-        if wrong := _no_pair(found):
+    rank_shards = case.data["shards"]
+    value, owner = truth(rank_shards)
+    for rank, answer in enumerate(outcome.results):
+        if wrong := _why_no_pair(answer):
             return bad(f"rank {rank} returns {wrong}")
-        if not _alike(found[0], value):
-            said = f"rank {rank} returns {found[0]:.15g}, not the maximum {value:.15g}"
-            return bad(f"{said}: {_why_value(outcome.results, given, rank)}")
-        if found[1] != owner:
-            said = f"rank {rank} says that rank {found[1]} has the maximum {value:.8g}"
+        if not _is_equal(answer[0], value):
+            prefix = (
+                f"rank {rank} returns {answer[0]:.15g}, not the maximum {value:.15g}"
+            )
+            return bad(f"{prefix}: {_why_value(outcome.results, rank_shards, rank)}")
+        if answer[1] != owner:
+            prefix = (
+                f"rank {rank} says that rank {answer[1]} has the maximum {value:.8g}"
+            )
             return bad(
-                f"{said}; it is rank {owner}: {_why_rank(found[1], given, owner)}"
+                f"{prefix}; it is rank {owner}: "
+                f"{_why_rank(answer[1], rank_shards, owner)}"
             )
     return GOOD
 
 
-def _no_pair(found: Any) -> str:
-    """Why something is not (float, int), or a list of them; empty if it is."""
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        return f"{tensors.kind_of(found)}, not a pair (value, rank)"
-    if wrong := shards.no_float(found[0], "as the value "):
+def _why_no_pair(answer: Any) -> str:
+    """Explain why an answer is not a pair (float, int); empty if it is."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return f"{tensors.kind_of(answer)}, not a pair (value, rank)"
+    if wrong := shards.why_no_float(answer[0], "as the value "):
         return wrong
-    if type(found[1]) is not int:
-        return (
-            f"as the rank {tensors.kind_of(found[1])}, not an int; `int(...)` makes one"
-        )
+    if type(answer[1]) is not int:
+        kind = tensors.kind_of(answer[1])
+        return f"as the rank {kind}, not an int; `int(...)` makes one"
     return ""
 
 
-def _alike(left: float, right: float) -> bool:
-    return left == right or (math.isnan(left) and math.isnan(right))
+def _is_equal(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))
 
 
-def _why_value(results: Sequence[Any], given: Sequence[torch.Tensor], rank: int) -> str:
-    """What the values of all ranks are that are not the maximum."""
-    if any(shard.isnan().any() for shard in given):
+def _why_value(
+    results: Sequence[Any], rank_shards: Sequence[torch.Tensor], rank: int
+) -> str:
+    """Explain the values of all ranks that are not the maximum."""
+    if any(shard.isnan().any() for shard in rank_shards):
         return "a NaN is larger than everything, though no comparison with it says so"
-    value, _ = truth(given)
+    maximum, _ = truth(rank_shards)
     wrong = {
-        r: x[0] for r, x in enumerate(results) if not _no_pair(x) and x[0] != value
+        r: x[0]
+        for r, x in enumerate(results)
+        if not _why_no_pair(x) and x[0] != maximum
     }
     fits = [
         why
-        for every, why in _mistakes(given)
-        if all(every[r] == found for r, found in wrong.items())
+        for every, why in _mistakes(rank_shards)
+        if all(every[r] == value for r, value in wrong.items())
     ]
     if why := causes.either(fits):
         return why
-    if any((shard == results[rank][0]).any() for shard in given):
+    if any((shard == results[rank][0]).any() for shard in rank_shards):
         return "another element is larger"
     return (
         "nobody holds that. Does it stand for an empty shard, or has it been rounded?"
     )
 
 
-def _mistakes(given: Sequence[torch.Tensor]) -> Iterator[tuple[list[float], str]]:
-    """What all ranks return after a known mistake, and which it is."""
-    every = torch.cat([shard.flatten() for shard in given])
-    value, p = every.max(), len(given)
+def _mistakes(rank_shards: Sequence[torch.Tensor]) -> Iterator[tuple[list[float], str]]:
+    """Yield what all ranks return after each known mistake, and its explanation."""
+    every = torch.cat([shard.flatten() for shard in rank_shards])
+    value, p = every.max(), len(rank_shards)
     casts = {x: value.to(x).item() for x in causes.NARROWER[value.dtype]}
     for cast in dict.fromkeys(casts.values()):
         narrow = next(x for x in casts if casts[x] == cast)  # the widest that gives it
@@ -147,28 +155,28 @@ def _mistakes(given: Sequence[torch.Tensor]) -> Iterator[tuple[list[float], str]
         [every.abs().max().item()] * p,
         "it is the largest magnitude, without its sign",
     )
-    first = given[0]
+    first = rank_shards[0]
     if first.numel():
         yield [first.max().item()] * p, "it is the maximum of rank 0 alone"
-    if all(shard.numel() for shard in given):
-        own = [shard.max().item() for shard in given]
+    if all(shard.numel() for shard in rank_shards):
+        own = [shard.max().item() for shard in rank_shards]
         yield own, "it is the maximum of this rank alone"
         yield [math.fsum(own)] * p, "it is the sum of the ranks' maxima"
         yield [math.fsum(own) / p] * p, "it is the mean of the ranks' maxima"
 
 
-def _why_rank(found: int, given: Sequence[torch.Tensor], owner: int) -> str:
-    """What is wrong with the rank that is said to have the maximum."""
-    value, place = given[owner].max().item(), int(given[owner].argmax())
-    if not 0 <= found < len(given):
-        return f"there is no rank {found}. Is that an index into a shard?"
-    if not given[found].numel():
-        return f"the shard of rank {found} is empty"
-    if any(_alike(value, x) for x in given[found].flatten().tolist()):
-        return f"rank {found} has one too, but the lowest rank wins"
-    if found == place:
-        return f"rank {found} has none, and {found} is its index in that shard"
-    return f"rank {found} has none"
+def _why_rank(claimed: int, rank_shards: Sequence[torch.Tensor], owner: int) -> str:
+    """Explain why the claimed rank is not the one with the maximum."""
+    value, place = rank_shards[owner].max().item(), int(rank_shards[owner].argmax())
+    if not 0 <= claimed < len(rank_shards):
+        return f"there is no rank {claimed}. Is that an index into a shard?"
+    if not rank_shards[claimed].numel():
+        return f"the shard of rank {claimed} is empty"
+    if any(_is_equal(value, x) for x in rank_shards[claimed].flatten().tolist()):
+        return f"rank {claimed} has one too, but the lowest rank wins"
+    if claimed == place:
+        return f"rank {claimed} has none, and {claimed} is its index in that shard"
+    return f"rank {claimed} has none"
 
 
 EXERCISE = Exercise(
@@ -187,6 +195,6 @@ EXERCISE = Exercise(
         Property("traffic", 2, "at most 64 times an all_gather of two numbers a rank"),
     ],
     _cases,
-    least.over_the_wire(_result, shards.least_told),
-    {"traffic": shards.few_bytes},
+    lower_bounds.over_the_wire(_result, shards.lower_bound),
+    {"traffic": shards.within_allowance},
 )

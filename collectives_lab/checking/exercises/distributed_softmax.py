@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from collectives_lab.checking import causes, least, shards, tensors
+from collectives_lab.checking import causes, lower_bounds, shards, tensors
 from collectives_lab.checking.spec import (
     GOOD,
     Case,
@@ -22,7 +22,7 @@ from collectives_lab.wire import Outcome
 INF, NAN = math.inf, math.nan
 BEYOND = "exp of logits like these is inf or 0, unless the largest of all is taken off"
 DIGITS = {torch.float32: 9, torch.float64: 17}
-"""By dtype, as many as tell any two numbers of it apart."""
+"""By dtype, the digits that tell any two of its numbers apart."""
 
 LARGE: Sequence[Sequence[list[float]]] = (
     [[1e4, 9999], [9998.5, 1e4]],
@@ -42,89 +42,100 @@ INFINITIES: Sequence[Sequence[list[float]]] = (
 def _cases(inputs: Inputs) -> Iterator[Case]:
     random = inputs.random
     for p in (1, 2, 3, 4, 5, 8):
-        yield _case(shards.drawn(random, [5] * p), "result input_kept")
-    yield _case(shards.drawn(random, [5] * 3, torch.float64), "result input_kept")
+        yield _case(shards.random_shards(random, [5] * p), "result input_kept")
+    yield _case(
+        shards.random_shards(random, [5] * 3, torch.float64), "result input_kept"
+    )
     for lengths in shards.LENGTHS:
-        yield _case(shards.drawn(random, lengths), "uneven")
+        yield _case(shards.random_shards(random, lengths), "uneven")
     for name, special in (("large", LARGE), ("infinities", INFINITIES)):
-        for given in special:
-            yield _case([torch.tensor(x, dtype=torch.float32) for x in given], name)
+        for rank_numbers in special:
+            yield _case(
+                [torch.tensor(x, dtype=torch.float32) for x in rank_numbers], name
+            )
     for p in (2, 4, 8):
-        yield _case(shards.drawn(random, [shards.LONG] * p), "traffic")
+        yield _case(shards.random_shards(random, [shards.LONG] * p), "traffic")
 
 
-def _case(given: Sequence[torch.Tensor], tests: str) -> Case:
-    return shards.case([3 * x for x in given], tests)
+def _case(rank_logits: Sequence[torch.Tensor], tests: str) -> Case:
+    return shards.case([3 * x for x in rank_logits], tests)
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
-    given: Sequence[torch.Tensor] = case.data["shards"]
-    whole = torch.cat(list(given)).double().softmax(0).split([len(x) for x in given])
-    for rank, (found, own) in enumerate(zip(outcome.results, given, strict=True)):
-        if tensors.kind_of(found) != tensors.kind_of(own):
-            kinds = f"{tensors.kind_of(found)}, not {tensors.kind_of(own)}"
+    rank_logits: Sequence[torch.Tensor] = case.data["shards"]
+    probabilities = torch.cat(list(rank_logits)).double().softmax(0)
+    expected = probabilities.split([len(x) for x in rank_logits])
+    pairs = list(zip(outcome.results, rank_logits, strict=True))
+    for rank, (actual, own) in enumerate(pairs):
+        if tensors.kind_of(actual) != tensors.kind_of(own):
+            kinds = f"{tensors.kind_of(actual)}, not {tensors.kind_of(own)}"
             return bad(f"rank {rank} returns {kinds}")
-    for rank, (found, right) in enumerate(zip(outcome.results, whole, strict=True)):
-        near = torch.isclose(found.double(), right, *_rounding(given), equal_nan=True)
+    for rank, (actual, right) in enumerate(zip(outcome.results, expected, strict=True)):
+        tolerances = _tolerances(rank_logits)
+        near = torch.isclose(actual.double(), right, *tolerances, equal_nan=True)
         if not near.all():
             at = int(near.int().argmin())
-            digits = DIGITS[found.dtype]
-            numbers = f"{found[at]:.{digits}g}, not {right[at]:.{digits}g}"
-            said = f"rank {rank}: [{at}] is {numbers}"
-            return bad(f"{said}: {_why(outcome.results, whole, given, rank)}")
+            digits = DIGITS[actual.dtype]
+            numbers = f"{actual[at]:.{digits}g}, not {right[at]:.{digits}g}"
+            prefix = f"rank {rank}: [{at}] is {numbers}"
+            why = _why(outcome.results, expected, rank_logits, rank)
+            return bad(f"{prefix}: {why}")
     return GOOD
 
 
-def _rounding(given: Sequence[torch.Tensor]) -> tuple[float, float]:
-    """How near a slice must be, relative and absolute: sums and large logits round."""
-    limits, logits = torch.finfo(given[0].dtype), torch.cat(list(given)).double()
+def _tolerances(rank_logits: Sequence[torch.Tensor]) -> tuple[float, float]:
+    """Return the relative and the absolute tolerance: sums and large logits round."""
+    limits = torch.finfo(rank_logits[0].dtype)
+    logits = torch.cat(list(rank_logits)).double()
     largest = logits.abs().masked_fill(~logits.isfinite(), 0).max().item()
     return limits.eps * (100 + 4 * largest), limits.tiny
 
 
 def _why(
     slices: Sequence[torch.Tensor],
-    whole: Sequence[torch.Tensor],
-    given: Sequence[torch.Tensor],
+    expected: Sequence[torch.Tensor],
+    rank_logits: Sequence[torch.Tensor],
     rank: int,
 ) -> str:
-    """What gives such a slice."""
-    found, right = slices[rank].double(), whole[rank]
+    """Explain a wrong slice of the softmax."""
+    actual, right = slices[rank].double(), expected[rank]
     if right.isnan().any():
         return "torch.softmax of all shards put together is NaN here"
     fits = [
         why
-        for every, why in _mistakes(given, whole)
-        if _are(slices, every) and not _are(whole, every)
+        for every, why in _mistakes(rank_logits, expected)
+        if _are_close(slices, every) and not _are_close(expected, every)
     ]
     if why := causes.either(fits):
         return why
-    if found.isnan().any():
-        said = "inf/inf, 0/0 and inf - inf are NaN; which of them is it?"
-        largest = max(x.abs().max().item() for x in given if x.numel())
-        is_large = math.log(torch.finfo(given[0].dtype).max) < largest < INF
-        return said + is_large * f" {BEYOND}"
-    total = sum(part.double().sum().item() for part in slices)
+    if actual.isnan().any():
+        hint = "inf/inf, 0/0 and inf - inf are NaN; which of them is it?"
+        largest = max(x.abs().max().item() for x in rank_logits if x.numel())
+        is_large = math.log(torch.finfo(rank_logits[0].dtype).max) < largest < INF
+        return hint + is_large * f" {BEYOND}"
+    total = sum(each.double().sum().item() for each in slices)
     if not math.isclose(total, 1, rel_tol=1e-3):
         return f"the slices of all ranks add up to {total:.3g}, not to 1"
-    if not torch.allclose(found, right, 1e-3):
+    if not torch.allclose(actual, right, 1e-3):
         return "is the same number subtracted from the logits of all ranks?"
     return "that is near, but not to the precision of its dtype"
 
 
-def _are(slices: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Whether the slices of all ranks are these, as far as a mistake can be told."""
+def _are_close(
+    slices: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
+) -> bool:
+    """Return whether the slices of all ranks are near the expected ones."""
     return all(
         torch.allclose(a.double(), b.double(), 1e-5, 0)
-        for a, b in zip(slices, others, strict=True)
+        for a, b in zip(slices, expected, strict=True)
     )
 
 
 def _mistakes(
-    given: Sequence[torch.Tensor], whole: Sequence[torch.Tensor]
+    rank_logits: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
 ) -> Iterator[tuple[list[torch.Tensor], str]]:
-    """The slices of all ranks after a known mistake, and which it is."""
-    p, logits = len(given), [x.double() for x in given]
+    """Yield the slices of all ranks after each known mistake, and its explanation."""
+    p, logits = len(rank_logits), [x.double() for x in rank_logits]
     alone = [x.softmax(0) for x in logits]
     yield alone, "that is the softmax of this rank's logits alone"
     yield [x / p for x in alone], "that is this rank's own softmax over the world size"
@@ -134,8 +145,8 @@ def _mistakes(
     yield off, "that is not divided by the sum over all ranks"
     exps = [x.exp() for x in logits]
     yield exps, "that is exp of the logits, not divided by the sum over all ranks"
-    yield [x / p for x in whole], "that is the softmax over the world size once more"
-    yield [x.log() for x in whole], "that is the logarithm of the softmax"
+    yield [x / p for x in expected], "that is the softmax over the world size once more"
+    yield [x.log() for x in expected], "that is the logarithm of the softmax"
     if len(filled) == p:
         own = [(x - x.max()).exp() for x in logits]
         total = sum(x.sum() for x in own)
@@ -145,20 +156,20 @@ def _mistakes(
         )
 
 
-def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
-    """As `shards.least_told`, but that an empty slice asks for nothing."""
-    sent, received = shards.least_told(case)
-    given = case.data["shards"]
-    asks = [n if len(x) else 0 for n, x in zip(received, given, strict=True)]
-    return sent, asks
+def _lower_bound(case: Case) -> tuple[lower_bounds.Bytes, lower_bounds.Bytes]:
+    """Return the bounds of `shards.lower_bound`; an empty slice needs no bytes."""
+    sent, received = shards.lower_bound(case)
+    rank_logits = case.data["shards"]
+    needed = [n if len(x) else 0 for n, x in zip(received, rank_logits, strict=True)]
+    return sent, needed
 
 
 def _input_kept(case: Case, outcome: Outcome) -> Judgement:
-    for rank, (given, after) in enumerate(
+    for rank, (before, after) in enumerate(
         zip(case.data["shards"], outcome.after, strict=True)
     ):
         x = after[0] if after else None
-        if not isinstance(x, torch.Tensor) or not tensors.same_bits(given, x):
+        if not isinstance(x, torch.Tensor) or not tensors.same_bits(before, x):
             return bad(f"rank {rank}: x has changed; work on a tensor of your own")
     return GOOD
 
@@ -183,6 +194,6 @@ EXERCISE = Exercise(
         Property("traffic", 2, "at most 64 times an all_gather of two numbers a rank"),
     ],
     _cases,
-    least.over_the_wire(_result, _least),
-    {"input_kept": _input_kept, "traffic": shards.few_bytes},
+    lower_bounds.over_the_wire(_result, _lower_bound),
+    {"input_kept": _input_kept, "traffic": shards.within_allowance},
 )

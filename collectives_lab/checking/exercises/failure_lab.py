@@ -1,8 +1,8 @@
-"""failure_lab(recordings) -> {case: diagnosis}: what went wrong in one's own.
+"""failure_lab(recordings) -> {case: diagnosis}: the faults of five recorded jobs.
 
-The recordings and their faults follow from the student's id (`check.failures`). A check
-that says which part of an answer holds can be asked until all do, so the reasons, which
-a person reads, are worth as much as two cases.
+The recordings and their faults follow from the student's id (`failure_recordings`). A
+check that names the right parts of an answer can be repeated until all are right, so
+the written reasons, which a person reads, are worth as much as two cases.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _lab_of_the_check(records):
 """
 
 FIELDS = {"kind": str, "rank": int, "step": int, "line": int}
-"""What an answer says, and by which type."""
+"""The fields of an answer, and their types."""
 
 WOULD_SHOW = {
     "skipped": "in one step one rank has no record of a line, and has one of a later",
@@ -47,21 +47,21 @@ WOULD_SHOW = {
     "stopped": "the last record of one rank is a computation that has no end",
     "slow": "every call ends, and one rank needs longer for a line from a step on",
 }
-"""By kind, what there would be to see, but for a student who sees something else."""
+"""By kind of fault, what a recording of it shows; for a student who named it."""
 
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
-    whose = inputs.student.strip() or NOBODY
-    data = {"faults": failure_recordings.seeded(inputs.student), "whose": whose}
+    owner = inputs.student.strip() or NOBODY
+    data = {"faults": failure_recordings.seeded(inputs.student), "owner": owner}
     tests = [f"{case}_{part}" for case in CASES for part in PARTS]
-    label = f"the recordings of {whose}"
-    given = [
+    label = f"the recordings of {owner}"
+    records = [
         {"case": case} | record
         for case, trace in failure_recordings.recordings(inputs.student).items()
         for record in failure_recordings.records(trace)
     ]
     entry = "_lab_of_the_check"
-    yield Case([(given,)], tests, label, data, entry=entry, about_ranks=False)
+    yield Case([(records,)], tests, label, data, entry=entry, about_ranks=False)
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
@@ -79,34 +79,34 @@ def _judge(name: str, judge_part: Any, case: Case, outcome: Outcome) -> Judgemen
         return bad("there is no answer yet")
     if not isinstance(answer, dict):
         return bad(f"the answer is {kind_of(answer)}, not a dict with {_list(FIELDS)}")
-    found = judge_part(answer, case.data["faults"][name])
-    if isinstance(found, str):
-        return bad(found)
+    complaint = judge_part(answer, case.data["faults"][name])
+    if isinstance(complaint, str):
+        return bad(complaint)
     return GOOD
 
 
-def _first(case: Case, outcome: Outcome) -> Judgement:
-    """Judge the first part of all, and say in whose recordings it holds."""
+def _judge_first(case: Case, outcome: Outcome) -> Judgement:
+    """Judge the first part of the first answer; name the owner of the recordings."""
     judged = _judge(CASES[0], _kind, case, outcome)
     if not judged.holds:
         return judged
-    remedy = "; write your id into STUDENT" if case.data["whose"] == NOBODY else ""
-    return Judgement(True, f"in the recordings of {case.data['whose']}{remedy}")
+    remedy = "; write your id into STUDENT" if case.data["owner"] == NOBODY else ""
+    return Judgement(True, f"in the recordings of {case.data['owner']}{remedy}")
 
 
-def _no_value(answer: dict[str, Any], field: str) -> str:
-    """Why a field is none; empty if it is one."""
+def _why_no_value(answer: dict[str, Any], field: str) -> str:
+    """Explain why a field is missing or has the wrong type; empty if it is right."""
     if field not in answer:
         return f"the answer has no {field!r}"
     value = answer[field]
     if isinstance(value, bool) or not isinstance(value, FIELDS[field]):
-        wanted = "a name in quotation marks" if field == "kind" else "a whole number"
-        return f"{field!r} is {kind_of(value)}, not {wanted}"
+        expected = "a name in quotation marks" if field == "kind" else "a whole number"
+        return f"{field!r} is {kind_of(value)}, not {expected}"
     return ""
 
 
 def _kind(answer: dict[str, Any], fault: Fault) -> str | None:
-    if wrong := _no_value(answer, "kind"):
+    if wrong := _why_no_value(answer, "kind"):
         return wrong
     kind = answer["kind"]
     if kind not in KINDS:
@@ -117,7 +117,7 @@ def _kind(answer: dict[str, Any], fault: Fault) -> str | None:
 
 
 def _rank(answer: dict[str, Any], fault: Fault) -> str | None:
-    if wrong := _no_value(answer, "rank"):
+    if wrong := _why_no_value(answer, "rank"):
         return wrong
     if answer["rank"] != fault.rank:
         return (
@@ -129,7 +129,7 @@ def _rank(answer: dict[str, Any], fault: Fault) -> str | None:
 
 def _place(answer: dict[str, Any], fault: Fault) -> str | None:
     for field in ("step", "line"):
-        if wrong := _no_value(answer, field):
+        if wrong := _why_no_value(answer, field):
             return wrong
     step, line = answer["step"], answer["line"]
     if step == fault.step and line in fault.lines:
@@ -171,6 +171,6 @@ EXERCISE = Exercise(
     ],
     _cases,
     _result,
-    dict(_judges()) | {f"{CASES[0]}_kind": _first},
+    dict(_judges()) | {f"{CASES[0]}_kind": _judge_first},
     prelude=PRELUDE,
 )

@@ -8,7 +8,7 @@ import torch
 
 from collectives_lab import fabrics, plans
 from collectives_lab.basics.units import format_seconds
-from collectives_lab.checking import least, sums, tensors
+from collectives_lab.checking import lower_bounds, sums, tensors
 from collectives_lab.checking.spec import (
     SCHEDULES,
     Case,
@@ -26,7 +26,7 @@ ACROSS = fabrics.Link(alpha=5e-6, beta=1 / 5e9)
 """The cluster that time is graded on: nodes of fast links, one slow NIC a rank."""
 
 SLOWER = 1.5
-"""How many times the planned time is let pass."""
+"""How many times the planned time is allowed."""
 
 FULL = 1 << 16
 """Elements where bytes and time are counted."""
@@ -44,12 +44,12 @@ def _case(
     exact: bool = True,
 ) -> Case:
     make = tensors.integers if exact else tensors.normals
-    given = [make(inputs.random, shape, dtype) for _ in range(world_size)]
-    args = [(tensors.given(layout, x), ranks_per_node) for x in given]
-    label = f"{ranks_per_node} a node, {tensors.described(shape, dtype, layout)}"
-    data = sums.sum_case_data(given, exact)
+    rank_inputs = [make(inputs.random, shape, dtype) for _ in range(world_size)]
+    args = [(tensors.as_argument(layout, x), ranks_per_node) for x in rank_inputs]
+    label = f"{ranks_per_node} a node, {tensors.describe(shape, dtype, layout)}"
+    data = sums.sum_case_data(rank_inputs, exact)
     data |= {
-        "nbytes": given[0].nbytes,
+        "nbytes": rank_inputs[0].nbytes,
         "itemsize": dtype.itemsize,
         "node": ranks_per_node,
     }
@@ -84,57 +84,58 @@ def _plan(case: Case) -> Trace:
 
 
 def crossing(trace: Trace, ranks_per_node: int) -> list[float]:
-    """Bytes that leave each node, by what the sends say."""
-    nodes = [0.0] * (trace.world_size // ranks_per_node)
+    """Return the bytes of the sends that leave each node."""
+    by_node = [0.0] * (trace.world_size // ranks_per_node)
     for event in trace.events:
         if event.op == "send" and event.peer is not None:
-            here, there = event.rank // ranks_per_node, event.peer // ranks_per_node
-            nodes[here] += event.nbytes * (here != there)
-    return nodes
+            src, dst = event.rank // ranks_per_node, event.peer // ranks_per_node
+            by_node[src] += event.nbytes * (src != dst)
+    return by_node
 
 
 def _crossing(case: Case, outcome: Outcome) -> Judgement:
-    """Whether no more bytes leave a node than in the plan, plus an element a chunk.
+    """Judge whether the bytes that leave a node are within the plan's.
 
-    And no fewer than a tensor's: all other nodes need the sum of this one's.
+    Each chunk may have one more element. At least a tensor's bytes must leave, because
+    all other nodes need the sum of this one.
     """
     node, full = case.data["node"], case.data["nbytes"]
     planned = max(crossing(_plan(case), node))
     # Each chunk of the 2 (M-1) that each rank of a node sends may be an element longer.
     spare = 2 * case.world_size * case.data["itemsize"]
     by_node = crossing(outcome.trace, node)
-    left = max(by_node)
-    said = (
-        f"{sums.in_sizes(left, full)} leave a node; {sums.in_sizes(planned, full)} are "
+    most = max(by_node)
+    summary = (
+        f"{sums.in_sizes(most, full)} leave a node; {sums.in_sizes(planned, full)} are "
         f"enough for {case.world_size // node} nodes of {node} ranks"
     )
-    if left > planned + spare:
-        return bad(f"right, but {said}")
+    if most > planned + spare:
+        return bad(f"right, but {summary}")
     if min(by_node) < full:
-        least_left = sums.in_sizes(min(by_node), full)
+        fewest = sums.in_sizes(min(by_node), full)
         return bad(
-            f"right, but only {least_left} leave node {by_node.index(min(by_node))}: "
+            f"right, but only {fewest} leave node {by_node.index(min(by_node))}: "
             "the other nodes need its sum, a tensor of S"
         )
-    return Judgement(True, said)
+    return Judgement(True, summary)
 
 
 def _time(case: Case, outcome: Outcome) -> Judgement:
-    """Whether the run, replayed on a cluster of slow NICs, is near the plan's time."""
+    """Judge whether the run is near the plan's time on a cluster of slow NICs."""
     p, node = case.world_size, case.data["node"]
     cluster = fabrics.hierarchical(p // node, node, INSIDE, ACROSS, node)
     planned = _plan(case).replay(cluster).elapsed
     took = outcome.trace.replay(cluster).elapsed
-    said = (
+    summary = (
         f"{format_seconds(took)} on {p // node} nodes of {node} ranks with 5 GB/s each "
         f"between nodes; the plan takes {format_seconds(planned)}"
     )
     if took > SLOWER * planned:
         return bad(
-            f"right, but it takes {said}. Does every rank use "
+            f"right, but it takes {summary}. Does every rank use "
             "its own NIC, and send while it receives?"
         )
-    return Judgement(True, said)
+    return Judgement(True, summary)
 
 
 EXERCISE = Exercise(
@@ -155,7 +156,7 @@ EXERCISE = Exercise(
         SCHEDULES,
     ],
     _cases,
-    least.over_the_wire(sums.sum_in_place, least.whole_tensor),
+    lower_bounds.over_the_wire(sums.sum_in_place, lower_bounds.full_tensor),
     {"identical": sums.same_everywhere, "crossing": _crossing, "time": _time},
     POINT_TO_POINT,
 )

@@ -10,7 +10,7 @@ import torch
 
 from collectives_lab import fabrics
 from collectives_lab.basics.units import format_bytes, format_seconds
-from collectives_lab.checking import causes, least, tensors
+from collectives_lab.checking import causes, lower_bounds, tensors
 from collectives_lab.checking.spec import (
     GOOD,
     SCHEDULES,
@@ -28,10 +28,10 @@ ALPHA, BETA = 20e-6, 1 / 1e9
 """The network that overlap is graded on."""
 
 SLOWER = 1.25
-"""How many times the planned exposed communication is let pass."""
+"""How many times the planned exposed communication is allowed."""
 
 SECONDS = 1e-4
-"""What a third of the layers compute for; others take two and three times that."""
+"""Computing time of a third of the layers; others take two and three times that."""
 
 LAYER = 16_384
 """Elements of a layer where time is counted: 64 KiB of float32."""
@@ -67,19 +67,27 @@ def _case(
     schedule: Schedule | None = None,
     exact: bool = True,
 ) -> Case:
-    """One step: each rank has gradients of these shapes, the first layer's first."""
+    """Make a case of one step; shapes: of the gradients, the first layer's first."""
     make = tensors.integers if exact else tensors.normals
     times = 24 if exact else 1  # so that every world size here divides the sum
-    given = [
+    rank_gradients = [
         [make(inputs.random, shape, dtype) * times for shape in shapes]
         for _ in range(world_size)
     ]
-    taken = [SECONDS * (1 + k % 3) for k in range(len(shapes))]
-    args = [([g.clone() for g in mine], taken, bucket_bytes) for mine in given]
+    seconds = [SECONDS * (1 + k % 3) for k in range(len(shapes))]
+    args = [
+        ([g.clone() for g in gradients], seconds, bucket_bytes)
+        for gradients in rank_gradients
+    ]
     sizes = [prod(shape) * dtype.itemsize for shape in shapes]
     label = f"{len(shapes)} layers, buckets of {format_bytes(bucket_bytes)}"
     label += ", float64" * (dtype == torch.float64)
-    data = {"inputs": given, "sizes": sizes, "seconds": taken, "bucket": bucket_bytes}
+    data = {
+        "inputs": rank_gradients,
+        "sizes": sizes,
+        "seconds": seconds,
+        "bucket": bucket_bytes,
+    }
     entry = "_step_of_the_check"
     return Case(args, tests.split(), label, data, schedule or Schedule(), entry)
 
@@ -106,36 +114,36 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every layer's gradient is the mean, computed once by each rank."""
+    """Judge whether every layer's gradient is the mean, computed once by each rank."""
     inputs, p = case.data["inputs"], case.world_size
-    for rank, found in enumerate(outcome.results):
-        if not isinstance(found, list) or len(found) != len(inputs[0]):
+    for rank, gradients in enumerate(outcome.results):
+        if not isinstance(gradients, list) or len(gradients) != len(inputs[0]):
             return bad(f"rank {rank}: the layers were changed, not their gradients")
-        if wrong := _wrong_computing(rank, case, outcome.trace):
+        if wrong := _wrong_order(rank, case, outcome.trace):
             return bad(wrong)
-        for layer, gradient in enumerate(found):
-            mine = [each[layer] for each in inputs]
-            mean = torch.stack(mine).sum(0) / p
-            what = f"rank {rank}: layers[{layer}].gradient"
-            text, at = tensors.compared(gradient, mean, what, _tolerance(mean))
+        for layer, gradient in enumerate(gradients):
+            by_rank = [each[layer] for each in inputs]
+            mean = torch.stack(by_rank).sum(0) / p
+            name = f"rank {rank}: layers[{layer}].gradient"
+            text, at = tensors.compare(gradient, mean, name, _tolerance(mean))
             if text:
-                return bad(text + _guess(mine, gradient, at, p))
+                return bad(text + _why(by_rank, gradient, at, p))
     return GOOD
 
 
-def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
-    """A rank's gradients go out, and as many means come in."""
+def _lower_bound(case: Case) -> tuple[lower_bounds.Bytes, lower_bounds.Bytes]:
+    """Return the bounds: a rank sends its gradients and receives as many means."""
     every = [sum(case.data["sizes"])] * case.world_size
     return every, every
 
 
 def _tolerance(mean: torch.Tensor) -> float:
-    """A product with 1/P is no quotient; the gradients themselves divide by P."""
+    """Return the relative tolerance, as multiplying by 1/P rounds unlike dividing."""
     return 1e-6 if mean.dtype == torch.float32 else 1e-14
 
 
-def _wrong_computing(rank: int, case: Case, trace: Trace) -> str:
-    """Whether backward passes were not run once each, last first, before sending."""
+def _wrong_order(rank: int, case: Case, trace: Trace) -> str:
+    """Explain backward passes out of order, repeated, or later than their messages."""
     seconds, sizes = case.data["seconds"][::-1], case.data["sizes"][::-1]
     done, sent = 0, 0
     for event in trace.events:
@@ -159,21 +167,21 @@ def _wrong_computing(rank: int, case: Case, trace: Trace) -> str:
 _ORDER = "call backward() of each layer once, from the last to the first"
 
 
-def _guess(
-    inputs: list[torch.Tensor], found: Any, at: tuple[int, ...] | None, p: int
+def _why(
+    inputs: list[torch.Tensor], actual: Any, at: tuple[int, ...] | None, p: int
 ) -> str:
     if at is None:
         return ""
     total = torch.stack(inputs).sum(0)
-    if torch.equal(found, total):
+    if torch.equal(actual, total):
         return ": it is the sum, not the mean"
-    if torch.equal(found * p * p, total):
+    if torch.equal(actual * p * p, total):
         return f": it was divided by {p} twice"
-    owners = [rank for rank, mine in enumerate(inputs) if torch.equal(found, mine)]
+    owners = [rank for rank, own in enumerate(inputs) if torch.equal(actual, own)]
     if len(owners) == 1:
         return f": it is what rank {owners[0]} has computed, alone"
-    why = causes.rounded(found * p, total, torch.stack(inputs))
-    why = why or causes.contributions(inputs, found * p)
+    why = causes.rounded(actual * p, total, torch.stack(inputs))
+    why = why or causes.miscounts(inputs, actual * p)
     return f": {why}" if why else ""
 
 
@@ -182,7 +190,7 @@ def _reduces(trace: Trace, rank: int) -> list[Event]:
 
 
 def _buckets(case: Case, outcome: Outcome) -> Judgement:
-    """Whether gradients share all-reduces of about the size that was asked for."""
+    """Judge whether gradients share all-reduces of about the requested size."""
     bucket, sizes = case.data["bucket"], case.data["sizes"]
     reduces = _reduces(outcome.trace, 0)
     enough = min(2 * ceil(sum(sizes) / bucket) + 1, len(sizes))
@@ -202,7 +210,7 @@ def _buckets(case: Case, outcome: Outcome) -> Judgement:
 
 
 def _plan(case: Case) -> Trace:
-    """Buckets sent as soon as they are full, and waited for at the end."""
+    """Plan buckets that are sent as soon as they are full, and awaited at the end."""
     return Trace.from_events(
         [e for rank in range(case.world_size) for e in _planned(case, rank)],
         case.world_size,
@@ -212,29 +220,30 @@ def _plan(case: Case) -> Trace:
 
 def _planned(case: Case, rank: int) -> Iterator[Event]:
     sizes, bucket = case.data["sizes"], case.data["bucket"]
-    held, now, end = 0, 0.0, 2.0 * len(sizes)
+    pending, at, end = 0, 0.0, 2.0 * len(sizes)
     for layer in reversed(range(len(sizes))):
-        yield Event(rank, "compute", issued=now, seconds=case.data["seconds"][layer])
-        held, now = held + sizes[layer], now + 1
-        if held >= bucket or not layer:
-            yield Event(rank, "all_reduce", held, issued=now, waited=end)
-            held, now, end = 0, now + 1, end + 1
+        yield Event(rank, "compute", issued=at, seconds=case.data["seconds"][layer])
+        pending, at = pending + sizes[layer], at + 1
+        if pending >= bucket or not layer:
+            yield Event(rank, "all_reduce", pending, issued=at, waited=end)
+            pending, at, end = 0, at + 1, end + 1
 
 
 def _overlap(case: Case, outcome: Outcome) -> Judgement:
-    """Whether about as little is exposed as in the plan, on the same network."""
+    """Judge whether the exposed communication is near the plan's, on one network."""
     network = fabrics.uniform(case.world_size, ALPHA, BETA)
     planned = max(_plan(case).replay(network).exposed())
-    found = max(outcome.trace.replay(network).exposed())
-    said = (
-        f"{format_seconds(found)} of communication are exposed at 1 GB/s; "
+    exposed = max(outcome.trace.replay(network).exposed())
+    summary = (
+        f"{format_seconds(exposed)} of communication are exposed at 1 GB/s; "
         f"{format_seconds(planned)} need be"
     )
-    if found > SLOWER * planned:
+    if exposed > SLOWER * planned:
         return bad(
-            f"right, but {said}: start a bucket when it is full, wait when all are done"
+            f"right, but {summary}: start a bucket when it is full, wait when all are "
+            "done"
         )
-    return Judgement(True, said)
+    return Judgement(True, summary)
 
 
 EXERCISE = Exercise(
@@ -250,7 +259,7 @@ EXERCISE = Exercise(
         SCHEDULES,
     ],
     _cases,
-    least.over_the_wire(_result, _least),
+    lower_bounds.over_the_wire(_result, _lower_bound),
     {"buckets": _buckets, "overlap": _overlap},
     ("all_reduce",),
     prelude=PRELUDE,

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from collectives_lab import plans
-from collectives_lab.checking import causes, least, sums, tensors
+from collectives_lab.checking import causes, lower_bounds, sums, tensors
 from collectives_lab.checking.spec import (
     GOOD,
     SCHEDULES,
@@ -31,17 +31,25 @@ def _case(
     dtype: torch.dtype = torch.float32,
     schedule: Schedule | None = None,
 ) -> Case:
-    """One reduce-scatter; shape: of the output. The input is P times as long."""
-    whole = [shape[0] * world_size, *shape[1:]]
-    given = [tensors.integers(inputs.random, whole, dtype) for _ in range(world_size)]
-    args = [(tensors.integers(inputs.random, shape, dtype), x.clone()) for x in given]
-    label = f"output {tensors.described(shape, dtype)}"
-    data = {"inputs": given, "nbytes": given[0].nbytes, "itemsize": dtype.itemsize}
+    """Make a case of one reduce-scatter; shape: of the output, 1/P of the input."""
+    input_shape = [shape[0] * world_size, *shape[1:]]
+    rank_inputs = [
+        tensors.integers(inputs.random, input_shape, dtype) for _ in range(world_size)
+    ]
+    args = [
+        (tensors.integers(inputs.random, shape, dtype), x.clone()) for x in rank_inputs
+    ]
+    label = f"output {tensors.describe(shape, dtype)}"
+    data = {
+        "inputs": rank_inputs,
+        "nbytes": rank_inputs[0].nbytes,
+        "itemsize": dtype.itemsize,
+    }
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
 
 def half_ring(make: Callable[..., Case], inputs: Inputs) -> Iterable[Case]:
-    """Cases for reduce_scatter and all_gather; make: makes one of theirs."""
+    """Yield the cases of reduce_scatter or all_gather, each made by `make`."""
     yield make(inputs, 2, [1], "result neighbours input_kept")
     yield make(inputs, 4, [3], "result neighbours input_kept")
     for p in (1, 3, 5, 8):
@@ -58,12 +66,12 @@ def half_ring(make: Callable[..., Case], inputs: Inputs) -> Iterable[Case]:
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every rank's output is its part of the sum."""
+    """Judge whether every rank's output is its chunk of the sum."""
     inputs, p = case.data["inputs"], case.world_size
     expected = torch.stack(inputs).sum(0).chunk(p)
     for rank in range(p):
-        found = outcome.after[rank][0]  # type: ignore[index]
-        text, at = tensors.compared(found, expected[rank], f"rank {rank}: output")
+        actual = outcome.after[rank][0]  # type: ignore[index]
+        text, at = tensors.compare(actual, expected[rank], f"rank {rank}: output")
         if not text:
             continue
         why = "" if at is None else _why(case, outcome, rank, expected)
@@ -74,37 +82,37 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
 def _why(
     case: Case, outcome: Outcome, rank: int, expected: Sequence[torch.Tensor]
 ) -> str:
-    """What the first wrong output is instead; empty where that is not clear."""
+    """Explain the first wrong output; empty where the cause is not clear."""
     p = case.world_size
-    found, after = outcome.after[rank]  # type: ignore[misc]
-    if tensors.same_bits(found, case.args[rank][0]):  # type: ignore[index]
-        said, right = "output is as it was before", expected[rank]
+    actual, after = outcome.after[rank]  # type: ignore[misc]
+    if tensors.same_bits(actual, case.args[rank][0]):  # type: ignore[index]
+        message, right = "output is as it was before", expected[rank]
         if not tensors.same_bits(after, case.data["inputs"][rank]):
-            said += "; the sum is in input" * tensors.holds(after, right)
-        return said
-    others = [r for r in range(p) if tensors.same_bits(found, expected[r])]
-    if others:
-        return f"it is the part of rank {others[0]}"
-    if tensors.same_bits(found, case.args[rank][0] + expected[rank]):  # type: ignore[index]
+            message += "; the sum is in input" * tensors.contains(after, right)
+        return message
+    owners = [r for r in range(p) if tensors.same_bits(actual, expected[r])]
+    if owners:
+        return f"it is the part of rank {owners[0]}"
+    if tensors.same_bits(actual, case.args[rank][0] + expected[rank]):  # type: ignore[index]
         return "it was added to what output held before"
-    parts = [[x.chunk(p)[r] for x in case.data["inputs"]] for r in range(p)]
+    chunks = [[x.chunk(p)[r] for x in case.data["inputs"]] for r in range(p)]
     outputs = [after[0] for after in outcome.after]  # type: ignore[index]
     sums = [
-        causes.Sum(output, right, given)
-        for output, right, given in zip(outputs, expected, parts, strict=True)
+        causes.Sum(output, right, terms)
+        for output, right, terms in zip(outputs, expected, chunks, strict=True)
         if tensors.kind_of(output) == tensors.kind_of(right)
     ]
-    return causes.of_sums(sums) or causes.contributions(parts[rank], found)
+    return causes.explain_sums(sums) or causes.miscounts(chunks[rank], actual)
 
 
-def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
-    """The parts of all others go out, and this rank's own part comes in."""
-    p, part = case.world_size, case.data["nbytes"] // case.world_size
-    return [(p - 1) * part] * p, [part] * p
+def _lower_bound(case: Case) -> tuple[lower_bounds.Bytes, lower_bounds.Bytes]:
+    """Return the bounds: a rank sends all other chunks and receives its own."""
+    p, chunk = case.world_size, case.data["nbytes"] // case.world_size
+    return [(p - 1) * chunk] * p, [chunk] * p
 
 
 def input_kept(case: Case, outcome: Outcome) -> Judgement:
-    """Whether the second argument of every rank is as it was."""
+    """Judge whether the second argument of every rank is unchanged."""
     for rank in range(case.world_size):
         after = outcome.after[rank][1]  # type: ignore[index]
         before = case.args[rank][1]  # type: ignore[index]
@@ -119,15 +127,15 @@ def _budget(case: Case) -> Trace:
     return plans.ring_reduce_scatter(case.world_size, case.data["nbytes"])
 
 
-def properties(what: str, half: str) -> list[Property]:
-    """Of reduce_scatter and all_gather alike."""
+def properties(result: str, most_sent: str) -> list[Property]:
+    """Return the properties that reduce_scatter and all_gather share."""
     return [
-        Property("result", 2, f"{what} on 2 and 4 ranks"),
+        Property("result", 2, f"{result} on 2 and 4 ranks"),
         Property("world_sizes", 2, "on 1, 3, 5 and 8 ranks, 1-D and 2-D"),
         Property("dtypes", 1, "float64 and int64, exact beyond what float32 can hold"),
         Property("input_kept", 1, "input is as it was before"),
         Property("neighbours", 1, "messages between neighbours in the ring only"),
-        Property("traffic", 2, f"no rank sends more than {half}"),
+        Property("traffic", 2, f"no rank sends more than {most_sent}"),
         SCHEDULES,
     ]
 
@@ -139,7 +147,7 @@ EXERCISE = Exercise(
     30,
     properties("each rank's part of the sum", "(P-1)/P of the input"),
     partial(half_ring, _case),
-    least.over_the_wire(_result, _least),
+    lower_bounds.over_the_wire(_result, _lower_bound),
     {
         "input_kept": input_kept,
         "neighbours": sums.only_neighbours,

@@ -8,7 +8,7 @@ from math import prod
 import torch
 
 from collectives_lab import plans
-from collectives_lab.checking import least, sums, tensors
+from collectives_lab.checking import lower_bounds, sums, tensors
 from collectives_lab.checking.spec import SCHEDULES, Case, Exercise, Inputs, Property
 from collectives_lab.trace import Trace
 from collectives_lab.wire import POINT_TO_POINT, Schedule
@@ -16,7 +16,7 @@ from collectives_lab.wire import POINT_TO_POINT, Schedule
 WORLD_SIZES = (1, 3, 4, 5, 8)
 LAYOUTS = ("transposed", "columns", "rows")
 FULL = 4096
-"""Elements where traffic is counted: many enough that one more a chunk is little."""
+"""Elements where traffic is counted: so many that one more a chunk is little."""
 
 
 def _case(
@@ -29,14 +29,14 @@ def _case(
     schedule: Schedule | None = None,
     exact: bool = True,
 ) -> Case:
-    """One all-reduce of random tensors; tests: the properties it is for."""
+    """Make a case of one all-reduce; tests: the properties it is for."""
     make = tensors.integers if exact else tensors.normals
-    given = [make(inputs.random, shape, dtype) for _ in range(world_size)]
-    args = [(tensors.given(layout, x),) for x in given]
-    label = tensors.described(shape, dtype, layout)
-    data = sums.sum_case_data(given, exact)
+    rank_inputs = [make(inputs.random, shape, dtype) for _ in range(world_size)]
+    args = [(tensors.as_argument(layout, x),) for x in rank_inputs]
+    label = tensors.describe(shape, dtype, layout)
+    data = sums.sum_case_data(rank_inputs, exact)
     data |= {
-        "nbytes": given[0].nbytes,
+        "nbytes": rank_inputs[0].nbytes,
         "count": prod(shape),
         "itemsize": dtype.itemsize,
     }
@@ -67,12 +67,12 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
 
 
 def _budget(case: Case) -> Trace:
-    """The planned ring of the same tensor."""
+    """Return the planned ring of the same tensor."""
     return plans.ring_all_reduce(case.world_size, case.data["nbytes"])
 
 
 def one_element_a_chunk(case: Case) -> float:
-    """2(P-1) chunks are sent, and each may be an element longer than S/P."""
+    """Return the spare bytes: each of 2(P-1) chunks may have one element more."""
     return 2 * (case.world_size - 1) * case.data["itemsize"]
 
 
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
         SCHEDULES,
     ],
     _cases,
-    least.over_the_wire(sums.sum_in_place, least.whole_tensor),
+    lower_bounds.over_the_wire(sums.sum_in_place, lower_bounds.full_tensor),
     {
         "identical": sums.same_everywhere,
         "neighbours": sums.only_neighbours,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from collectives_lab import fabrics, plans
-from collectives_lab.checking import causes, least, tensors
+from collectives_lab.checking import causes, lower_bounds, tensors
 from collectives_lab.checking.spec import (
     GOOD,
     SCHEDULES,
@@ -31,10 +31,12 @@ def _case(
     layout: str = "",
     schedule: Schedule | None = None,
 ) -> Case:
-    given = [tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)]
-    args = [(tensors.given(layout, x), root) for x in given]
-    label = f"root {root}, {tensors.described(shape, dtype, layout)}"
-    data = {"given": given, "nbytes": given[root].nbytes, "root": root}
+    rank_inputs = [
+        tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)
+    ]
+    args = [(tensors.as_argument(layout, x), root) for x in rank_inputs]
+    label = f"root {root}, {tensors.describe(shape, dtype, layout)}"
+    data = {"inputs": rank_inputs, "nbytes": rank_inputs[root].nbytes, "root": root}
     return Case(args, tests.split(), label, data, schedule or Schedule())
 
 
@@ -59,53 +61,53 @@ def _cases(inputs: Inputs) -> Iterable[Case]:
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every rank has the root's tensor."""
+    """Judge whether every rank has the root's tensor."""
     for rank in range(case.world_size):
-        found, wrong = tensors.arrived(case.args[rank][0], outcome.after[rank][0])  # type: ignore[index]
-        if found is None:
-            return bad(f"rank {rank}: {wrong}")
-        given, root = case.data["given"], case.data["root"]
-        text, at = tensors.compared(found, given[root], f"rank {rank}: tensor")
+        actual, complaint = tensors.returned(case.args[rank][0], outcome.after[rank][0])  # type: ignore[index]
+        if actual is None:
+            return bad(f"rank {rank}: {complaint}")
+        rank_inputs, root = case.data["inputs"], case.data["root"]
+        text, at = tensors.compare(actual, rank_inputs[root], f"rank {rank}: tensor")
         if text:
-            why = "" if at is None else _why(given, found, rank, root)
+            why = "" if at is None else _why(rank_inputs, actual, rank, root)
             return bad(f"{text}, which is what root {root} had{why and f': {why}'}")
     return GOOD
 
 
 def _why(
-    given: Sequence[torch.Tensor], found: torch.Tensor, rank: int, root: int
+    rank_inputs: Sequence[torch.Tensor], actual: torch.Tensor, rank: int, root: int
 ) -> str:
-    """What a rank has instead; empty where that is not clear."""
-    if tensors.same_bits(found, given[rank]):
+    """Explain the wrong tensor of a rank; empty where the cause is not clear."""
+    if tensors.same_bits(actual, rank_inputs[rank]):
         return "it is as it was before"
-    for other, own in enumerate(given):
-        if tensors.same_bits(found, own):
-            return f"it is what rank {other} had"
-    if tensors.same_bits(found, given[root] + given[rank]):
+    for owner, own in enumerate(rank_inputs):
+        if tensors.same_bits(actual, own):
+            return f"it is what rank {owner} had"
+    if tensors.same_bits(actual, rank_inputs[root] + rank_inputs[rank]):
         return "it was added to what this rank had; copy it"
-    return causes.rounded(found, given[root], given[root][None])
+    return causes.rounded(actual, rank_inputs[root], rank_inputs[root][None])
 
 
-def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
-    """The tensor leaves the root, and comes to every other rank."""
+def _lower_bound(case: Case) -> tuple[lower_bounds.Bytes, lower_bounds.Bytes]:
+    """Return the bounds: the root sends the tensor, and all others receive it."""
     ranks, root, nbytes = range(case.world_size), case.data["root"], case.data["nbytes"]
     sent = [nbytes * (rank == root) for rank in ranks]
     return sent, [nbytes - own for own in sent]
 
 
 def _messages(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every rank but the root receives the tensor once."""
+    """Judge whether every rank but the root receives the tensor once."""
     received = outcome.trace.bytes_received()
     for rank, nbytes in enumerate(received):
         most = 0 if rank == case.data["root"] else case.data["nbytes"]
         if nbytes > most:
-            what = "the root receives" if not most else f"rank {rank} receives"
-            return bad(f"right, but {what} {nbytes:g} bytes; {most} are enough")
+            receiver = "the root receives" if not most else f"rank {rank} receives"
+            return bad(f"right, but {receiver} {nbytes:g} bytes; {most} are enough")
     return Judgement(True, f"{case.world_size - 1} times the tensor in all")
 
 
 def _rounds(case: Case, outcome: Outcome) -> Judgement:
-    """Whether it takes as many rounds as the planned tree: each message one."""
+    """Judge whether it takes as many rounds as the planned tree, one a message."""
     p = case.world_size
     rounds = fabrics.uniform(p, alpha=1.0, beta=0.0)
     planned = plans.binomial_broadcast(p, case.data["nbytes"], root=case.data["root"])
@@ -143,7 +145,7 @@ EXERCISE = Exercise(
         SCHEDULES,
     ],
     _cases,
-    least.over_the_wire(_result, _least),
+    lower_bounds.over_the_wire(_result, _lower_bound),
     {"messages": _messages, "rounds": _rounds},
     POINT_TO_POINT,
 )

@@ -1,4 +1,4 @@
-"""which_verb() -> {scenario: (verb, bytes)}: who needs what, and what that costs."""
+"""which_verb() -> {scenario: (verb, bytes)}: the verb of a scenario, and its bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NEEDS = {
 
 
 class Answer(NamedTuple):
-    """The verb of a scenario on so many ranks; nbytes: S."""
+    """The right verb of a scenario, its world size, and its S in bytes."""
 
     verb: str
     world_size: int
@@ -52,10 +52,10 @@ class Answer(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """The least that goes out of or comes into the busiest rank."""
-        parts = (self.world_size - 1) / self.world_size * self.nbytes
-        whole = {"broadcast": self.nbytes, "reduce": self.nbytes}
-        return (whole | {"all_reduce": 2 * parts}).get(self.verb, parts)
+        """The least bytes that the busiest rank sends or receives."""
+        share = (self.world_size - 1) / self.world_size * self.nbytes
+        by_verb = {"broadcast": self.nbytes, "reduce": self.nbytes}
+        return (by_verb | {"all_reduce": 2 * share}).get(self.verb, share)
 
 
 ANSWERS = {
@@ -108,20 +108,22 @@ def _judge(name: str, case: Case, outcome: Outcome) -> Judgement:
 def _judge_bytes(right: Answer, nbytes: float) -> Judgement:
     if _near(nbytes, right.cost):
         return Judgement(True, f"{right.verb}, {right.cost / right.nbytes:.3g} S")
-    said = f"the verb is right, but {nbytes:.4g} bytes are not"
+    prefix = f"the verb is right, but {nbytes:.4g} bytes are not"
     for factor, mistake in _mistakes(right):
         if _near(nbytes, factor * right.cost):
-            return bad(f"{said}: {mistake}")
-    return bad(f"{said}: what is S here, and which part of it passes the busiest rank?")
+            return bad(f"{prefix}: {mistake}")
+    return bad(
+        f"{prefix}: what is S here, and which part of it passes the busiest rank?"
+    )
 
 
-def _near(found: float, expected: float) -> bool:
-    return abs(found - expected) <= CLOSE * expected
+def _near(answer: float, expected: float) -> bool:
+    return abs(answer - expected) <= CLOSE * expected
 
 
 def _mistakes(right: Answer) -> Iterator[tuple[float, str]]:
-    """What is written instead, as a factor of the right bytes."""
-    p, whole = right.world_size, right.nbytes / right.cost
+    """Yield known wrong answers as factors of the right bytes, and explanations."""
+    p, full = right.world_size, right.nbytes / right.cost
     if right.verb in ("broadcast", "reduce"):
         yield (p - 1) / p, "every byte of S goes out of the root, or into it"
         yield (
@@ -129,12 +131,12 @@ def _mistakes(right: Answer) -> Iterator[tuple[float, str]]:
             "a rank can pass on what it got, or merge it, so nobody does it all",
         )
     elif right.verb == "all_reduce":
-        yield 2 * whole, "that is 2 S, but what a rank has already does not travel"
-        yield whole, "that is S; merge it, and bring the result to all ranks"
+        yield 2 * full, "that is 2 S, but what a rank has already does not travel"
+        yield full, "that is S; merge it, and bring the result to all ranks"
         yield 1 / 2, "it is enough for merging, but all ranks need the result too"
     else:
-        yield whole, "that is S, but what a rank has already does not travel"
-    yield whole / p, "that is one part, but there are more on their way"
+        yield full, "that is S, but what a rank has already does not travel"
+    yield full / p, "that is one part, but there are more on their way"
     yield p, "that is for all ranks together; take the busiest one"
     yield 2, "that is out and in together; take the one that is more"
     for itemsize in (2, 4, 8):

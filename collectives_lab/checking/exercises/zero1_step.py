@@ -1,4 +1,4 @@
-"""zero1_step(weights, gradient, momentum, lr) -> None: an optimizer kept in parts."""
+"""zero1_step(weights, gradient, momentum, lr) -> None: a sharded optimizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from collectives_lab import plans
-from collectives_lab.checking import causes, least, sums, tensors
+from collectives_lab.checking import causes, lower_bounds, sums, tensors
 from collectives_lab.checking.spec import (
     GOOD,
     SCHEDULES,
@@ -23,10 +23,10 @@ from collectives_lab.trace import Trace
 from collectives_lab.wire import Outcome, Schedule
 
 DECAY = 0.9
-"""What is left of the momentum after a step."""
+"""The share of the momentum that remains after a step."""
 
 CLOSE = {torch.float32: 1e-5, torch.float64: 1e-12}
-"""Relative: the gradients may be added up in any order."""
+"""Relative tolerances, since the gradients may be summed in any order."""
 
 
 def _case(
@@ -37,15 +37,15 @@ def _case(
     dtype: torch.dtype = torch.float32,
     schedule: Schedule | None = None,
 ) -> Case:
-    """One step; length: of the weights. Each rank has a gradient of its own."""
-    draw, part = inputs.random, -(-length // world_size)
+    """Make a case of one step; length: of the weights."""
+    draw, shard = inputs.random, -(-length // world_size)
     gradients = [tensors.normals(draw, [length], dtype) for _ in range(world_size)]
     weights, momentum = (tensors.normals(draw, [length], dtype) for _ in range(2))
-    padded = torch.cat([momentum, momentum.new_zeros(world_size * part - length)])
+    padded = torch.cat([momentum, momentum.new_zeros(world_size * shard - length)])
     lr = draw.uniform(0.1, 0.5)
     args = [
         (weights.clone(), gradients[rank].clone(), own.clone(), lr)
-        for rank, own in enumerate(padded.view(world_size, part))
+        for rank, own in enumerate(padded.view(world_size, shard))
     ]
     data = {
         "weights": weights,
@@ -75,7 +75,7 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
 
 
 def _stepped(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights and padded momentum after the step of one process, in float64."""
+    """Return the weights and the padded momentum of one process, in float64."""
     mean = torch.stack([g.double() for g in case.data["gradients"]]).mean(0)
     momentum = DECAY * case.data["momentum"].double()
     momentum[: len(mean)] += mean
@@ -84,88 +84,91 @@ def _stepped(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every rank holds the weights that one process would hold."""
+    """Judge whether every rank holds the weights that one process would hold."""
     before = case.data["weights"]
     expected = _stepped(case)[0].to(before.dtype)
     for rank in range(case.world_size):
-        found = outcome.after[rank][0]  # type: ignore[index]
-        what, close = f"rank {rank}: weights", CLOSE[before.dtype]
-        text, at = tensors.compared(found, expected, what, close)
+        actual = outcome.after[rank][0]  # type: ignore[index]
+        name, close = f"rank {rank}: weights", CLOSE[before.dtype]
+        text, at = tensors.compare(actual, expected, name, close)
         if not text:
             continue
-        if at is not None and tensors.same_bits(found, before):
+        if at is not None and tensors.same_bits(actual, before):
             return bad(
                 f"rank {rank}: weights are as they were before; the new ones must be "
                 "in the tensor that was given, not in another one"
             )
-        why = "" if at is None else _why(case, rank, found, expected)
+        why = "" if at is None else _why(case, rank, actual, expected)
         return bad(f"{text}: {why}" if why else text)
     return GOOD
 
 
-def _why(case: Case, rank: int, found: torch.Tensor, expected: torch.Tensor) -> str:
-    """Which known mistake gives all the wrong weights; empty if none does."""
-    close = CLOSE[found.dtype]
-    off = (found.double() - expected.double()).abs() / expected.abs().clamp(min=1)
+def _why(case: Case, rank: int, actual: torch.Tensor, expected: torch.Tensor) -> str:
+    """Name the known mistake that explains all wrong weights; empty if none does."""
+    close = CLOSE[actual.dtype]
+    off = (actual.double() - expected.double()).abs() / expected.abs().clamp(min=1)
     wrong = (~(off <= close)).nonzero().flatten().tolist()
-    known: list[set[str]] = []
-    for i in wrong[:LOOKED_AT]:
-        number = found[i].item()
-        made = _mistakes(case, rank, i)
-        known.append(
-            {why for x, why in made if abs(number - x) <= close * max(1, abs(x))}
+    explanations: list[set[str]] = []
+    for i in wrong[:MUST_EXPLAIN]:
+        number = actual[i].item()
+        mistakes = _mistakes(case, rank, i)
+        explanations.append(
+            {why for x, why in mistakes if abs(number - x) <= close * max(1, abs(x))}
         )
-    if fits := set.intersection(*known):
+    if fits := set.intersection(*explanations):
         return causes.either(sorted(fits))
     if off.max() <= CLOSE[torch.float32] and len(wrong) > 1:
         return "that is right to the digits of float32 only"
     return ""
 
 
-LOOKED_AT = 64
-"""Wrong weights that a mistake must explain."""
+MUST_EXPLAIN = 64
+"""Number of wrong weights that a mistake must explain."""
 
 
 def _mistakes(case: Case, rank: int, i: int) -> Iterator[tuple[float, str]]:
-    """What weight i is on a rank after a step that goes wrong, and how it does."""
+    """Yield weight i of a rank after each known mistake, and its explanation."""
     gradients = [g[i].item() for g in case.data["gradients"]]
-    weight, kept = (case.data[name][i].item() for name in ("weights", "momentum"))
+    weight, momentum = (case.data[name][i].item() for name in ("weights", "momentum"))
     lr, total = case.data["lr"], sum(gradients)
     mean = total / len(gradients)
     yield weight, "it is as it was before; are the parts of all owners gathered?"
     yield (
-        weight - lr * (DECAY * kept + total),
+        weight - lr * (DECAY * momentum + total),
         "it took the sum of the gradients, not their mean",
     )
     owner = i * len(gradients) // len(case.data["momentum"])
     yield (
-        weight - lr * (DECAY * kept + gradients[owner]),
+        weight - lr * (DECAY * momentum + gradients[owner]),
         "its owner took its own gradient alone",
     )
     yield (
-        weight - lr * (DECAY * kept + gradients[rank]),
+        weight - lr * (DECAY * momentum + gradients[rank]),
         "it took this rank's own gradient alone",
     )
     yield weight - lr * mean, "it took the mean gradient, and no momentum"
     yield (
-        weight - lr * kept,
+        weight - lr * momentum,
         "it went by the momentum of before; that changes first, and then the weights",
     )
-    yield weight - lr * (kept + mean), f"the momentum was not multiplied by {DECAY}"
+    yield weight - lr * (momentum + mean), f"the momentum was not multiplied by {DECAY}"
     yield (
-        weight - DECAY * kept - lr * mean,
+        weight - DECAY * momentum - lr * mean,
         "lr belongs in front of the new momentum, not of the gradient in it",
     )
-    yield weight + lr * (DECAY * kept + mean), "it went uphill: subtract"
+    yield weight + lr * (DECAY * momentum + mean), "it went uphill: subtract"
 
 
-def _least(case: Case) -> tuple[least.Bytes, least.Bytes]:
-    """The others' parts of the gradient go out, and their new weights come in."""
+def _lower_bound(case: Case) -> tuple[lower_bounds.Bytes, lower_bounds.Bytes]:
+    """Return the bounds: a rank sends all other shards of the gradient.
+
+    It receives as many new weights.
+    """
     weights = case.data["weights"]
-    part = -(-len(weights) // case.world_size)
-    own = [len(piece) for piece in weights.split(max(part, 1))]
-    own += [0] * (case.world_size - len(own))
-    every = [(len(weights) - mine) * weights.itemsize for mine in own]
+    shard = -(-len(weights) // case.world_size)
+    shards = [len(piece) for piece in weights.split(max(shard, 1))]
+    shards += [0] * (case.world_size - len(shards))
+    every = [(len(weights) - own) * weights.itemsize for own in shards]
     return every, every
 
 
@@ -175,15 +178,17 @@ def _identical(case: Case, outcome: Outcome) -> Judgement:
 
 
 def _state(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every rank keeps its part of the momentum, with zeros behind the end."""
+    """Judge whether every rank keeps its shard of the momentum, padded with zeros."""
     length, dtype = len(case.data["weights"]), case.data["weights"].dtype
-    parts = _stepped(case)[1].to(dtype).view(case.world_size, -1)
-    for rank, part in enumerate(parts):
-        found: Any = outcome.after[rank][2]  # type: ignore[index]
-        text, at = tensors.compared(found, part, f"rank {rank}: momentum", CLOSE[dtype])
-        if text and at is not None and rank * len(part) + at[0] >= length:
+    shards = _stepped(case)[1].to(dtype).view(case.world_size, -1)
+    for rank, shard in enumerate(shards):
+        actual: Any = outcome.after[rank][2]  # type: ignore[index]
+        text, at = tensors.compare(
+            actual, shard, f"rank {rank}: momentum", CLOSE[dtype]
+        )
+        if text and at is not None and rank * len(shard) + at[0] >= length:
             return bad(f"{text}: no weight belongs to it, so it stays 0")
-        if text and at is not None and tensors.same_bits(found, case.args[rank][2]):  # type: ignore[index]
+        if text and at is not None and tensors.same_bits(actual, case.args[rank][2]):  # type: ignore[index]
             return bad(f"rank {rank}: momentum is as it was; it changes in place")
         if text:
             return bad(text)
@@ -191,7 +196,7 @@ def _state(case: Case, outcome: Outcome) -> Judgement:
 
 
 def _gradient_kept(case: Case, outcome: Outcome) -> Judgement:
-    """Whether every rank's gradient is as it was."""
+    """Judge whether every rank's gradient is unchanged."""
     for rank, before in enumerate(case.data["gradients"]):
         after = outcome.after[rank][1]  # type: ignore[index]
         if not isinstance(after, torch.Tensor) or not tensors.same_bits(after, before):
@@ -200,7 +205,7 @@ def _gradient_kept(case: Case, outcome: Outcome) -> Judgement:
 
 
 def _budget(case: Case) -> Trace:
-    """A reduce-scatter and an all-gather: together they are the ring's all-reduce."""
+    """Plan a reduce-scatter and an all-gather: together, a ring's all-reduce."""
     return plans.ring_all_reduce(case.world_size, case.data["nbytes"])
 
 
@@ -220,7 +225,7 @@ EXERCISE = Exercise(
         SCHEDULES,
     ],
     _cases,
-    least.over_the_wire(_result, _least),
+    lower_bounds.over_the_wire(_result, _lower_bound),
     {
         "state": _state,
         "gradient_kept": _gradient_kept,

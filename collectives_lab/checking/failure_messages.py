@@ -1,4 +1,4 @@
-"""Failures of a run in the student's words: their line, and what to do."""
+"""Messages about the failures of a run: the student's line, and what to do."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ ON_THE_CPU = (
 COUNTED = ", of all ranks together; imports, printing and large buffers count too"
 
 
-def told(failure: Failure, program: Program, about_ranks: bool = True) -> str:
-    """Say what went wrong, with the student's lines in words.
+def describe_failure(
+    failure: Failure, program: Program, about_ranks: bool = True
+) -> str:
+    """Describe a failure, with the student's lines in words.
 
-    about_ranks: whether it matters on which rank.
+    about_ranks: whether the message names the rank.
     """
-    text = _PLACE.sub(lambda found: f"({_place(found[1], program)})", failure.text)
+    text = _PLACE.sub(lambda match: f"({_place(match[1], program)})", failure.text)
     rank = "" if failure.rank is None else f"rank {failure.rank}"
     if failure.kind == "raised":
         lines = _lines(failure.places, program)
-        said = f"{failure.type_name}: {text}" if text else failure.type_name
+        error = f"{failure.type_name}: {text}" if text else failure.type_name
         note = [ON_THE_CPU] if _GPU.search(text) else []
-        who = rank if about_ranks else "it"
-        return "\n".join([f"{who} raised {said}", *lines, *note])
+        subject = rank if about_ranks else "it"
+        return "\n".join([f"{subject} raised {error}", *lines, *note])
     if failure.kind == "refused":
         return f"{rank}: {text} ({_place(failure.where, program)})"
     if failure.kind == "died":
@@ -47,22 +49,22 @@ def told(failure: Failure, program: Program, about_ranks: bool = True) -> str:
     return text
 
 
-def _lines(places_: Sequence[tuple[str, int, str]], program: Program) -> list[str]:
-    """The innermost places of a traceback, in the order of the calls."""
+def _lines(places: Sequence[tuple[str, int, str]], program: Program) -> list[str]:
+    """Return the innermost places of a traceback, in the order of the calls."""
     return [
         f"  in {_place(f'{file}:{line}', program)}"
-        for file, line, _ in places_[-MOST_PLACES:]
+        for file, line, _ in places[-MOST_PLACES:]
     ]
 
 
-def _place(where: str, program: Program) -> str:
-    """`"cell 3:12"` as `` line 12 of cell 3: `dist.recv(x, 1)` ``."""
-    name, _, number = where.rpartition(":")
+def _place(location: str, program: Program) -> str:
+    """Return `"cell 3:12"` as `` line 12 of cell 3: `dist.recv(x, 1)` ``."""
+    name, _, number = location.rpartition(":")
     texts = dict(program.texts)
     if program.pickled and number.isdigit() and name not in texts:
-        return source_lines.describe(where)
+        return source_lines.describe(location)
     if name not in texts or not number.isdigit():  # it may name any file: none is read
-        return where
+        return location
     lines = texts[name].splitlines()
     line = lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
     return (
