@@ -1,8 +1,8 @@
-"""The algorithms themselves: collectives over send and receive.
+"""Collective algorithms over send and receive.
 
-Each takes what its verb takes in torch.distributed, with `group=None` for all ranks,
-works in place as the verb does and uses point-to-point calls only. Every rank of the
-group has to call it. A new one is written with `algorithms.steps`.
+Each algorithm has the arguments of its verb in torch.distributed, with `group=None` for
+all ranks, works in place as the verb does and uses point-to-point calls only. Every
+rank of the group has to call it. A new algorithm is written with `algorithms.steps`.
 """
 
 from collectives_lab.algorithms.all_gather import *

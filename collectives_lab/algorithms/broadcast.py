@@ -1,4 +1,4 @@
-"""Broadcast: the root's tensor to everyone.
+"""Broadcast: the root's tensor to every rank.
 
 src is a rank of the world, as in torch.
 """
@@ -11,14 +11,14 @@ import torch
 import torch.distributed as dist
 
 from collectives_lab.algorithms.steps import (
+    all_gather_chunks,
     children,
-    complete,
-    cut,
     exchange,
     parent,
-    place,
-    root_in,
-    span,
+    rank_and_size,
+    root_in_group,
+    split_segments,
+    subtree_size,
 )
 
 
@@ -26,16 +26,16 @@ from collectives_lab.algorithms.steps import (
 def flat_broadcast(
     tensor: torch.Tensor, src: int = 0, group: dist.ProcessGroup | None = None
 ) -> None:
-    """Send the tensor of src to every other rank, all by src itself.
+    """Send the tensor from src directly to every other rank.
 
     src sends (P-1) S.
     """
-    rank, world_size = place(group)
-    root = root_in(group, src)
+    rank, world_size = rank_and_size(group)
+    root = root_in_group(group, src)
     data = tensor.contiguous()
     if rank == root:
-        others = [(root + v) % world_size for v in range(1, world_size)]
-        exchange(group, sends=[(data, other) for other in others])
+        peers = [(root + v) % world_size for v in range(1, world_size)]
+        exchange(group, sends=[(data, peer) for peer in peers])
     else:
         exchange(group, receives=[(data, root)])
         tensor.copy_(data)
@@ -45,19 +45,19 @@ def flat_broadcast(
 def binomial_broadcast(
     tensor: torch.Tensor, src: int = 0, group: dist.ProcessGroup | None = None
 ) -> None:
-    """Send the tensor of src down a tree: all who have it send it on, round by round.
+    """Send the tensor of src down a binomial tree: each rank forwards it once received.
 
     src sends ceil(log2 P) S. Source: Thakur, Rabenseifner and Gropp 2005, section 4.
     """
-    rank, world_size = place(group)
-    root = root_in(group, src)
-    v = (rank - root) % world_size
+    rank, world_size = rank_and_size(group)
+    root = root_in_group(group, src)
+    relative_rank = (rank - root) % world_size
     data = tensor.contiguous()
-    if v:
-        exchange(group, receives=[(data, (root + parent(v)) % world_size)])
-    for child in children(v, world_size):
+    if relative_rank:
+        exchange(group, receives=[(data, (root + parent(relative_rank)) % world_size)])
+    for child in children(relative_rank, world_size):
         exchange(group, sends=[(data, (root + child) % world_size)])
-    if v:
+    if relative_rank:
         tensor.copy_(data)
 
 
@@ -68,21 +68,24 @@ def chain_broadcast(
     group: dist.ProcessGroup | None = None,
     segment: int | None = 2**18,
 ) -> None:
-    """Pass the tensor of src from rank to rank, receiving one segment, sending another.
+    """Pass the tensor of src from rank to rank, segment by segment.
 
-    segment: bytes of a message, at least one element; None: the tensor in one piece.
+    A rank receives one segment while it sends the one before. segment: bytes of a
+    message, at least one element; None sends the tensor in one piece.
     All but the last rank send S.
     """
-    rank, world_size = place(group)
-    v = (rank - root_in(group, src)) % world_size
+    rank, world_size = rank_and_size(group)
+    relative_rank = (rank - root_in_group(group, src)) % world_size
     left, right = (rank - 1) % world_size, (rank + 1) % world_size
     data = tensor.contiguous()
-    parts = cut(data.view(-1), segment)
-    for k in range(len(parts) + 1):
-        receives = [(parts[k], left)] if v and k < len(parts) else []
-        sends = [(parts[k - 1], right)] if k and v + 1 < world_size else []
+    segments = split_segments(data.view(-1), segment)
+    for k in range(len(segments) + 1):
+        receives = [(segments[k], left)] if relative_rank and k < len(segments) else []
+        sends = (
+            [(segments[k - 1], right)] if k and relative_rank + 1 < world_size else []
+        )
         exchange(group, receives, sends)
-    if v:
+    if relative_rank:
         tensor.copy_(data)
 
 
@@ -95,21 +98,23 @@ def scatter_all_gather_broadcast(
     The rank at distance v from src begins the ring with chunk v. src sends
     2 (P-1)/P S. Source: Thakur, Rabenseifner and Gropp 2005, section 4.
     """
-    rank, world_size = place(group)
-    root = root_in(group, src)
-    v = (rank - root) % world_size
+    rank, world_size = rank_and_size(group)
+    root = root_in_group(group, src)
+    relative_rank = (rank - root) % world_size
     data = tensor.contiguous()
     row = data.view(-1)
     chunks = row.tensor_split(world_size)
     edges = [0, *accumulate(chunk.numel() for chunk in chunks)]
 
-    def subtree(of: int) -> torch.Tensor:
-        return row[edges[of] : edges[of + span(of, world_size)]]
+    def subtree(subtree_root: int) -> torch.Tensor:
+        end = subtree_root + subtree_size(subtree_root, world_size)
+        return row[edges[subtree_root] : edges[end]]
 
-    if v:
-        exchange(group, receives=[(subtree(v), (root + parent(v)) % world_size)])
-    for child in children(v, world_size):
+    if relative_rank:
+        source = (root + parent(relative_rank)) % world_size
+        exchange(group, receives=[(subtree(relative_rank), source)])
+    for child in children(relative_rank, world_size):
         exchange(group, sends=[(subtree(child), (root + child) % world_size)])
-    complete(group, chunks, root)
-    if v:
+    all_gather_chunks(group, chunks, root)
+    if relative_rank:
         tensor.copy_(data)

@@ -1,4 +1,4 @@
-"""Reduce: everyone's tensor, combined at the root.
+"""Reduce: the tensors of all ranks, combined at the root.
 
 dst is a rank of the world, as in torch; only its tensor changes.
 """
@@ -15,9 +15,9 @@ from collectives_lab.algorithms.steps import (
     combination,
     exchange,
     parent,
-    place,
-    root_in,
-    turn,
+    rank_and_size,
+    ring_step,
+    root_in_group,
 )
 
 
@@ -27,12 +27,12 @@ def flat_reduce(
     op: ReduceOp.RedOpType = ReduceOp.SUM,
     group: dist.ProcessGroup | None = None,
 ) -> None:
-    """Send every tensor to dst, which combines them: dst, dst+1, dst+2, ...
+    """Send every tensor to dst, which combines them in the order dst, dst+1, dst+2, ...
 
     All others send S, an optimal total; dst receives (P-1) S.
     """
-    rank, world_size = place(group)
-    root = root_in(group, dst)
+    rank, world_size = rank_and_size(group)
+    root = root_in_group(group, dst)
     combine = combination(op, tensor.dtype)
     data = tensor.detach().contiguous()
     if rank != root:
@@ -52,22 +52,22 @@ def binomial_reduce(
     op: ReduceOp.RedOpType = ReduceOp.SUM,
     group: dist.ProcessGroup | None = None,
 ) -> None:
-    """Send partial results up a tree whose root is dst.
+    """Send partial results up a binomial tree whose root is dst.
 
     All others send S, an optimal total; dst receives ceil(log2 P) S.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4.
     """
-    rank, world_size = place(group)
-    root = root_in(group, dst)
+    rank, world_size = rank_and_size(group)
+    root = root_in_group(group, dst)
     combine = combination(op, tensor.dtype)
-    v = (rank - root) % world_size
+    relative_rank = (rank - root) % world_size
     total = tensor.detach().contiguous()
-    for child in reversed(children(v, world_size)):
+    for child in reversed(children(relative_rank, world_size)):
         incoming = torch.empty_like(total)
         exchange(group, [(incoming, (root + child) % world_size)])
         total = combine(total, incoming, out=incoming)
-    if v:
-        exchange(group, sends=[(total, (root + parent(v)) % world_size)])
+    if relative_rank:
+        exchange(group, sends=[(total, (root + parent(relative_rank)) % world_size)])
     else:
         tensor.detach().copy_(total)
         average(op, tensor.detach(), world_size)
@@ -84,17 +84,17 @@ def reduce_scatter_gather_reduce(
     All others send S, dst (P-1)/P S. Source: Chan, Heimlich, Purkayastha and van de
     Geijn 2007, with a direct gather.
     """
-    rank, world_size = place(group)
-    root = root_in(group, dst)
+    rank, world_size = rank_and_size(group)
+    root = root_in_group(group, dst)
     combine = combination(op, tensor.dtype)
     total = tensor.detach().clone(memory_format=torch.contiguous_format)
     chunks = total.view(-1).tensor_split(world_size)
     for k in range(world_size - 1):
-        turn(group, range(world_size), chunks, k, combine)
+        ring_step(group, range(world_size), chunks, k, combine)
     if rank != root:
         exchange(group, sends=[(chunks[rank], root)])
         return
-    others = [(root + k) % world_size for k in range(1, world_size)]
-    exchange(group, [(chunks[other], other) for other in others])
+    peers = [(root + k) % world_size for k in range(1, world_size)]
+    exchange(group, [(chunks[peer], peer) for peer in peers])
     average(op, total, world_size)
     tensor.detach().copy_(total)

@@ -1,8 +1,8 @@
-"""Reduce-scatter: everyone's tensors combined, a share of the result to each rank.
+"""Reduce-scatter: the tensors of all ranks combined, one share to each rank.
 
-In the form of `reduce_scatter_tensor`: input is P times output, rank after rank along
-dim 0, and stays as it is. Each share is computed by one rank, so there are no bits to
-differ.
+The algorithms have the form of `reduce_scatter_tensor`: input is P times as large as
+output, holds the shares in the order of the ranks along dim 0, and is not changed. Each
+share is computed by one rank only, so ranks cannot end with different bits.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collectives_lab.algorithms.steps import (
     average,
     combination,
     exchange,
-    place,
-    turn,
+    rank_and_size,
+    ring_step,
 )
 
 
@@ -28,17 +28,17 @@ def ring_reduce_scatter(
     op: ReduceOp.RedOpType = ReduceOp.SUM,
     group: dist.ProcessGroup | None = None,
 ) -> None:
-    """Send to the right, P-1 times, the partial result that came last.
+    """Pass partial results round a ring: send right what came last, P-1 times.
 
     Each rank sends (P-1)/P of the input, which is optimal.
     Source: Patarasuk and Yuan 2009.
     """
-    rank, world_size = place(group)
+    rank, world_size = rank_and_size(group)
     combine = combination(op, input.dtype)
     shares = _shares(output, input, group).clone().unbind()
     for k in range(world_size - 1):
-        turn(group, range(world_size), shares, k, combine)
-    _put(output, shares[rank], op, world_size)
+        ring_step(group, range(world_size), shares, k, combine)
+    _write_share(output, shares[rank], op, world_size)
 
 
 def pairwise_reduce_scatter(
@@ -47,12 +47,12 @@ def pairwise_reduce_scatter(
     op: ReduceOp.RedOpType = ReduceOp.SUM,
     group: dist.ProcessGroup | None = None,
 ) -> None:
-    """Send rank+k what one has for it, receive from rank-k: k = 1, 2, ..., P-1.
+    """Send rank+k its share and receive from rank-k, for k = 1, 2, ..., P-1 in turn.
 
     Each rank sends (P-1)/P of the input, which is optimal.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4.
     """
-    rank, world_size = place(group)
+    rank, world_size = rank_and_size(group)
     combine = combination(op, input.dtype)
     shares = _shares(output, input, group).unbind()
     total, incoming = shares[rank].clone(), torch.empty_like(shares[rank])
@@ -60,7 +60,7 @@ def pairwise_reduce_scatter(
         source, target = (rank - k) % world_size, (rank + k) % world_size
         exchange(group, [(incoming, source)], [(shares[target], target)])
         combine(total, incoming, out=total)
-    _put(output, total, op, world_size)
+    _write_share(output, total, op, world_size)
 
 
 def recursive_halving_reduce_scatter(
@@ -69,24 +69,25 @@ def recursive_halving_reduce_scatter(
     op: ReduceOp.RedOpType = ReduceOp.SUM,
     group: dist.ProcessGroup | None = None,
 ) -> None:
-    """Swap halves with the rank at distance P/2, P/4, ..., and keep one's own.
+    """Swap halves with the rank at distance P/2, P/4, ..., and combine the half kept.
 
     With P a power of two each rank sends (P-1)/P of the input, which is optimal. Else
-    let D be the power of two below P: of each of the first P-D pairs (2i, 2i+1), 2i
-    takes the input of 2i+1 first, stands for both, and gives it its share at the end.
+    let D be the power of two below P: in each of the first P-D pairs (2i, 2i+1), rank
+    2i receives the input of 2i+1 first, exchanges for both of them, and sends 2i+1 its
+    share at the end.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4; the pairs as in
     Rabenseifner 2004.
     """
-    rank, world_size = place(group)
+    rank, world_size = rank_and_size(group)
     combine = combination(op, input.dtype)
     shares = _shares(output, input, group).clone()
     pairs = Pairs(rank, world_size)
     pairs.fold(group, shares, combine)
-    if pairs.takes_part:
+    if pairs.is_active:
         _halve(group, shares, pairs, combine)
     second = rank if pairs.partner is None else max(rank, pairs.partner)
     pairs.unfold(group, shares[second])
-    _put(output, shares[rank], op, world_size)
+    _write_share(output, shares[rank], op, world_size)
 
 
 def _halve(
@@ -95,40 +96,43 @@ def _halve(
     pairs: Pairs,
     combine: Combine,
 ) -> None:
-    """Halve what is left, among the ranks that take part."""
+    """Swap halves of the remaining shares among the active ranks until one is left."""
     half = 2**pairs.doublings // 2
     while half:
-        peer = pairs.rank_of(pairs.place ^ half)
-        mine, theirs = (
-            shares[pairs.rank_of(first) : pairs.rank_of(first + half)]
-            for first in (v // half * half for v in (pairs.place, pairs.place ^ half))
+        peer = pairs.rank_at(pairs.active_index ^ half)
+        first = pairs.active_index // half * half
+        own_shares, peer_shares = (
+            shares[pairs.rank_at(begin) : pairs.rank_at(begin + half)]
+            for begin in (first, first ^ half)
         )
-        incoming = torch.empty_like(mine)
-        exchange(group, [(incoming, peer)], [(theirs, peer)])
-        combine(mine, incoming, out=mine)
+        incoming = torch.empty_like(own_shares)
+        exchange(group, [(incoming, peer)], [(peer_shares, peer)])
+        combine(own_shares, incoming, out=own_shares)
         half //= 2
 
 
 def _shares(
     output: torch.Tensor, input: torch.Tensor, group: dist.ProcessGroup | None
 ) -> torch.Tensor:
-    """The input as one contiguous row a rank; ValueError if it does not fit."""
-    rank, world_size = place(group)
-    each = tuple(output.shape)
-    fits = [(world_size, *each)]
-    if each:
-        fits.append((world_size * each[0], *each[1:]))
-    if input.dtype != output.dtype or tuple(input.shape) not in fits:
+    """Return the input as one contiguous row a rank; ValueError for a wrong shape."""
+    rank, world_size = rank_and_size(group)
+    share_shape = tuple(output.shape)
+    valid_shapes = [(world_size, *share_shape)]
+    if share_shape:
+        valid_shapes.append((world_size * share_shape[0], *share_shape[1:]))
+    if input.dtype != output.dtype or tuple(input.shape) not in valid_shapes:
         raise ValueError(
             f"rank {rank}: reduce_scatter of {input.dtype} {tuple(input.shape)} into "
-            f"{output.dtype} {each}; need the same dtype and an input of shape "
-            f"{' or '.join(map(str, fits))}, one part for each of {world_size} ranks"
+            f"{output.dtype} {share_shape}; need the same dtype and an input of shape "
+            f"{' or '.join(map(str, valid_shapes))}, one part for each of "
+            f"{world_size} ranks"
         )
     return input.detach().contiguous().view(world_size, output.numel())
 
 
-def _put(
+def _write_share(
     output: torch.Tensor, share: torch.Tensor, op: ReduceOp.RedOpType, world_size: int
 ) -> None:
+    """Write a reduced share to the output, divided by P if the op is AVG."""
     average(op, share, world_size)
     output.detach().copy_(share.view(output.shape))

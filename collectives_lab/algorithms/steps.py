@@ -1,10 +1,11 @@
-"""Steps: what all algorithms over send and receive are made of.
+"""Building blocks of the algorithms over send and receive.
 
-Here you can ask for your place in a group (`place`) and take a step (`exchange`),
-reduce a tensor (`reducing`, `combination`, `average`), cut one in segments (`cut`), and
-check what the root of a verb is given (`root_in`, `check_list`). You can also take the
-steps of a ring (`turn`, `complete`), and find whom to exchange with in a binomial tree
-(`parent`, `children`, `span`) or among a power of two of ranks (`Pairs`).
+Here you can look up the own rank (`rank_and_size`), exchange tensors (`exchange`),
+reduce them (`reducing`, `combination`, `average`), cut them (`split_segments`), and
+check the arguments of a verb with a root (`root_in_group`, `check_list`). You can also
+take the steps of a ring (`ring_step`, `all_gather_chunks`), and find the peers in a
+binomial tree (`parent`, `children`, `subtree_size`) or among a power of two of ranks
+(`Pairs`).
 """
 
 from __future__ import annotations
@@ -18,50 +19,51 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
-Part = tuple[torch.Tensor, int]
+Transfer = tuple[torch.Tensor, int]
 """A contiguous tensor, and the rank in the group that it comes from or goes to."""
 
 
-def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
-    """This process's rank in the group, and the ranks that are in it."""
+def rank_and_size(group: dist.ProcessGroup | None) -> tuple[int, int]:
+    """Return this process's rank in the group, and the number of ranks in it."""
     rank = dist.get_rank(group)
     if rank < 0:
         raise ValueError(f"rank {dist.get_rank()} is not in the group it calls for")
     return rank, dist.get_world_size(group)
 
 
-def in_batches(group: dist.ProcessGroup | None, tensor: torch.Tensor) -> bool:
-    """Whether messages that wait for each other must be given together: by NCCL.
+def needs_batching(group: dist.ProcessGroup | None, tensor: torch.Tensor) -> bool:
+    """Return whether messages must be posted as one batch, as NCCL needs.
 
-    It has never run by NCCL so far: the tests give Gloo such batches.
+    NCCL runs messages one after another, so two that wait for each other must be given
+    to it together. This has never run on NCCL so far: the tests give Gloo such batches.
     """
     return tensor.is_cuda and "cuda:nccl" in dist.get_backend_config(group)
 
 
 def exchange(
     group: dist.ProcessGroup | None,
-    receives: Sequence[Part] = (),
-    sends: Sequence[Part] = (),
+    receives: Sequence[Transfer] = (),
+    sends: Sequence[Transfer] = (),
 ) -> None:
     """Receive and send, all at once, and wait for all of it.
 
-    Receives are posted first: a send needs a receive to go to. NCCL, which takes one
-    after the other, is given all as one batch. Nothing is sent for an empty tensor,
-    which both sides know to be empty.
+    Receives are posted first, so every send meets a posted receive. NCCL is given all
+    messages as one batch. An empty tensor is not sent: both sides know that it is
+    empty.
     """
-    posts = [
-        (post, part, peer if group is None else dist.get_global_rank(group, peer))
-        for post, parts in ((dist.irecv, receives), (dist.isend, sends))
-        for part, peer in parts
-        if part.numel()
+    calls = [
+        (post, tensor, peer if group is None else dist.get_global_rank(group, peer))
+        for post, transfers in ((dist.irecv, receives), (dist.isend, sends))
+        for tensor, peer in transfers
+        if tensor.numel()
     ]
-    if posts and in_batches(group, posts[0][1]):
-        batch = [dist.P2POp(post, part, peer, group) for post, part, peer in posts]
+    if calls and needs_batching(group, calls[0][1]):
+        batch = [dist.P2POp(post, tensor, peer, group) for post, tensor, peer in calls]
         works: Sequence[dist.Work | None] = dist.batch_isend_irecv(batch)
     else:
-        works = [post(part, peer, group) for post, part, peer in posts]
+        works = [post(tensor, peer, group) for post, tensor, peer in calls]
     for work in works:
-        assert work is not None  # as it is only for ranks outside of the group
+        assert work is not None  # it is None only on ranks outside of the group
         work.wait()
 
 
@@ -81,17 +83,19 @@ _COMBINE: list[tuple[ReduceOp.RedOpType, Any]] = [
 
 
 def combination(op: ReduceOp.RedOpType, dtype: torch.dtype) -> Combine:
-    """Return the function of two tensors that an op stands for.
+    """Return the function of two tensors that carries out an op.
 
     It computes in dtype; MIN and MAX of a NaN are NaN. Raises before anything is sent,
     as torch does: RuntimeError for AVG of integers and for bits of other dtypes,
-    ValueError for all but SUM and AVG of complex numbers. And ValueError for an op
-    that is none of these eight.
+    ValueError for all but SUM and AVG of complex numbers, and for an op that is none
+    of these eight.
     """
     rank = dist.get_rank()
-    combine = next((f for known, f in _COMBINE if op == known), None)
+    combine = next(
+        (function for candidate, function in _COMBINE if op == candidate), None
+    )
     if combine is None:
-        names = ", ".join(known.name for known, _ in _COMBINE)
+        names = ", ".join(candidate.name for candidate, _ in _COMBINE)
         raise ValueError(f"rank {rank}: cannot reduce by {op}; need one of {names}")
     is_integral = not (dtype.is_floating_point or dtype.is_complex)
     if op == ReduceOp.AVG and is_integral:
@@ -115,21 +119,21 @@ def average(op: ReduceOp.RedOpType, total: torch.Tensor, world_size: int) -> Non
 def reducing(
     tensor: torch.Tensor, op: ReduceOp.RedOpType, world_size: int
 ) -> Iterator[tuple[torch.Tensor, Combine]]:
-    """Give the elements of a tensor in a row, and how to combine them.
+    """Give the elements of a tensor as one row, and the function that combines them.
 
-    The row is the tensor itself where that is contiguous. At the end the row is
-    averaged if the op is AVG, and is what the tensor holds.
+    The row is a view of the tensor if that is contiguous. At the end the row is
+    averaged if the op is AVG, and written back to the tensor.
     """
     combine = combination(op, tensor.dtype)
     tensor = tensor.detach()
-    data = tensor.contiguous()
-    yield data.view(-1), combine
-    average(op, data, world_size)
-    tensor.copy_(data)
+    contiguous = tensor.contiguous()
+    yield contiguous.view(-1), combine
+    average(op, contiguous, world_size)
+    tensor.copy_(contiguous)
 
 
-def cut(row: torch.Tensor, segment: int | None) -> list[torch.Tensor]:
-    """Cut a row into parts of at most `segment` bytes; None: into one."""
+def split_segments(row: torch.Tensor, segment: int | None) -> list[torch.Tensor]:
+    """Cut a row into segments of at most `segment` bytes; None: into one."""
     if segment is not None and segment < row.itemsize:
         raise ValueError(
             f"rank {dist.get_rank()}: segment is {segment} bytes; an element has "
@@ -140,7 +144,7 @@ def cut(row: torch.Tensor, segment: int | None) -> list[torch.Tensor]:
     return [row] if segment is None else list(row.split(segment // row.itemsize))
 
 
-def root_in(group: dist.ProcessGroup | None, rank: int) -> int:
+def root_in_group(group: dist.ProcessGroup | None, rank: int) -> int:
     """Return the rank in the group of a rank of the world; ValueError if none."""
     ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
     if rank not in ranks:
@@ -154,93 +158,100 @@ def root_in(group: dist.ProcessGroup | None, rank: int) -> int:
 def check_list(
     name: str,
     tensors: Sequence[torch.Tensor] | None,
-    like: torch.Tensor,
+    template: torch.Tensor,
     group: dist.ProcessGroup | None,
     is_root: bool,
 ) -> None:
-    """Raise ValueError unless the root, and only it, has a tensor for each rank."""
-    rank, world_size = place(group)
-    found = [(tuple(t.shape), t.dtype) for t in tensors or ()]
-    wanted = [(tuple(like.shape), like.dtype)] * (world_size if is_root else 0)
-    if found != wanted:
-        who = f"the root, {world_size} tensors" if is_root else "no root, no tensors"
+    """Raise ValueError unless the root, and only it, passes a tensor for each rank."""
+    rank, world_size = rank_and_size(group)
+    actual = [(tuple(t.shape), t.dtype) for t in tensors or ()]
+    expected = [(tuple(template.shape), template.dtype)] * (
+        world_size if is_root else 0
+    )
+    if actual != expected:
+        rule = f"the root, {world_size} tensors" if is_root else "no root, no tensors"
         raise ValueError(
-            f"rank {rank}: {name} has {len(found)} tensors, {found}; need, as this is "
-            f"{who} of shape {tuple(like.shape)} and {like.dtype}"
+            f"rank {rank}: {name} has {len(actual)} tensors, {actual}; need, as this "
+            f"is {rule} of shape {tuple(template.shape)} and {template.dtype}"
         )
 
 
-def turn(
+def ring_step(
     group: dist.ProcessGroup | None,
     ring: Sequence[int],
     chunks: Sequence[torch.Tensor],
     k: int,
     combine: Combine | None = None,
 ) -> None:
-    """Take step k of a ring: the rank at place v sends chunk v-1-k, receives v-2-k.
+    """Take step k of a ring: position v sends chunk v-1-k and receives chunk v-2-k.
 
-    ring: the ranks in it, n of them, in order; chunks: n contiguous tensors, the same
-    sizes everywhere. The first n-1 steps `combine` what comes in, after which place v
-    has chunk v of the sum; the n-1 after them pass the sums on, until all have all.
+    ring: its n ranks in order. chunks: n contiguous tensors, of the same sizes on all
+    ranks. The first n-1 steps `combine` each chunk that arrives, after which position v
+    has chunk v of the sum; the next n-1 steps pass the sums on until every rank has
+    all of them.
     """
-    n = len(ring)
-    v = ring.index(place(group)[0])
-    left, right = ring[v - 1], ring[(v + 1) % n]
-    given, taken = chunks[(v - 1 - k) % n], chunks[(v - 2 - k) % n]
-    if k < n - 1:
+    ring_size = len(ring)
+    position = ring.index(rank_and_size(group)[0])
+    left, right = ring[position - 1], ring[(position + 1) % ring_size]
+    sent, received = (
+        chunks[(position - 1 - k) % ring_size],
+        chunks[(position - 2 - k) % ring_size],
+    )
+    if k < ring_size - 1:
         assert combine is not None
-        incoming = torch.empty_like(taken)
-        exchange(group, [(incoming, left)], [(given, right)])
-        combine(taken, incoming, out=taken)
+        incoming = torch.empty_like(received)
+        exchange(group, [(incoming, left)], [(sent, right)])
+        combine(received, incoming, out=received)
     else:
-        exchange(group, [(taken, left)], [(given, right)])
+        exchange(group, [(received, left)], [(sent, right)])
 
 
-def complete(
+def all_gather_chunks(
     group: dist.ProcessGroup | None, chunks: Sequence[torch.Tensor], root: int = 0
 ) -> None:
-    """Complete the chunks on all ranks, where rank root+v has chunk v at the start.
+    """Gather all chunks on every rank in a ring; rank root+v has chunk v at the start.
 
-    chunks: P contiguous tensors, the same sizes everywhere; empty ones move nothing. In
-    step k of P-1 a rank receives chunk v-1-k from its left and sends v-k to its right.
+    chunks: P contiguous tensors, of the same sizes on all ranks; empty ones are not
+    sent. In step k of P-1 rank root+v receives chunk v-1-k from its left and sends
+    chunk v-k to its right.
     """
-    _, world_size = place(group)
+    _, world_size = rank_and_size(group)
     ranks = [(root + v) % world_size for v in range(world_size)]
     for k in range(world_size - 1, 2 * (world_size - 1)):
-        turn(group, ranks, chunks, k)
+        ring_step(group, ranks, chunks, k)
 
 
-def parent(place: int) -> int:
-    """The place above this one in the binomial tree: without its lowest binary 1.
+def parent(relative_rank: int) -> int:
+    """Return the parent in the binomial tree: the number without its lowest binary 1.
 
-    The place of a rank is its distance from the root, which has none above it.
+    relative_rank: a rank's distance from the root, which is 0 and has no parent.
     """
-    return place & (place - 1)
+    return relative_rank & (relative_rank - 1)
 
 
-def span(place: int, world_size: int) -> int:
-    """How many places the subtree of this one has, itself included.
+def subtree_size(relative_rank: int, world_size: int) -> int:
+    """Return the number of ranks in the subtree of this one, itself included.
 
-    They are places in a row: for 6 ranks the root's children are 4, 2 and 1, and their
-    subtrees 4:6, 2:4 and 1:2.
+    A subtree is a range of relative ranks: for 6 ranks the children of the root are 4,
+    2 and 1, and their subtrees 4:6, 2:4 and 1:2.
     """
-    lowest = place & -place if place else world_size
-    return min(lowest, world_size - place)
+    lowest = relative_rank & -relative_rank if relative_rank else world_size
+    return min(lowest, world_size - relative_rank)
 
 
-def children(place: int, world_size: int) -> list[int]:
-    """Places below this one at distances ..., 4, 2, 1: the largest subtree first."""
-    levels = (span(place, world_size) - 1).bit_length()
-    return [place + 2**k for k in reversed(range(levels))]
+def children(relative_rank: int, world_size: int) -> list[int]:
+    """Return the children, at distances ..., 4, 2, 1: the largest subtree first."""
+    levels = (subtree_size(relative_rank, world_size) - 1).bit_length()
+    return [relative_rank + 2**k for k in reversed(range(levels))]
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of ranks that act as one where a power of two is wanted, as a rank sees it.
+    """Pairs by which P ranks become a power of two of active ranks, seen by one rank.
 
-    Let D be the power of two at or below P: of each of the first P-D pairs (2i, 2i+1),
-    2i stands for both. A rank has its place among the D, hands the data of its pair to
-    the one that stands for it (`fold`), and gets a result back (`unfold`).
+    Let D be the power of two at or below P: in each of the first P-D pairs (2i, 2i+1),
+    2i is active for both. The second of a pair sends its data to the first (`fold`),
+    the D active ranks run the algorithm, and the second receives a result (`unfold`).
     Source: Rabenseifner 2004.
     """
 
@@ -249,28 +260,28 @@ class Pairs:
 
     @property
     def doublings(self) -> int:
-        """log2 D: D ranks take part."""
+        """Return log2 D, for D active ranks."""
         return self.world_size.bit_length() - 1
 
     @property
     def partner(self) -> int | None:
-        """The other of the pair, None for a rank that is in none."""
-        pairs = self.world_size - 2**self.doublings
-        return self.rank ^ 1 if self.rank < 2 * pairs else None
+        """Return the other rank of the pair, None for a rank without a pair."""
+        pair_count = self.world_size - 2**self.doublings
+        return self.rank ^ 1 if self.rank < 2 * pair_count else None
 
     @property
-    def takes_part(self) -> bool:
-        """False for the second of a pair."""
+    def is_active(self) -> bool:
+        """Return whether this rank is active: all are but the second of each pair."""
         return self.partner is None or self.partner > self.rank
 
     @property
-    def place(self) -> int:
-        """Which of the D ranks that take part it is, 0 ... D-1."""
+    def active_index(self) -> int:
+        """Return the number of this rank among the D active ranks, 0 ... D-1."""
         return self.rank - min(self.rank // 2, self.world_size - 2**self.doublings)
 
-    def rank_of(self, place: int) -> int:
-        """The rank at a place; that at D is world_size."""
-        return place + min(place, self.world_size - 2**self.doublings)
+    def rank_at(self, active_index: int) -> int:
+        """Return the active rank of a number; for the number D, world_size."""
+        return active_index + min(active_index, self.world_size - 2**self.doublings)
 
     def fold(
         self, group: dist.ProcessGroup | None, data: torch.Tensor, combine: Combine
@@ -278,7 +289,7 @@ class Pairs:
         """Combine the data of a pair at its first rank, in place."""
         if self.partner is None:
             return
-        if not self.takes_part:
+        if not self.is_active:
             return exchange(group, sends=[(data, self.partner)])
         incoming = torch.empty_like(data)
         exchange(group, [(incoming, self.partner)])
@@ -287,5 +298,5 @@ class Pairs:
     def unfold(self, group: dist.ProcessGroup | None, result: torch.Tensor) -> None:
         """Send a result from the first rank of a pair to the second."""
         if self.partner is not None:
-            parts = [(result, self.partner)]
-            exchange(group, *(([], parts) if self.takes_part else (parts, [])))
+            transfers = [(result, self.partner)]
+            exchange(group, *(([], transfers) if self.is_active else (transfers, [])))

@@ -306,7 +306,7 @@ def test_on_the_cpu_nothing_is_staged() -> None:
 
 def measured_in_batches(count: int) -> dict[str, int]:
     """Wrong elements by algorithm, where messages are given to NCCL: in batches."""
-    steps.in_batches = all_reduce.in_batches = lambda group, tensor: True
+    steps.needs_batching = all_reduce.needs_batching = lambda group, tensor: True
     wrong = {}
     for verb in VERBS:
         names = tuple(n for n in bench.names(verb) if n != "library")
@@ -327,7 +327,7 @@ def test_messages_that_wait_for_each_other_are_one_batch() -> None:
     """Under NCCL both directions of an exchange are in one batch, or they hang."""
 
     def body() -> list[str]:
-        steps.in_batches = all_reduce.in_batches = lambda group, tensor: True
+        steps.needs_batching = all_reduce.needs_batching = lambda group, tensor: True
         lab.algorithms.ring_all_reduce(torch.ones(8))
         return [record.variant for record in recorder.current().records]
 

@@ -17,7 +17,12 @@ from torch.distributed import ReduceOp
 
 import collectives_lab as lab
 from collectives_lab import algorithms, plans
-from collectives_lab.algorithms.steps import combination, exchange, place, turn
+from collectives_lab.algorithms.steps import (
+    combination,
+    exchange,
+    rank_and_size,
+    ring_step,
+)
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -287,18 +292,18 @@ def test_bits_that_differ_are_found() -> None:
 
 def ring(tensor, op, group, chunks, owner=0):
     """A ring all-reduce in place of these chunks, which are all there is."""
-    _, p = place(group)
+    _, p = rank_and_size(group)
     combine = combination(op, tensor.dtype)
     for k in range(p - 1):
-        turn(group, range(p), chunks, k, combine)
+        ring_step(group, range(p), chunks, k, combine)
     for k in range(p - 1, 2 * (p - 1)):
-        turn(group, range(p), chunks, k + owner, combine)
+        ring_step(group, range(p), chunks, k + owner, combine)
     if op == ReduceOp.AVG:
         tensor.div_(p)
 
 
 def drops_the_tail(tensor, op=ReduceOp.SUM, group=None):
-    _, p = place(group)
+    _, p = rank_and_size(group)
     row = tensor.contiguous().view(-1)
     chunks = row[: row.numel() // p * p].view(p, -1).unbind()
     ring(row, op, group, chunks)
@@ -307,15 +312,15 @@ def drops_the_tail(tensor, op=ReduceOp.SUM, group=None):
 
 def counts_on_torch_chunk(tensor, op=ReduceOp.SUM, group=None):
     row = tensor.contiguous().view(-1)
-    ring(row, op, group, row.chunk(place(group)[1]))
+    ring(row, op, group, row.chunk(rank_and_size(group)[1]))
     tensor.copy_(row.view(tensor.shape))
 
 
 def pads_with_zeros_and_counts_them(tensor, op=ReduceOp.SUM, group=None):
     """Chunks overlap in nothing but zeros, which is no matter to a sum."""
-    _, p = place(group)
+    _, p = rank_and_size(group)
     row = torch.zeros(p, tensor.numel(), dtype=tensor.dtype)
-    row[place(group)[0]] = tensor.contiguous().view(-1)
+    row[rank_and_size(group)[0]] = tensor.contiguous().view(-1)
     algorithms.ring_all_reduce(row, ReduceOp.SUM, group)
     combine = combination(op, tensor.dtype)
     result = reduce(combine, [*row.unbind(), torch.zeros_like(row[0])])
@@ -323,7 +328,7 @@ def pads_with_zeros_and_counts_them(tensor, op=ReduceOp.SUM, group=None):
 
 
 def receives_into_the_live_slice(tensor, op=ReduceOp.SUM, group=None):
-    rank, p = place(group)
+    rank, p = rank_and_size(group)
     row = tensor.contiguous().view(-1)
     combine = combination(op, tensor.dtype)
     for k in range(1, p):
@@ -337,19 +342,19 @@ def receives_into_the_live_slice(tensor, op=ReduceOp.SUM, group=None):
 
 def owner_off_by_one(tensor, op=ReduceOp.SUM, group=None):
     row = tensor.contiguous().view(-1)
-    ring(row, op, group, row.tensor_split(place(group)[1]), owner=1)
+    ring(row, op, group, row.tensor_split(rank_and_size(group)[1]), owner=1)
     tensor.copy_(row.view(tensor.shape))
 
 
 def divides_twice(tensor, op=ReduceOp.SUM, group=None):
     algorithms.ring_all_reduce(tensor, op, group)
     if op == ReduceOp.AVG:
-        tensor.div_(place(group)[1])
+        tensor.div_(rank_and_size(group)[1])
 
 
 def doubles_past_the_end(tensor, op=ReduceOp.SUM, group=None):
     """Right for powers of two; elsewhere some ranks find no partner and go on alone."""
-    rank, p = place(group)
+    rank, p = rank_and_size(group)
     row = tensor.contiguous().view(-1)
     combine = combination(op, tensor.dtype)
     for k in range((p - 1).bit_length()):
@@ -367,7 +372,7 @@ def averages_integers(tensor, op=ReduceOp.SUM, group=None):
     is_average = op == ReduceOp.AVG
     algorithms.ring_all_reduce(tensor, ReduceOp.SUM if is_average else op, group)
     if is_average:
-        tensor.copy_(tensor / place(group)[1])
+        tensor.copy_(tensor / rank_and_size(group)[1])
 
 
 def forgets_the_layout(tensor, op=ReduceOp.SUM, group=None):
@@ -392,19 +397,19 @@ def leaves_partial_sums(tensor, dst=0, op=ReduceOp.SUM, group=None):
 
 
 def takes_dst_for_a_rank_of_the_group(tensor, dst=0, op=ReduceOp.SUM, group=None):
-    p = place(group)[1]
+    p = rank_and_size(group)[1]
     dst = dist.get_process_group_ranks(group or dist.group.WORLD)[dst % p]
     algorithms.flat_reduce(tensor, dst, op, group)
 
 
 def overwrites_its_input(output, input, op=ReduceOp.SUM, group=None):
-    rank, p = place(group)
+    rank, p = rank_and_size(group)
     algorithms.tree_all_reduce(input, op, group)
     output.copy_(input.reshape(p, *output.shape)[rank])
 
 
 def keeps_the_share_of_the_next(output, input, op=ReduceOp.SUM, group=None):
-    p = place(group)[1]
+    p = rank_and_size(group)[1]
     moved = input.reshape(p, *output.shape).roll(-1, 0)
     algorithms.ring_reduce_scatter(output, moved, op, group)
 

@@ -15,7 +15,7 @@ from algorithm_table import WORLD_SIZES, names_of
 
 import collectives_lab as lab
 from collectives_lab import algorithms
-from collectives_lab.algorithms.steps import children, exchange, parent, span
+from collectives_lab.algorithms.steps import children, exchange, parent, subtree_size
 from collectives_lab.basics.verbs import verb_of
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -380,4 +380,6 @@ def test_the_tree_reaches_everyone_once(world_size):
     assert sorted(chain.from_iterable(below.values())) == list(range(1, world_size))
     for v, found in below.items():
         assert all(parent(child) == v for child in found)
-        assert span(v, world_size) == 1 + sum(span(c, world_size) for c in found)
+        assert subtree_size(v, world_size) == 1 + sum(
+            subtree_size(c, world_size) for c in found
+        )
