@@ -10,12 +10,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from conftest import Memory
+from zoo_programs import zoo_program
 
 import collectives_lab as lab
 from collectives_lab.checking import (
@@ -30,8 +30,6 @@ from collectives_lab.checking.spec import Case, Inputs, Judgement
 from collectives_lab.notebook import report_html as page
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Box, BoxError, Outcome, Program, Strided
-
-ZOO = Path(__file__).parent / "zoo"
 
 RING = """
 import torch
@@ -254,7 +252,7 @@ def without(outcome: Outcome, lost: Callable[[Event], bool]) -> Outcome:
 def first_outcome(name: str, box: Box) -> tuple[Case, Outcome]:
     """The first case on several ranks, as a right solution ends it."""
     exercise = EXERCISES[name]
-    text = (ZOO / name / f"ok_{MOVING[name]}.py").read_text()
+    text = zoo_program(name, f"ok_{MOVING[name]}").source
     program = Program.source([("cell 1", text)])
     if exercise.prelude:
         program = program.after("the world", exercise.prelude)
@@ -301,7 +299,7 @@ def test_too_little_between_nodes_is_no_good_mark(box: Box) -> None:
 
 def solved(name: str, stem: str, *changes: tuple[str, str]) -> str:
     """A solution of the zoo with parts of its text changed."""
-    text = (ZOO / name / f"{stem}.py").read_text()
+    text = zoo_program(name, stem).source
     for old, new in changes:
         assert old in text, f"{name}/{stem} has no {old!r}"
         text = text.replace(old, new)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from zoo_programs import ZooProgram, changed, zoo
+from zoo_programs import ZooProgram, changed, zoo, zoo_program
 
 from collectives_lab.checking import EXERCISES, Report, grade
 from collectives_lab.wire import Box, Program
@@ -56,12 +56,6 @@ def graded(program: ZooProgram, box: Box) -> Report:
     return grade(program.exercise, source, SEED, box=box)
 
 
-def of(exercise: str, name: str) -> ZooProgram:
-    """Return the program of this name."""
-    (program,) = (p for p in PROGRAMS if (p.exercise, p.name) == (exercise, name))
-    return program
-
-
 @pytest.mark.parametrize(
     "program", PROGRAMS, ids=lambda program: f"{program.exercise}-{program.name}"
 )
@@ -73,13 +67,13 @@ def test_the_check_says_what_the_zoo_knows(program: ZooProgram, box: Box) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stub_has_no_points(name: str, box: Box) -> None:
     """What is handed out scores nothing."""
-    assert graded(of(name, "untouched_stub"), box).points == 0
+    assert graded(zoo_program(name, "untouched_stub"), box).points == 0
 
 
 def test_a_wrong_claim_is_found(box: Box) -> None:
     """The test above fails where it should, in both directions."""
     passing, failing = (
-        graded(of("ring_all_reduce", name), box)
+        graded(zoo_program("ring_all_reduce", name), box)
         for name in ("ok_plain", "casts_to_float32")
     )
     assert "should fail {'traffic'}" in disagreement({"traffic"}, passing)

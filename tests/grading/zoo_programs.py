@@ -82,6 +82,14 @@ def mutants(exercise: str) -> list[ZooProgram]:
     return programs
 
 
+def zoo_program(exercise: str, name: str) -> ZooProgram:
+    """Return the program of an exercise that has this name."""
+    if (ZOO / exercise / f"{name}.py").exists():
+        return right(exercise, name)
+    (named,) = (mutant for mutant in mutants(exercise) if mutant.name == name)
+    return named
+
+
 def zoo() -> list[ZooProgram]:
     """Return all programs; no two of an exercise may have one name or do the same."""
     programs = []
