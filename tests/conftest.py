@@ -102,7 +102,7 @@ def ranks_started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(count: int, start_method: str) -> start_methods.Processes:
         started = start(count, start_method)
-        pids.extend(ends.pid for ends in started.ends)
+        pids.extend(handles.pid for handles in started.handles)
         return started
 
     monkeypatch.setattr(start_methods, "start", noted)

@@ -1,7 +1,7 @@
 """Who waits for whom, and who can never go on: the wait-for graph and its words.
 
 Ranks publish what they are blocked in on a status board (`status_board`); from such
-snapshots `stuck` tells who can never move, and `explain` says why.
+snapshots `stuck_ranks` finds the ranks that can never move, and `explain` says why.
 """
 
 from collectives_lab.deadlock.wait_for_graph import (
@@ -12,7 +12,7 @@ from collectives_lab.deadlock.wait_for_graph import (
     explain,
     find_cycle,
     name_ranks,
-    stuck,
+    stuck_ranks,
     waits_for,
     waits_for_all,
 )
@@ -25,7 +25,7 @@ __all__ = [
     "explain",
     "find_cycle",
     "name_ranks",
-    "stuck",
+    "stuck_ranks",
     "waits_for",
     "waits_for_all",
 ]

@@ -1,9 +1,9 @@
 """The wait-for graph: who can still move, who never will, and why, in words.
 
 A rank that waits can move only if what it waits for has been posted or still may be.
-Here `stuck(snapshots)` removes from the waiting ranks every one that can move until
-nothing changes; what stays is deadlocked, which is a proof and no time-out. `explain`
-says it in words. Pure: a `Snapshot` holds only numbers, so every case can be tested
+Here `stuck_ranks(snapshots)` removes from the waiting ranks every one that can move
+until nothing changes; what stays is deadlocked, which is a proof and no time-out.
+`explain` says it in words. Pure: a `Snapshot` holds only numbers, so every case can be tested
 without processes.
 """
 
@@ -138,7 +138,7 @@ class _World:
         return self.quiet
 
 
-def stuck(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]:
+def stuck_ranks(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]:
     """Return the ranks that wait and can never move again, in order.
 
     Empty without a proof.

@@ -20,7 +20,7 @@ from collectives_lab.launch.processes.engines import Found
 
 
 @dataclass(frozen=True)
-class ClusterPlan(Plan):
+class ClusterSpec(Plan):
     """A launch on a cluster that has been checked; `cluster` as `Ranks` takes it."""
 
     cluster: Any = None
@@ -28,7 +28,7 @@ class ClusterPlan(Plan):
     @classmethod
     def on(
         cls, cluster: Any, world_size: Any, backend: str, timeout: Any, env: Any
-    ) -> ClusterPlan:
+    ) -> ClusterSpec:
         """Check what is asked for, on the engines too; LaunchError says what is wrong.
 
         world_size: None for as many ranks as there are engines.
@@ -39,8 +39,8 @@ class ClusterPlan(Plan):
         with engines.connected(cluster, size) as (client, ids):
             size = size or max(1, len(ids))
             engines.need(size, ids)
-            found = engines.find(client, ids[:size])
-        chosen, reason = _choose(backend, found)
+            engines_found = engines.find(client, ids[:size])
+        chosen, reason = _choose(backend, engines_found)
         return cls(size, chosen, reason, seconds, more, "cluster", cluster=cluster)
 
     def start(self) -> Group:
@@ -56,13 +56,13 @@ def count_engines(cluster: Any) -> int:
         return len(ids)
 
 
-def _choose(backend: str, found: Found) -> tuple[str, str]:
+def _choose(backend: str, engines_found: Found) -> tuple[str, str]:
     """Return the backend to use, and why, with where the ranks are."""
-    lacking = _without_gpu(found)
-    where = _in_words(found)
+    lacking = _without_gpu(engines_found)
+    where = _in_words(engines_found)
     if backend == "auto":
         why = f"{lacking} no GPU of its own" if lacking else "a GPU for each rank"
-        if not any(one["gpus"] for one in found):
+        if not any(engine["gpus"] for engine in engines_found):
             why = "no GPU there"
         return "gloo" if lacking else "nccl", f"{where}; {why}"
     if backend == "nccl" and lacking:
@@ -75,26 +75,28 @@ def _choose(backend: str, found: Found) -> tuple[str, str]:
     return backend, f"{where}; asked for"
 
 
-def _without_gpu(found: Found) -> str:
+def _without_gpu(engines_found: Found) -> str:
     """Return which engine has no GPU of its own, in words; empty if each has one.
 
     Engines of one host that see the same GPUs share them.
     """
-    for ranks in engines.hosts(found).values():
-        for one in (found[rank] for rank in ranks):
-            sharing = [r for r in ranks if found[r]["visible"] == one["visible"]]
-            if one["gpus"] < len(sharing):
-                return f"engine {one['id']} on {one['host']} has"
+    for ranks in engines.hosts(engines_found).values():
+        for engine in (engines_found[rank] for rank in ranks):
+            sharing = [
+                r for r in ranks if engines_found[r]["visible"] == engine["visible"]
+            ]
+            if engine["gpus"] < len(sharing):
+                return f"engine {engine['id']} on {engine['host']} has"
     return ""
 
 
-def _in_words(found: Found) -> str:
+def _in_words(engines_found: Found) -> str:
     """`4 engines on a and b`: where the ranks are."""
-    names = list(dict.fromkeys(one["host"] for one in found))
-    count = len(engines.hosts(found))
-    engine = "1 engine" if len(found) == 1 else f"{len(found)} engines"
+    names = list(dict.fromkeys(is_one["host"] for is_one in engines_found))
+    count = len(engines.hosts(engines_found))
+    engine = "1 engine" if len(engines_found) == 1 else f"{len(engines_found)} engines"
     if len(names) < count:  # in containers they may have the same name
         return f"{engine} on {count} hosts"
-    shown = names if count < 4 else [*names[:2], f"{count - 2} more hosts"]
-    *first, last = shown
+    names = names if count < 4 else [*names[:2], f"{count - 2} more hosts"]
+    *first, last = names
     return f"{engine} on {', '.join(first) + ' and ' if first else ''}{last}"

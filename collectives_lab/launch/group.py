@@ -19,8 +19,8 @@ from collectives_lab import deadlock
 from collectives_lab.deadlock import status_board as status_board
 from collectives_lab.launch.processes import start_methods as rank_processes
 from collectives_lab.launch.processes.handles import START_DEADLINE, Processes
-from collectives_lab.launch.processes.inbox import Incoming
-from collectives_lab.launch.processes.job import Asked, Outcome
+from collectives_lab.launch.processes.inbox import Inbox
+from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.rank.channel import ChannelClosed
 from collectives_lab.launch.watch import TICK, Watch
 
@@ -60,7 +60,7 @@ class Group:
             board = status_board.create(world_size)
             try:
                 self.board = status_board.Board(board, world_size)
-                self._incoming = Incoming(self.processes, self.board)
+                self._inbox = Inbox(self.processes, self.board)
                 self.processes.join(board, backend, env or {})
                 if self.processes.clocks is not None:
                     self.processes.clocks.read(self.ask)
@@ -72,29 +72,29 @@ class Group:
 
     # -- one job -------------------------------------------------------------------
 
-    def job(self, asked: Asked) -> Outcome:
+    def job(self, request: JobRequest) -> Outcome:
         """Do a job; wait until every rank has ended it, or surely not all will.
 
         Returns the outcome, good or bad; KeyboardInterrupt comes through.
         """
-        if self._incoming.ungrouped and asked.ranks is None and asked.kind != "rejoin":
+        if self._inbox.ungrouped and request.ranks is None and request.kind != "rejoin":
             self._rejoin()
-        ranks = list(range(self.world_size) if asked.ranks is None else asked.ranks)
+        ranks = list(range(self.world_size) if request.ranks is None else request.ranks)
         self._number += 1
         self.outcome = outcome = Outcome(ranks)
-        self._incoming.expect(self._number, outcome, asked)
-        options = dict(asked.options)
-        if asked.parts:
-            options["sources"] = _cell_sources(asked.parts[0])
-        message = ("job", self._number, asked.kind, options)
+        self._inbox.expect(self._number, outcome, request)
+        options = dict(request.options)
+        if request.parts:
+            options["sources"] = _cell_sources(request.parts[0])
+        message = ("job", self._number, request.kind, options)
         for rank in ranks:
             self.board.line[rank] = 0
             with contextlib.suppress(ChannelClosed):
-                self.processes.ends[rank].channel.send(message, asked.parts)
+                self.processes.handles[rank].channel.send(message, request.parts)
         try:
-            self._attend(outcome, asked.timeout)
+            self._attend(outcome, request.timeout)
         finally:
-            self._incoming.show_all()
+            self._inbox.flush()
         self._align(outcome)
         return outcome
 
@@ -105,24 +105,24 @@ class Group:
         watch = Watch(self)
         settled = None
         while outcome.pending:
-            self._incoming.pump(TICK)
+            self._inbox.pump(TICK)
             now = time.monotonic()
-            if len(self._incoming.joined) < self.world_size and now < latest:
+            if len(self._inbox.joined) < self.world_size and now < latest:
                 begun = now  # the job has its time from when all ranks are there
             if outcome.failed and settled is None:
                 settled = now + SETTLE
             elif settled is not None and now >= settled + self._grace(outcome):
                 break
             elif settled is None and outcome.pending:
-                watch.look(now)
+                watch.check(now)
                 if not outcome.failed and now > begun + timeout:
                     outcome.late = True
                     break
-        self._look_around(outcome)
+        self._locate_ranks(outcome)
 
     def _grace(self, outcome: Outcome) -> float:
         """Time for the end of a rank, which is why others fail, to become known."""
-        return GONE if self._incoming.gone.intersection(outcome.pending) else 0.0
+        return GONE if self._inbox.gone.intersection(outcome.pending) else 0.0
 
     def _align(self, outcome: Outcome) -> None:
         """Bring the times of ranks on other hosts to our clock."""
@@ -130,29 +130,31 @@ class Group:
             self.processes.clocks.read(self.ask)
             self.processes.clocks.align(outcome)
 
-    def _look_around(self, outcome: Outcome) -> None:
+    def _locate_ranks(self, outcome: Outcome) -> None:
         """After a failure, ask the ranks that are still at it where they are."""
         if not outcome.failed:
             return
-        outcome.seen = self.ask("peek", outcome.pending)
+        outcome.progress = self.ask("peek", outcome.pending)
         calls = outcome.mismatched
         if calls:
             key = calls[min(calls)]["key"]
-            found = self.ask("describe", range(self.world_size), key)
-            found |= {r: rep["call"] for r, rep in calls.items() if rep["key"] == key}
-            outcome.described = {r: call for r, call in found.items() if call}
+            descriptions = self.ask("describe", range(self.world_size), key)
+            descriptions |= {
+                r: rep["call"] for r, rep in calls.items() if rep["key"] == key
+            }
+            outcome.described = {r: call for r, call in descriptions.items() if call}
 
     def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:
         """Ask ranks what they can answer while they work; those that can, do."""
         self._number += 1
-        number, incoming = self._number, self._incoming
+        number, incoming = self._number, self._inbox
         answers = incoming.replies.setdefault(number, {})
-        asked = [r for r in ranks if r not in incoming.gone]
-        for rank in asked:
+        reachable = [r for r in ranks if r not in incoming.gone]
+        for rank in reachable:
             with contextlib.suppress(ChannelClosed):
-                self.processes.ends[rank].channel.send((question, number, *args))
+                self.processes.handles[rank].channel.send((question, number, *args))
         until = time.monotonic() + ANSWER
-        while len(answers) < len(asked) and time.monotonic() < until:
+        while len(answers) < len(reachable) and time.monotonic() < until:
             incoming.pump(TICK)
         return incoming.replies.pop(number)
 
@@ -164,7 +166,7 @@ class Group:
         True: every rank has its variables. False: the group has been closed, as it is
         at once where it has not formed yet: there are no variables to be kept.
         """
-        has_formed = len(self._incoming.joined) == self.world_size
+        has_formed = len(self._inbox.joined) == self.world_size
         try:
             if has_formed and self._free() and self._rejoin():
                 return True
@@ -176,19 +178,19 @@ class Group:
 
     def _free(self) -> bool:
         """Get every rank out of the job: out of its waits, and out of its code."""
-        until, gone = time.monotonic() + FREED, self._incoming.gone
-        while self.outcome.pending and time.monotonic() < until and not gone:
+        until, ended = time.monotonic() + FREED, self._inbox.gone
+        while self.outcome.pending and time.monotonic() < until and not ended:
             for rank in self.outcome.pending:
                 with contextlib.suppress(ChannelClosed):
-                    self.processes.ends[rank].channel.send(("cancel",))
+                    self.processes.handles[rank].channel.send(("cancel",))
             again = time.monotonic() + 0.3
             while self.outcome.pending and time.monotonic() < again:
-                self._incoming.pump(TICK)
-        return not (self.outcome.pending or gone)
+                self._inbox.pump(TICK)
+        return not (self.outcome.pending or ended)
 
     def _rejoin(self) -> bool:
         self.board.clear()
-        again = self.job(Asked("rejoin", timeout=5.0))
+        again = self.job(JobRequest("rejoin", timeout=5.0))
         return not (again.failed or again.pending)
 
     def balanced(self) -> bool:
@@ -204,8 +206,8 @@ class Group:
         try:
             self.processes.close()
         finally:
-            if hasattr(self, "_incoming"):
-                self._incoming.close()
+            if hasattr(self, "_inbox"):
+                self._inbox.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # of a group that never came to be

@@ -52,8 +52,8 @@ def error_of(
     failed = {r: rep for r, rep in outcome.reports.items() if "failed_at" in rep}
     if failed:
         return _failed(outcome, failed, world_size)
-    if outcome.stuck:
-        return Deadlock(outcome.stuck[1], outcome.stuck[0])
+    if outcome.deadlock:
+        return Deadlock(outcome.deadlock[1], outcome.deadlock[0])
     return _late(outcome, world_size, timeout, is_emulated)
 
 
@@ -82,24 +82,22 @@ def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
 
 
 def _at(where: str) -> str:
-    said = source_lines.describe(where)
-    return f" in {said}" if said else ""
+    line = source_lines.describe(where)
+    return f" in {line}" if line else ""
 
 
-def _others(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
+def _other_ranks(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
     """Return what became of the ranks that have not failed themselves."""
     if not ranks:
         return ""
-    waiting = [r for r in ranks if outcome.seen.get(r, {}).get("waiting")]
-    one = len(ranks) == 1
+    waiting = [r for r in ranks if outcome.progress.get(r, {}).get("waiting")]
+    verb = "was" if len(ranks) == 1 else "were"
     if len(waiting) == len(ranks):
-        did = (
-            f"{'was' if one else 'were'} waiting and {'was' if one else 'were'} stopped"
-        )
+        did = f"{verb} waiting and {verb} stopped"
     else:
-        did = f"{'was' if one else 'were'} stopped"
-    said = f"{name_ranks(ranks)} {did} because rank {failed} failed"
-    return f"{said[0].upper()}{said[1:]}."
+        did = f"{verb} stopped"
+    sentence = f"{name_ranks(ranks)} {did} because rank {failed} failed"
+    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankError:
@@ -107,49 +105,51 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
         failed, key=lambda r: (failed[r]["kind"] == "stopped", failed[r]["failed_at"])
     )
     report = failed[first]
-    alike = [
+    same_error = [
         r
         for r, other in failed.items()
         if all(other[k] == report[k] for k in ("type", "where", "kind"))
     ]
-    everyone = len(alike) == world_size > 1
-    who = (
+    everyone = len(same_error) == world_size > 1
+    subject = (
         f"all {world_size} ranks"
         if everyone
-        else f"{name_ranks(alike)} of {world_size}"
+        else f"{name_ranks(same_error)} of {world_size}"
     )
-    text = f"{who} failed{_at(report['where'])}\n\n"
+    text = f"{subject} failed{_at(report['where'])}\n\n"
     if report["kind"] == "exit":
         code = report["message"] or "0"
         text = (
-            f"{who} left by sys.exit({code}){_at(report['where'])}. A rank ends by "
+            f"{subject} left by sys.exit({code}){_at(report['where'])}. A rank ends by "
             "returning; return a value instead."
         )
     elif report["kind"] == "unsendable":
-        text = f"{who}: {report['message']}."
+        text = f"{subject}: {report['message']}."
     else:
         text += _shortened(source_lines.in_words(report["traceback"]).rstrip())
-    rest = [r for r in failed if r not in alike and failed[r]["kind"] != "stopped"]
-    if rest:
-        text += f"\n\n{name_ranks(rest).capitalize()} failed too: " + "; ".join(
+    later = [
+        r for r in failed if r not in same_error and failed[r]["kind"] != "stopped"
+    ]
+    if later:
+        text += f"\n\n{name_ranks(later).capitalize()} failed too: " + "; ".join(
             f"rank {r} with {failed[r]['type']}: {failed[r]['message'][:200]}"
-            for r in sorted(rest)[:4]
+            for r in sorted(later)[:4]
         )
     stopped = sorted(
         set(outcome.pending) | {r for r in failed if failed[r]["kind"] == "stopped"}
     )
-    others = _others(outcome, [r for r in stopped if r not in alike], first)
-    if others:
-        text += f"\n\n{others}"
+    sentence = _other_ranks(outcome, [r for r in stopped if r not in same_error], first)
+    if sentence:
+        text += f"\n\n{sentence}"
     return RankError(text, first, report["where"], _cause(outcome, first))
 
 
 def _shortened(text: str) -> str:
     """Return a text without its middle, if nobody would read all of it."""
-    lost = len(text) - 2 * MOST_TOLD
-    if lost <= 0:
+    left_out = len(text) - 2 * MOST_TOLD
+    if left_out <= 0:
         return text
-    note = f"\n[... {lost} characters left out ...]\n"
+    note = f"\n[... {left_out} characters left out ...]\n"
     return text[:MOST_TOLD] + note + text[-MOST_TOLD:]
 
 
@@ -183,11 +183,13 @@ def _died(outcome: Outcome, world_size: int) -> RankDied:
     text = f"rank {rank} of {world_size} {how}{_at(where)}."
     if not where and outcome.last_line.get(rank):
         text += f" Its last communication call was in line {outcome.last_line[rank]}."
-    others = [r for r in outcome.deaths if r != rank]
-    if others:
-        text += f" {name_ranks(others).capitalize()} died too."
-    said = _others(outcome, [r for r in outcome.ranks if r not in outcome.deaths], rank)
-    error = RankDied(f"{text}\n{said}" if said else text, rank, where)
+    other_deaths = [r for r in outcome.deaths if r != rank]
+    if other_deaths:
+        text += f" {name_ranks(other_deaths).capitalize()} died too."
+    sentence = _other_ranks(
+        outcome, [r for r in outcome.ranks if r not in outcome.deaths], rank
+    )
+    error = RankDied(f"{text}\n{sentence}" if sentence else text, rank, where)
     error.status = status if isinstance(status, int) else 0
     return error
 
@@ -201,8 +203,8 @@ def _signal_name(number: int) -> str:
 
 def _crash_line(printed: str) -> str:
     """Return the reader's line in what faulthandler printed when the rank crashed."""
-    _, found, dump = printed.rpartition("(most recent call first):")
-    for file, line in re.findall(r'File "([^"]+)", line (\d+)', dump if found else ""):
+    _, marker, dump = printed.rpartition("(most recent call first):")
+    for file, line in re.findall(r'File "([^"]+)", line (\d+)', dump if marker else ""):
         if is_readers(file):
             return f"{file}:{line}"
     return ""
@@ -214,13 +216,15 @@ def _late(
     pending = outcome.pending
     verb = "was" if len(pending) == 1 else "were"
     # All may have ended while they were asked where they are.
-    who = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
-    lines = [f"{who} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
-    where: dict[tuple[str, str], list[int]] = {}
-    waits = [seen["waiting"][0] for seen in outcome.seen.values() if seen["waiting"]]
+    subject = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
+    lines = [f"{subject} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
+    by_state: dict[tuple[str, str], list[int]] = {}
+    waits = [
+        seen["waiting"][0] for seen in outcome.progress.values() if seen["waiting"]
+    ]
     differ = len({w.text for w in waits}) > 1  # which may be why they wait
     for rank in pending:
-        seen = outcome.seen.get(rank)
+        seen = outcome.progress.get(rank)
         if seen is None:
             key = ("no answer", "")
         elif seen["waiting"]:
@@ -228,9 +232,9 @@ def _late(
             key = (f"waiting in {wait.text if differ else wait.op}", wait.where)
         else:
             key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
-        where.setdefault(key, []).append(rank)
-    for (what, place), ranks in where.items():
-        lines.append(f"  {name_ranks(ranks)}: {what}{_at(place)}")
+        by_state.setdefault(key, []).append(rank)
+    for (state, place), ranks in by_state.items():
+        lines.append(f"  {name_ranks(ranks)}: {state}{_at(place)}")
     if is_emulated:
         lines.append(
             "Their network is emulated (fabric=); what they send may take that long."
@@ -240,7 +244,7 @@ def _late(
         "If it needs longer, give it more seconds: timeout=..., or %%ranks --timeout."
     )
     first = pending[0] if pending else 0
-    seen_first = outcome.seen.get(first) or {}
+    seen_first = outcome.progress.get(first) or {}
     line = seen_first.get("where", "")
     error = DeadlineExceeded(f"{found}\n{cure}", first, line)
     error.found = found

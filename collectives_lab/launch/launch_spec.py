@@ -47,9 +47,9 @@ class Plan:
             raise LaunchError(f'start_method={method!r}; it is "fork" or "spawn"')
         size = checked_size(world_size, method)
         seconds, more = checked_timeout(timeout), checked_env(env)
-        told = os.environ | more
-        chosen, reason = backends.choose(backend, size, told)
-        more |= backends.environment(chosen, size, told)
+        environment = os.environ | more
+        chosen, reason = backends.choose(backend, size, environment)
+        more |= backends.environment(chosen, size, environment)
         if fabric is not None:
             _check_fabric(fabric, size, chosen)
         return cls(size, chosen, reason, seconds, more, method, fabric)
@@ -115,10 +115,10 @@ def _emulate(group: Group, fabric: DelayingNetwork) -> None:
     """Give the ranks a network of their own, before their first job."""
     network = fabric.create()
     try:
-        for ends in group.processes.ends:
+        for handles in group.processes.handles:
             with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
                 message = ("job", 0, "emulate", {"network": fabric})
-                ends.channel.send(message, None, [network])
+                handles.channel.send(message, None, [network])
     finally:
         os.close(network)
 

@@ -25,14 +25,14 @@ def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:
     name = getattr(fn, "__name__", repr(fn))
     code = getattr(fn, "__code__", None)
     cells = getattr(fn, "__closure__", None) or ()
-    known: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     if code is not None:
         used = {n: fn.__globals__[n] for n in code.co_names if n in fn.__globals__}
-        known |= used
+        variables |= used
         for variable, cell in zip(code.co_freevars, cells, strict=False):
-            known[variable] = cell.cell_contents
-    known |= {f"args[{i}]": value for i, value in enumerate(args)}
-    for variable, value in known.items():
+            variables[variable] = cell.cell_contents
+    variables |= {f"args[{i}]": value for i, value in enumerate(args)}
+    for variable, value in variables.items():
         try:
             pack(value)
         except Exception:

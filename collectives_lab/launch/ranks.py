@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from collectives_lab.basics.errors import LabError, LaunchError
-from collectives_lab.launch.cluster import ClusterPlan
+from collectives_lab.launch.cluster import ClusterSpec
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import Plan, checked_timeout
 from collectives_lab.launch.pickled_call import pack_call
-from collectives_lab.launch.processes.job import Asked, Outcome
-from collectives_lab.launch.processes.output import Display, write_here
+from collectives_lab.launch.processes.job import JobRequest, Outcome
+from collectives_lab.launch.processes.output import Display, write_locally
 from collectives_lab.launch.rank.channel import Parts, pack
 from collectives_lab.launch.runs import Run, finish
 from collectives_lab.launch.unmatched_collectives import unmatched
@@ -55,8 +55,8 @@ def run(
     parts = pack_call(fn, args)
     group = plan.start()
     try:
-        asked = Asked("call", parts=parts, timeout=plan.timeout)
-        outcome = group.job(asked)
+        request = JobRequest("call", parts=parts, timeout=plan.timeout)
+        outcome = group.job(request)
     finally:
         group.close()
     return finish(outcome, plan)
@@ -80,7 +80,7 @@ def _planned(
             "start_method and fabric are for ranks of this machine, not of a cluster; "
             "leave them out"
         )
-    return ClusterPlan.on(cluster, world_size, backend, timeout, env)
+    return ClusterSpec.on(cluster, world_size, backend, timeout, env)
 
 
 class Ranks:
@@ -206,33 +206,33 @@ class Ranks:
         display: Display | None = None,
     ) -> Run:
         seconds = self._plan.timeout if timeout is None else checked_timeout(timeout)
-        asked = Asked(
+        request = JobRequest(
             kind, options, parts, self._checked(ranks), seconds, display=display
         )
         if not self._busy.acquire(blocking=False):
             raise LaunchError("these ranks are busy with another job; use other Ranks")
         try:
-            return self._do(asked)
+            return self._do(request)
         finally:
             self._busy.release()
 
-    def _do(self, asked: Asked) -> Run:
+    def _do(self, request: JobRequest) -> Run:
         group = self._standing_group()
         try:
-            outcome = group.job(asked)
+            outcome = group.job(request)
         except BaseException:  # an interrupt: free the ranks, then let it through
             group.recover()
             raise
         try:
-            result = finish(outcome, replace(self._plan, timeout=asked.timeout))
+            result = finish(outcome, replace(self._plan, timeout=request.timeout))
         except LabError as error:
             if outcome.failed:
                 error.found = error.found or str(error)
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
             raise
-        note = unmatched(outcome.reports) if asked.ranks is None else ""
+        note = unmatched(outcome.reports) if request.ranks is None else ""
         if note:
-            write_here("stderr", f"{note}\n")
+            write_locally("stderr", f"{note}\n")
         return result
 
     def _recovered(self, group: Group, outcome: Outcome) -> str:

@@ -68,8 +68,8 @@ def _run_of(outcome: Outcome, plan: Plan) -> Run:
     reports = outcome.reports
     if plan.start_method == "fork" and reports:
         fork_server_client.learn(reports[min(reports)].get("imported", []))
-    told = {**outcome.seen, **reports}
-    times = [t for report in told.values() for t in _times(report)]
+    all_reports = {**outcome.progress, **reports}
+    times = [t for report in all_reports.values() for t in _times(report)]
     begun = min(times, default=0.0)
     return Run(
         [None] * plan.world_size,
@@ -78,12 +78,12 @@ def _run_of(outcome: Outcome, plan: Plan) -> Run:
         plan.backend,
         plan.reason,
         max(times, default=0.0) - begun,
-        _Recorded(plan.world_size, told, begun, outcome.clocks),
+        _Recorded(plan.world_size, all_reports, begun, outcome.clocks),
     )
 
 
 def _times(report: Mapping[str, Any]) -> list[float]:
-    """When a rank began and ended; else when it began and ended what it called."""
+    """Return when a rank began and ended; else when its calls did."""
     if "ended" in report:
         return [report["started"], report["ended"]]
     events = report["events"]
@@ -92,10 +92,10 @@ def _times(report: Mapping[str, Any]) -> list[float]:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What ranks reported; the trace is made of it when somebody wants to see it."""
+    """The reports of ranks, of which the trace is made when somebody asks for it."""
 
     world_size: int
-    told: Mapping[int, Mapping[str, Any]]
+    reports: Mapping[int, Mapping[str, Any]]
     begun: float
     clocks: Mapping[str, Any]
 
@@ -103,12 +103,12 @@ class _Recorded:
         """Return all that was recorded, with time counted from the first rank's
         start.
         """
-        told = [self.told[rank] for rank in sorted(self.told)]
-        events = [e for report in told for e in report.get("events", ())]
+        reports = [self.reports[rank] for rank in sorted(self.reports)]
+        events = [e for report in reports for e in report.get("events", ())]
         groups: dict[str, Sequence[int]] = {}
-        for report in told:
+        for report in reports:
             groups |= report.get("groups", {})
-        ranks = [self.told.get(rank, {}) for rank in range(self.world_size)]
+        ranks = [self.reports.get(rank, {}) for rank in range(self.world_size)]
         wire = wire_matrix(
             [r.get("wire_before", {}) for r in ranks],
             [r.get("wire_after", {}) for r in ranks],

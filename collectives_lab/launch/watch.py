@@ -15,7 +15,7 @@ from collectives_lab.deadlock import Snapshot
 from collectives_lab.deadlock.status_board import Board
 
 TICK = 0.05
-"""Seconds between two looks at the board."""
+"""Seconds between two checks of the board."""
 
 QUIET = 1.0
 """Seconds without a step of any rank after which nothing is on its way any more."""
@@ -25,7 +25,7 @@ AWAKE = 0.002
 
 
 class Watched(Protocol):
-    """What is known of a group while it has a job."""
+    """A group with a job, as far as the watch must know it."""
 
     world_size: int
     board: Board
@@ -37,7 +37,7 @@ class Watched(Protocol):
 
 
 class Watch:
-    """Looks at the board for ranks that wait, and proves a deadlock if there is one."""
+    """The watch over a group's job, which proves a deadlock as soon as there is one."""
 
     def __init__(self, group: Watched):
         self._group = group
@@ -48,8 +48,8 @@ class Watch:
         self._sleepers: dict[int, Snapshot] = {}
         self._asked = 0.0
 
-    def look(self, now: float) -> None:
-        """Set the outcome's `stuck` if ranks wait that can never go on.
+    def check(self, now: float) -> None:
+        """Set the outcome's `deadlock` if ranks wait that can never go on.
 
         Only a state that has lasted a tick is judged, and only once: first by what must
         be so, and after a quiet second, when every rank waits, by what the library has
@@ -77,14 +77,14 @@ class Watch:
         if not (waiting or asleep) or self._judged == case:
             return
         resting = [r for r in range(group.world_size) if r not in outcome.pending]
-        found = group.ask("snapshot", waiting + resting) | asleep
+        by_rank = group.ask("snapshot", waiting + resting) | asleep
         if outcome.failed or board.epoch.tolist() != epochs:
             return
         self._judged = case
-        snapshots = [_named(s) for s in found.values() if s.epoch == epochs[s.rank]]
-        stuck = deadlock.stuck(snapshots, quiet)
-        if stuck:
-            outcome.stuck = stuck, deadlock.explain(snapshots, stuck)
+        snapshots = [_named(s) for s in by_rank.values() if s.epoch == epochs[s.rank]]
+        stuck_ranks = deadlock.stuck_ranks(snapshots, quiet)
+        if stuck_ranks:
+            outcome.deadlock = stuck_ranks, deadlock.explain(snapshots, stuck_ranks)
 
     def _asleep(self, now: float, ranks: set[int]) -> dict[int, Snapshot]:
         """Ranks that sleep inside torch: no processor time in half a second."""

@@ -112,7 +112,7 @@ class Record:
             inside.append(f"{side}={self.root}")
         return f"{self.op}({', '.join(inside)})"
 
-    def told(self) -> tuple[str, str]:
+    def described(self) -> tuple[str, str]:
         """Return the call in words, and the reader's line."""
         return self.text(), place(self.where)
 

@@ -343,7 +343,7 @@ class Recorder:
         """
         for record in reversed([*self.recent, *self.records]):
             if record.key == key:
-                return record.told()
+                return record.described()
         return None
 
     def group_ranks(self) -> dict[str, tuple[int, ...]]:

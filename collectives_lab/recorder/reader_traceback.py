@@ -35,20 +35,20 @@ _LIBRARIES = tuple(
 )
 
 
-def tell(error: BaseException) -> tuple[str, str]:
+def describe(error: BaseException) -> tuple[str, str]:
     """Return the reader's innermost line, and the traceback from the first one on."""
-    told = traceback.TracebackException.from_exception(error)
+    summary = traceback.TracebackException.from_exception(error)
     if isinstance(error, (Unsendable, recorder.Mismatched, KeyboardInterrupt)):
-        told.__cause__ = told.__context__ = None
-    chain: traceback.TracebackException | None = told
+        summary.__cause__ = summary.__context__ = None
+    chain: traceback.TracebackException | None = summary
     while chain is not None:
         chain.stack[:] = _from_the_reader_on(chain.stack)
         chain = chain.__cause__ or chain.__context__
-    own = [f for f in told.stack if is_readers(f.filename)]
+    own = [f for f in summary.stack if is_readers(f.filename)]
     where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
     if isinstance(error, SyntaxError) and not own and error.filename:
         where = f"{error.filename}:{error.lineno}"
-    return where, "".join(told.format())
+    return where, "".join(summary.format())
 
 
 def _from_the_reader_on(stack: list[traceback.FrameSummary]) -> list:

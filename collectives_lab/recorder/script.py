@@ -68,7 +68,7 @@ def _recorded(folder: Path) -> Iterator[None]:
     recording.end()
     recording.read_again()
     if recording.path is None:
-        raise LabError(f"{recording.kept()}; what came in the block has ended well")
+        raise LabError(f"{recording.saved()}; what came in the block has ended well")
 
 
 class _Recording:
@@ -113,7 +113,7 @@ class _Recording:
         except OSError as error:  # a full disk is no reason to lose the reader's error
             self.problem = f"{type(error).__name__}: {error}"
 
-    def kept(self) -> str:
+    def saved(self) -> str:
         """Return where the part is, or why there is none."""
         if self.path is not None:
             return f"what it recorded is in {self.path}"
@@ -140,13 +140,15 @@ class _Recording:
             where += ": another rank has not come to it, or the way there is cut"
         return (
             f"rank {part.rank} of {part.world_size} on {part.environment['host']} "
-            f"failed after {part.ended - part.began:.1f} s{where}; {self.kept()}"
+            f"failed after {part.ended - part.began:.1f} s{where}; {self.saved()}"
         )
 
     def open_calls(self) -> list[str]:
         """Return the calls that have not ended, in words, with their lines."""
-        told = [r.told() for r in self.recorder.records if r.completed is None]
-        return [f"{text}, {where}" if where else text for text, where in told]
+        open_calls = [
+            r.described() for r in self.recorder.records if r.completed is None
+        ]
+        return [f"{text}, {where}" if where else text for text, where in open_calls]
 
 
 def _check() -> None:
@@ -165,8 +167,8 @@ def _check() -> None:
 def _begun(folder: Path) -> join.Part:
     """Agree with the other ranks that this recording begins."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    run = f"{_told(folder, secrets.randbits(62))[0]:016x}"
-    if problems := [text for text in _told(folder, _cleared(folder, run)) if text]:
+    run = f"{_gathered(folder, secrets.randbits(62))[0]:016x}"
+    if problems := [text for text in _gathered(folder, _cleared(folder, run)) if text]:
         more = f"; and {len(problems) - 3} more ranks" * (len(problems) > 3)
         raise LabError(f"nothing is recorded: {'; '.join(problems[:3])}{more}")
     with _everybody(folder):
@@ -192,8 +194,8 @@ def _everybody(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _told(folder: Path, value: Any) -> list[Any]:
-    """Return what every rank says."""
+def _gathered(folder: Path, value: Any) -> list[Any]:
+    """Return the values of all ranks, by rank."""
     values = [None] * dist.get_world_size()
     with _everybody(folder):
         dist.all_gather_object(values, value)

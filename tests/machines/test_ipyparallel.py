@@ -237,7 +237,7 @@ def test_calls_that_do_not_fit_are_told_at_the_deadline(counts, words) -> None:
     for rank, count in enumerate(counts):
         text = f"all_reduce({count} float32, SUM)"
         waiting = [Waiting("all_reduce", "0", 1, where="<cell>:3", text=text)]
-        outcome.seen[rank] = {"waiting": waiting, "where": "<cell>:3"}
+        outcome.progress[rank] = {"waiting": waiting, "where": "<cell>:3"}
     assert words in str(job_errors.error_of(outcome, 2, 30.0))
 
 

@@ -14,7 +14,7 @@ from collectives_lab.deadlock import (
     explain,
     find_cycle,
     name_ranks,
-    stuck,
+    stuck_ranks,
     waits_for,
 )
 from collectives_lab.deadlock import wait_for_graph as deadlock
@@ -308,7 +308,7 @@ def test_who_can_never_move_is_found(case):
     """Every rank that waits in vain is accused, and nobody else."""
     programs, ranks = STUCK[case]
     model = Model(programs).run()
-    assert stuck(model.snapshots()) == model.blocked
+    assert stuck_ranks(model.snapshots()) == model.blocked
     if isinstance(ranks, list):
         assert model.blocked == ranks
     else:
@@ -321,25 +321,25 @@ def test_who_can_move_is_never_accused(case):
     for seed in range(20):
         model = Model(FREE[case], rng=random.Random(seed))
         while any(map(model.can_step, model.threads)):
-            assert stuck(model.snapshots()) == []
+            assert stuck_ranks(model.snapshots()) == []
             model.run(1)
-        assert stuck(model.snapshots()) == []
+        assert stuck_ranks(model.snapshots()) == []
         assert not model.blocked and balanced(model.snapshots())
 
 
 def test_a_computing_rank_keeps_alive_who_waits_for_it():
     """A rank without a snapshot may still do anything; the ring behind it may go on."""
     snapshots = end_of([recv(1)], [recv(2)], [recv(0)])
-    assert stuck(snapshots) == [0, 1, 2]
-    assert stuck(snapshots[:2]) == []
+    assert stuck_ranks(snapshots) == [0, 1, 2]
+    assert stuck_ranks(snapshots[:2]) == []
 
 
 def test_a_broadcast_is_judged_by_the_library_once_it_is_quiet():
     """Who passes a broadcast on is the library's choice: wait until it is quiet."""
     programs = [[call("broadcast", root=0)] for _ in WORLD[:3]] + [[]]
     snapshots = Model(programs, eager=False).run().snapshots()
-    assert stuck(snapshots) == []
-    assert stuck(snapshots, quiet=True) == [0, 1, 2]
+    assert stuck_ranks(snapshots) == []
+    assert stuck_ranks(snapshots, quiet=True) == [0, 1, 2]
 
 
 def test_a_quiet_world_in_which_all_have_come_is_not_accused():
@@ -349,7 +349,7 @@ def test_a_quiet_world_in_which_all_have_come_is_not_accused():
     for thread in model.threads:
         model.step(thread)
     assert len(model.snapshots()) == 4
-    assert stuck(model.snapshots(), quiet=True) == []
+    assert stuck_ranks(model.snapshots(), quiet=True) == []
 
 
 @pytest.mark.parametrize("op", sorted(deadlock.SYMMETRIC - {"barrier", "new_group"}))
@@ -357,23 +357,23 @@ def test_an_empty_collective_may_end_without_the_others(op):
     """Nothing to move may be nothing to wait for: no verdict until it is quiet."""
     programs = [[call(op, empty=True)]] * 3 + [[]]
     snapshots = Model(programs, eager=False).run().snapshots()
-    assert stuck(snapshots) == []
-    assert stuck(snapshots, quiet=True) == [0, 1, 2]
+    assert stuck_ranks(snapshots) == []
+    assert stuck_ranks(snapshots, quiet=True) == [0, 1, 2]
 
 
 def test_only_the_root_of_a_gather_is_accused_at_once():
     """Who gives its share to a gather may be done, even if another never comes."""
     programs = [[call("gather", root=2)]] * 3 + [[]]
     snapshots = Model(programs, eager=False).run().snapshots()
-    assert stuck(snapshots) == [2]
-    assert stuck(snapshots, quiet=True) == [0, 1, 2]
+    assert stuck_ranks(snapshots) == [2]
+    assert stuck_ranks(snapshots, quiet=True) == [0, 1, 2]
 
 
 def test_members_of_a_group_do_not_wait_for_others():
     """A collective of a subgroup needs its members, whatever the others do."""
     both = [call("all_reduce", "a")]
     snapshots = end_of([], both, both, [recv(0)])
-    assert stuck(snapshots) == [1, 2, 3]
+    assert stuck_ranks(snapshots) == [1, 2, 3]
     assert waits_for(snapshots, 1) == [0]
 
 
@@ -463,18 +463,21 @@ def missed(judge, seeds, eager=True):
 
 def test_no_rank_that_moves_later_is_ever_accused():
     """Of thousands of random worlds, with threads, tags, groups and recv from any."""
-    assert false_accusations(stuck, range(2500)) == 0
-    assert false_accusations(stuck, range(1500), simple=True) == 0
+    assert false_accusations(stuck_ranks, range(2500)) == 0
+    assert false_accusations(stuck_ranks, range(1500), simple=True) == 0
 
 
 def test_every_rank_that_is_stuck_is_accused():
     """Where calls block until they are met, the end of a world is always recognised."""
-    assert missed(stuck, range(1500)) == 0
+    assert missed(stuck_ranks, range(1500)) == 0
 
 
 def test_a_quiet_end_is_recognised_whatever_the_library_does():
     """Once nothing moves, also collectives that end late by choice are judged."""
-    assert missed(lambda found: stuck(found, quiet=True), range(1500), eager=False) == 0
+    assert (
+        missed(lambda found: stuck_ranks(found, quiet=True), range(1500), eager=False)
+        == 0
+    )
 
 
 def all_who_wait(snapshots):
@@ -489,7 +492,7 @@ def all_if_all_wait(snapshots):
 
 def without_posted(snapshots):
     """A wrong judge: does not see what has been posted already."""
-    return stuck([replace(s, posted={}) for s in snapshots])
+    return stuck_ranks([replace(s, posted={}) for s in snapshots])
 
 
 def nobody(snapshots):
@@ -519,7 +522,7 @@ def test_a_large_world_is_judged_at_once():
     ]
     snapshots.append(Snapshot(size - 1, groups=groups, finished=True))
     begun = time.process_time()
-    ranks = stuck(snapshots)
+    ranks = stuck_ranks(snapshots)
     text = explain(snapshots, ranks)
     assert time.process_time() - begun < 1
     assert ranks == list(range(size - 1))
@@ -566,7 +569,7 @@ def test_what_is_on_its_way_is_seen():
 def test_each_deadlock_has_its_cure(case, cure):
     """The last line says what usually helps in this case."""
     snapshots = end_of(*STUCK[case][0])
-    assert cure in explain(snapshots, stuck(snapshots)).splitlines()[-1]
+    assert cure in explain(snapshots, stuck_ranks(snapshots)).splitlines()[-1]
 
 
 def test_a_circle_is_told_with_ranks_and_lines():
@@ -608,7 +611,7 @@ def test_different_collectives_ask_for_one_order():
         [call("all_reduce", "0")],
         [call("all_reduce", "0")],
     )
-    assert stuck(snapshots) == [0, 1, 2, 3]
+    assert stuck_ranks(snapshots) == [0, 1, 2, 3]
     assert "in the same order" in explain(snapshots, [0, 1, 2, 3])
 
 

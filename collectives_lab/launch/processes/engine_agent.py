@@ -92,11 +92,11 @@ class Agent:
         except BaseException:
             self.launcher.close()
             raise
-        (self.ends,) = self.processes.ends
+        (self.handles,) = self.processes.handles
         own = self.launcher.sock.getsockname()[0]
-        told = {"address": own, "port": free_port(own)}
-        told |= {"pid": self.ends.pid, "clock": clock_readings.name()}
-        self.launcher.send(("hello", self.rank, told))
+        greeting = {"address": own, "port": free_port(own)}
+        greeting |= {"pid": self.handles.pid, "clock": clock_readings.name()}
+        self.launcher.send(("hello", self.rank, greeting))
         threading.Thread(target=self._hand_down, daemon=True).start()
         try:
             with contextlib.suppress(ChannelClosed):
@@ -124,7 +124,7 @@ class Agent:
                     self._forget(message)
                     self._await(message[0], ("job", *ANSWERS), 1)
                     with contextlib.suppress(ChannelClosed):  # it has ended: said so
-                        self.ends.channel.send(message, parts)
+                        self.handles.channel.send(message, parts)
         except ChannelClosed:
             self.processes.kill()
         finally:
@@ -142,7 +142,7 @@ class Agent:
             }
             self._await("job", ("job",), 1)
             with contextlib.suppress(ChannelClosed):
-                self.ends.channel.send(("job", 0, "join", options), None, [fd])
+                self.handles.channel.send(("job", 0, "join", options), None, [fd])
         finally:
             os.close(fd)
 
@@ -167,8 +167,11 @@ class Agent:
         """Hand on what the rank says and prints, in order, and how it ended."""
         with selectors.DefaultSelector() as selector:
             read = selectors.EVENT_READ
-            selector.register(self.ends.channel, read, None)
-            for fd, stream in ((self.ends.out, "stdout"), (self.ends.err, "stderr")):
+            selector.register(self.handles.channel, read, None)
+            for fd, stream in (
+                (self.handles.out, "stdout"),
+                (self.handles.err, "stderr"),
+            ):
                 assert fd is not None
                 os.set_blocking(fd, False)
                 selector.register(fd, read, stream)
@@ -180,11 +183,11 @@ class Agent:
                         elif not self._output(key.fd, key.data):
                             selector.unregister(key.fd)
                     self._post()
-                self.processes.look()
+                self.processes.poll()
             self._drain()
             with selectors.DefaultSelector() as last:
-                last.register(self.ends.channel, read)
-                while self.ends.channel in _known(selector) and last.select(0):
+                last.register(self.handles.channel, read)
+                while self.handles.channel in _known(selector) and last.select(0):
                     self._message(selector)
         self._post()
         self.launcher.send(("ended", self.processes.ended[0]))
@@ -192,9 +195,9 @@ class Agent:
     def _message(self, selector: selectors.BaseSelector) -> None:
         """Hand on one message, after all that was printed before it."""
         try:
-            message, parts, _ = self.ends.channel.recv()
+            message, parts, _ = self.handles.channel.recv()
         except ChannelClosed:
-            selector.unregister(self.ends.channel)
+            selector.unregister(self.handles.channel)
             return
         self._drain()
         self.launcher.send(message, parts)
@@ -203,7 +206,7 @@ class Agent:
     def _drain(self) -> None:
         """Hand on what has been printed so far."""
         until = time.monotonic() + 2.0
-        for fd, stream in ((self.ends.out, "stdout"), (self.ends.err, "stderr")):
+        for fd, stream in ((self.handles.out, "stdout"), (self.handles.err, "stderr")):
             assert fd is not None
             while self._output(fd, stream, none=False) and time.monotonic() < until:
                 pass

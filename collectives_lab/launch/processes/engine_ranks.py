@@ -21,7 +21,7 @@ import torch.distributed as dist
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.processes import engines, network
 from collectives_lab.launch.processes.engines import Found
-from collectives_lab.launch.processes.handles import START_DEADLINE, Ends
+from collectives_lab.launch.processes.handles import START_DEADLINE, RankHandles
 from collectives_lab.launch.processes.host_clocks import HostClocks
 from collectives_lab.launch.processes.network import NetworkChannel
 from collectives_lab.launch.processes.rendezvous import folder
@@ -37,7 +37,7 @@ class EngineRanks:
     clocks: HostClocks | None = None
 
     def __init__(self, cluster: Any, world_size: int):
-        self.ends: list[Ends] = []
+        self.handles: list[RankHandles] = []
         self.ended: dict[int, int | str] = {}
         self._store: dist.TCPStore | None = None
         self._told: dict[int, dict[str, Any]] = {}
@@ -67,44 +67,46 @@ class EngineRanks:
                 if any(one.ready() and not one.successful() for one in asked):
                     break  # the error is raised below
                 with contextlib.suppress(TimeoutError):
-                    self._let_in(door.accept()[0], secret)
+                    self._accept(door.accept()[0], secret)
             engines.answers(ids, asked)
         for rank, number in enumerate(ids):
             if rank not in self._told:
                 raise LaunchError(f"engine {number} could not start its rank's process")
             told = self._told[rank]
-            self.ends.append(Ends(self._channels[rank], None, None, told["pid"]))
+            self.handles.append(
+                RankHandles(self._channels[rank], None, None, told["pid"])
+            )
         self.clocks = HostClocks([self._told[r]["clock"] for r in range(len(ids))])
 
-    def _let_in(self, sock: socket.socket, secret: bytes) -> None:
+    def _accept(self, sock: socket.socket, secret: bytes) -> None:
         channel = network.welcome(sock, secret)
         if channel is None:
             return
         try:
-            (_, rank, told), _, _ = channel.recv()
-            self._channels[rank], self._told[rank] = channel, told
+            (_, rank, greeting), _, _ = channel.recv()
+            self._channels[rank], self._told[rank] = channel, greeting
         except ChannelClosed:
             channel.close()
 
     def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
         """Tell each rank who it is; what is special of its host, its agent adds."""
         shared = {
-            "world_size": len(self.ends),
+            "world_size": len(self.handles),
             "backend": backend,
             "cwd": folder(),
         }
         master = {
-            "WORLD_SIZE": str(len(self.ends)),
+            "WORLD_SIZE": str(len(self.handles)),
             "MASTER_ADDR": self._told[0]["address"],
             "MASTER_PORT": str(self._told[0]["port"]),
             "MPLBACKEND": "agg",
         }
         port = self._open_store()
         for rank, place in enumerate(_places(self.found)):
-            mine = master | place | {"RANK": str(rank)} | dict(env)
+            own_environment = master | place | {"RANK": str(rank)} | dict(env)
             channel = self._channels[rank]
             store = channel.sock.getsockname()[0], port
-            settings = shared | {"rank": rank, "env": mine, "store": store}
+            settings = shared | {"rank": rank, "env": own_environment, "store": store}
             with contextlib.suppress(ChannelClosed):  # a lost rank is found as such
                 channel.send(("join", settings))
 
@@ -127,7 +129,7 @@ class EngineRanks:
     def fileno(self) -> int:
         return -1
 
-    def look(self) -> None:
+    def poll(self) -> None:
         for rank, channel in self._channels.items():
             if channel.ended_by is not None and rank not in self.ended:
                 self.ended[rank] = self._lost(rank, channel.ended_by)
@@ -153,14 +155,14 @@ class EngineRanks:
             self.kill()
             until = time.monotonic() + deadline
             for rank, channel in self._channels.items():
-                self._hear_out(rank, channel, until)
+                self._await_end(rank, channel, until)
         finally:
             for channel in self._channels.values():
                 channel.close()
-            self._channels, self.ends = {}, []
+            self._channels, self.handles = {}, []
             self._store = None
 
-    def _hear_out(self, rank: int, channel: NetworkChannel, until: float) -> None:
+    def _await_end(self, rank: int, channel: NetworkChannel, until: float) -> None:
         """Wait until a rank has ended."""
         with contextlib.suppress(ChannelClosed):
             while rank not in self.ended:

@@ -52,7 +52,7 @@ class Group:
     closed: bool = False
 
 
-class Zygote:
+class ForkServer:
     """The fork server behind a channel to its launcher."""
 
     def __init__(self, control: Channel):
@@ -107,7 +107,7 @@ class Zygote:
         group = Group(Channel(socket.socket(fileno=fd)))
         self.groups.append(group)
         self.selector.register(
-            group.channel, selectors.EVENT_READ, lambda: self._hear(group)
+            group.channel, selectors.EVENT_READ, lambda: self._end_group(group)
         )
         with contextlib.suppress(ChannelClosed):
             for rank in range(count):
@@ -121,17 +121,17 @@ class Zygote:
         self.wanted = min(count, PARKED)
 
     def _fork(self) -> Forked:
-        ours, theirs = socket.socketpair()
+        launcher_end, rank_end = socket.socketpair()
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         server = os.getpid()
         pid = os.fork()
         if pid:
             for end in (out_end, err_end):
                 os.close(end)
-            theirs.close()
-            return Forked(pid, [ours.detach(), out, err])
+            rank_end.close()
+            return Forked(pid, [launcher_end.detach(), out, err])
         try:
-            _become_rank(theirs, out_end, err_end, server)
+            _become_rank(rank_end, out_end, err_end, server)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -139,7 +139,7 @@ class Zygote:
 
     # -- ending --------------------------------------------------------------------
 
-    def _hear(self, group: Group) -> None:
+    def _end_group(self, group: Group) -> None:
         """Kill the group's ranks: the launcher says so, or has gone."""
         try:
             group.channel.recv()
@@ -235,4 +235,4 @@ def main(fd: int, modules: str = "") -> None:
     control = Channel(socket.socket(fileno=fd))
     with contextlib.suppress(ChannelClosed):  # the launcher may have ended meanwhile
         control.send("ready")
-        Zygote(control).serve()
+        ForkServer(control).serve()

@@ -25,15 +25,15 @@ class Server:
     """Our end of a fork server of this process, which has imported `modules` too."""
 
     def __init__(self, modules: Sequence[str] = ()) -> None:
-        ours, theirs = socket.socketpair()
+        own_end, server_end = socket.socketpair()
         self.pid = os.getpid()
         self.modules = set(modules)
         names = ",".join(sorted(modules))
         self.process = python(
-            "collectives_lab.launch.processes.fork_server", theirs, names
+            "collectives_lab.launch.processes.fork_server", server_end, names
         )
-        theirs.close()
-        self.control = Channel(ours)
+        server_end.close()
+        self.control = Channel(own_end)
 
     def alive(self) -> bool:
         return self.pid == os.getpid() and self.process.poll() is None

@@ -13,28 +13,28 @@ from collectives_lab.launch.processes.fork_server_client import (
     server_gone,
     servers,
 )
-from collectives_lab.launch.processes.handles import START_DEADLINE, Ends
-from collectives_lab.launch.processes.rendezvous import Here
+from collectives_lab.launch.processes.handles import START_DEADLINE, RankHandles
+from collectives_lab.launch.processes.rendezvous import LocalRanks
 from collectives_lab.launch.rank.channel import Channel, ChannelClosed
 
 
-class ForkedRanks(Here):
+class ForkedRanks(LocalRanks):
     """Ranks forked from the warm server, which is their parent."""
 
     def __init__(self, count: int):
-        ours, theirs = socket.socketpair()
-        self._channel = Channel(ours)
-        self.ends: list[Ends] = []
+        own_end, server_end = socket.socketpair()
+        self._channel = Channel(own_end)
+        self.handles: list[RankHandles] = []
         self.ended: dict[int, int | str] = {}
         self._lost = False
         self._count = count
         server = servers.get()
         try:
-            server.control.send(count, None, [theirs.fileno()])
+            server.control.send(count, None, [server_end.fileno()])
         except ChannelClosed:
             raise server_gone(server) from None
         finally:
-            theirs.close()
+            server_end.close()
         try:
             self._receive(server)
         except BaseException:
@@ -44,13 +44,13 @@ class ForkedRanks(Here):
     def _receive(self, server: Server) -> None:
         self._channel.sock.settimeout(START_DEADLINE)
         try:
-            while len(self.ends) < self._count:
+            while len(self.handles) < self._count:
                 message, _, fds = self._channel.recv()
                 if message[0] == "ended":
                     self.ended[message[1]] = message[2]
                     continue
                 channel = Channel(socket.socket(fileno=fds[0]))
-                self.ends.append(Ends(channel, fds[1], fds[2], message[2]))
+                self.handles.append(RankHandles(channel, fds[1], fds[2], message[2]))
         except ChannelClosed:
             raise server_gone(server) from None
         self._channel.sock.settimeout(5.0)
@@ -58,20 +58,20 @@ class ForkedRanks(Here):
     def fileno(self) -> int:
         return self._channel.fileno()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             while not self._lost and selector.select(0):
-                self._hear()
+                self._note_end()
 
-    def _hear(self) -> None:
+    def _note_end(self) -> None:
         try:
             (_, rank, status), _, _ = self._channel.recv()
             self.ended[rank] = status
         except ChannelClosed:
             # The server has gone, and its ranks with it.
             self._lost = True
-            for rank in range(len(self.ends)):
+            for rank in range(len(self.handles)):
                 self.ended.setdefault(rank, -signal.SIGKILL)
 
     def kill(self) -> None:
@@ -82,11 +82,11 @@ class ForkedRanks(Here):
         try:
             self.kill()
             until = time.monotonic() + deadline
-            while len(self.ended) < len(self.ends) and time.monotonic() < until:
-                self._hear()
+            while len(self.ended) < len(self.handles) and time.monotonic() < until:
+                self._note_end()
         finally:
             self._channel.close()
             self.forget_store()
-            for ends in self.ends:
-                ends.close()
-            self.ends = []
+            for handles in self.handles:
+                handles.close()
+            self.handles = []

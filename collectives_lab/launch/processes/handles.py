@@ -1,7 +1,7 @@
-"""What the launcher holds of its ranks, however they were started.
+"""The handles by which the launcher holds its ranks, however they were started.
 
-`Ends` are our ends of one rank; `Processes` are all ranks of a group, with how they
-ended. Here you can also start a `python` of our own beside this one.
+`RankHandles` are the launcher's ends of one rank; `Processes` are all ranks of a group,
+with how they ended. Here you can also start a `python` of our own beside this one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 
 
 @dataclass
-class Ends:
-    """Our ends of one rank: its channel, its standard output, its standard error.
+class RankHandles:
+    """The launcher's ends of a rank: its channel, its standard output and error.
 
     Without descriptors of the last two, what it prints comes by the channel.
     """
@@ -38,7 +38,7 @@ class Ends:
     pid: int
 
     def close(self) -> None:
-        """Close all three."""
+        """Close the channel and both streams."""
         self.channel.close()
         for fd in (self.out, self.err):
             if fd is not None:
@@ -53,7 +53,7 @@ class Processes(Protocol):
     of their hosts, if these may be others than ours, behind a network that may be slow.
     """
 
-    ends: list[Ends]
+    handles: list[RankHandles]
     ended: dict[int, int | str]
     clocks: HostClocks | None
 
@@ -66,14 +66,14 @@ class Processes(Protocol):
         -1 if there is none.
         """
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Bring `ended` up to date without waiting."""
 
     def kill(self) -> None:
         """Kill all ranks at once; does not wait."""
 
     def close(self, deadline: float = 10.0) -> None:
-        """Kill all ranks, wait until the last one has ended, and close our ends."""
+        """Kill all ranks, wait until the last one has ended, and close the handles."""
 
 
 def python(

@@ -54,9 +54,9 @@ class HostClocks:
                 continue
             clock = Clock(self._readings[name])
             for rank in ranks:
-                for told in (outcome.reports, outcome.seen):
-                    if rank in told:
-                        told[rank] = _shifted(told[rank], clock)
+                for reports in (outcome.reports, outcome.progress):
+                    if rank in reports:
+                        reports[rank] = _shifted(reports[rank], clock)
             error = max(error, clock.error(clock.readings[-1].at))
         if self._ranks:
             outcome.clocks = {"error": error, "count": len(self._ranks) + 1}
@@ -64,16 +64,16 @@ class HostClocks:
 
 def _read(ask: Ask, rank: int) -> Reading | None:
     """Return how far a rank's clock is from ours; None if it does not answer."""
-    low, high, there = -math.inf, math.inf, math.nan
+    low, high, remote = -math.inf, math.inf, math.nan
     for _ in range(ROUNDS):
-        asked = now()
+        sent = now()
         answers = ask("clock", [rank])
-        answered = now()
+        arrived = now()
         if rank not in answers:
             return None
-        there = answers[rank]
-        low, high = max(low, asked - there), min(high, answered - there)
-    return Reading(there, low, high)
+        remote = answers[rank]
+        low, high = max(low, sent - remote), min(high, arrived - remote)
+    return Reading(remote, low, high)
 
 
 def _shifted(report: Mapping[str, Any], clock: Clock) -> dict[str, Any]:

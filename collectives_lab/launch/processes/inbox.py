@@ -1,6 +1,6 @@
-"""What comes in from the ranks of a group: reports, answers, output, and their ends.
+"""The inbox of a group's launcher: reports, answers, output and ends of its ranks.
 
-`Incoming` waits on every channel and pipe at once and puts what it reads where it
+`Inbox` waits on every channel and pipe at once and puts what it reads where it
 belongs: into the outcome of the job, onto the reader's screen, or to who has asked.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from collectives_lab.deadlock.status_board import Board
 from collectives_lab.launch.processes.handles import Processes
-from collectives_lab.launch.processes.job import Asked, Outcome
+from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.output import Decoder, Echo, Transcript
 from collectives_lab.launch.rank.channel import ChannelClosed, Parts, unpack
 
@@ -24,10 +24,11 @@ ANSWERS = ("snapshot", "asleep", "peek", "describe")
 _CHUNK = 2**18
 
 
-class Incoming:
-    """Reads what ranks say. joined: those in the group; gone: those that have ended.
+class Inbox:
+    """The reader of all channels and pipes of a group.
 
-    ungrouped: those whose last job has left them without a process group.
+    joined: the ranks in the group; gone: those that have ended; ungrouped: those whose
+    last job has left them without a process group.
     """
 
     def __init__(self, processes: Processes, board: Board):
@@ -40,26 +41,28 @@ class Incoming:
         self.replies: dict[int, dict[int, Any]] = {}
         self._job = 0
         self._echo: Echo | None = None
-        self._transcripts = [Transcript() for _ in processes.ends]
+        self._transcripts = [Transcript() for _ in processes.handles]
         self._decoders: dict[tuple[int, str], Decoder] = {}
         self._selector = selectors.DefaultSelector()
         read = selectors.EVENT_READ
         if processes.fileno() >= 0:
             self._selector.register(processes.fileno(), read, (self._ended, None))
-        for rank, ends in enumerate(processes.ends):
-            self._selector.register(ends.channel.fileno(), read, (self._hear, rank))
-            for fd, stream in ((ends.out, "stdout"), (ends.err, "stderr")):
+        for rank, handles in enumerate(processes.handles):
+            self._selector.register(
+                handles.channel.fileno(), read, (self._receive, rank)
+            )
+            for fd, stream in ((handles.out, "stdout"), (handles.err, "stderr")):
                 self._decoders[rank, stream] = Decoder()
                 if fd is not None:
                     os.set_blocking(fd, False)
                     self._selector.register(fd, read, (self._read, (rank, stream, fd)))
 
-    def expect(self, number: int, outcome: Outcome, asked: Asked) -> None:
-        """From now on what comes belongs to this job."""
+    def expect(self, number: int, outcome: Outcome, request: JobRequest) -> None:
+        """Begin a job: what ranks report and print from now on belongs to it."""
         self._job, self.outcome = number, outcome
-        self._transcripts = [Transcript() for _ in self.processes.ends]
+        self._transcripts = [Transcript() for _ in self.processes.handles]
         outcome.output = self._transcripts
-        self._echo = Echo(len(self._transcripts), asked.write, asked.display)
+        self._echo = Echo(len(self._transcripts), request.write, request.display)
 
     def pump(self, seconds: float) -> None:
         """Take in whatever has come, waiting for it at most so long."""
@@ -72,11 +75,11 @@ class Incoming:
         if self._echo is not None:
             self._echo.show()
 
-    def show_all(self) -> None:
+    def flush(self) -> None:
         """Show what is left of the output of a job that is over."""
         self._drain_pipes()
         for (rank, stream), decoder in self._decoders.items():
-            self._put(rank, stream, decoder.rest())
+            self._put(rank, stream, decoder.flush())
         if self._echo is not None:
             self._echo.show(all_of_it=True)
 
@@ -86,8 +89,8 @@ class Incoming:
 
     # -- messages ------------------------------------------------------------------
 
-    def _hear(self, rank: int) -> None:
-        channel = self.processes.ends[rank].channel
+    def _receive(self, rank: int) -> None:
+        channel = self.processes.handles[rank].channel
         try:
             message, parts, _ = channel.recv()
         except ChannelClosed:
@@ -128,10 +131,10 @@ class Incoming:
             self.outcome.reports[rank] = report
             self.outcome.results[rank] = parts
 
-    # -- ends ----------------------------------------------------------------------
+    # -- deaths ----------------------------------------------------------------------
 
     def _ended(self, _: None) -> None:
-        self.processes.look()
+        self.processes.poll()
         for rank, status in self.processes.ended.items():
             if rank in self.outcome.pending:
                 self._drain_pipes(rank)
@@ -142,13 +145,13 @@ class Incoming:
             self.gone.add(rank)
 
     def _drain_channel(self, rank: int) -> None:
-        """Hear what a rank said before it died."""
-        channel = self.processes.ends[rank].channel
+        """Receive what a rank sent before it died."""
+        channel = self.processes.handles[rank].channel
         with selectors.DefaultSelector() as selector:
             selector.register(channel, selectors.EVENT_READ)
             known = self._selector.get_map()
             while channel.fileno() in known and selector.select(0):
-                self._hear(rank)
+                self._receive(rank)
 
     # -- output --------------------------------------------------------------------
 

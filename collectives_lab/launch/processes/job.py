@@ -1,4 +1,4 @@
-"""A job of a group of ranks: what is asked of them, and how it went."""
+"""A job of a group of ranks: the request, and the outcome."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collectives_lab.launch.processes.output import (
     Display,
     Transcript,
     Write,
-    write_here,
+    write_locally,
 )
 from collectives_lab.launch.rank.channel import Parts
 
 
 @dataclass
 class Outcome:
-    """How a job went: what every rank reported, and what ended it early, if anything.
+    """The outcome of a job: each rank's report, and what ended it early, if anything.
 
     deaths: exit status by rank, or words where nobody could see it. last_line: of the
-    last call of a rank that died, or 0. stuck: the ranks of a proved deadlock and what
-    to say. late: the deadline passed. seen: where the ranks that had not ended were.
-    clocks: how well the clocks of other hosts are known, if there are any.
+    last call of a rank that died, or 0. deadlock: its ranks and the explanation, where
+    one was proved. late: the deadline passed. progress: where the ranks that had not
+    ended were. clocks: how well the clocks of other hosts are known, if there are any.
     """
 
     ranks: list[int]
@@ -32,9 +32,9 @@ class Outcome:
     leaving: dict[int, tuple[int, str]] = field(default_factory=dict)
     last_line: dict[int, int] = field(default_factory=dict)
     mismatched: dict[int, dict[str, Any]] = field(default_factory=dict)
-    stuck: tuple[list[int], str] | None = None
+    deadlock: tuple[list[int], str] | None = None
     late: bool = False
-    seen: dict[int, dict[str, Any]] = field(default_factory=dict)
+    progress: dict[int, dict[str, Any]] = field(default_factory=dict)
     described: dict[int, tuple[str, str]] = field(default_factory=dict)
     output: list[Transcript] = field(default_factory=list)
     clocks: dict[str, Any] = field(default_factory=dict)
@@ -48,18 +48,18 @@ class Outcome:
     def failed(self) -> bool:
         """Whether anything went wrong on any rank."""
         errors = any("kind" in report for report in self.reports.values())
-        ended = self.deaths or self.mismatched or self.stuck or self.late
+        ended = self.deaths or self.mismatched or self.deadlock or self.late
         return errors or bool(ended)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a job asks of its ranks. Times in seconds."""
+class JobRequest:
+    """A job as its ranks get it. Times in seconds."""
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
     parts: Parts = field(default_factory=list)
     ranks: Sequence[int] | None = None
     timeout: float = 30.0
-    write: Write = write_here
+    write: Write = write_locally
     display: Display | None = None

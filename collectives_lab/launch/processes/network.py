@@ -142,12 +142,14 @@ def welcome(sock: socket.socket, secret: bytes) -> NetworkChannel | None:
     """Let in who has connected, if it knows the secret; None for a stranger."""
     try:
         sock.settimeout(_GREETING)
-        ours = secrets.token_bytes(_NONCE)
-        sock.sendall(ours)
-        theirs, proof = _exactly(sock, _NONCE), _exactly(sock, _NONCE)
-        if not hmac.compare_digest(proof, _proof(secret, "caller", ours, theirs)):
+        own_nonce = secrets.token_bytes(_NONCE)
+        sock.sendall(own_nonce)
+        peer_nonce, proof = _exactly(sock, _NONCE), _exactly(sock, _NONCE)
+        if not hmac.compare_digest(
+            proof, _proof(secret, "caller", own_nonce, peer_nonce)
+        ):
             raise ConnectionError("a stranger")
-        sock.sendall(_proof(secret, "host", theirs, ours))
+        sock.sendall(_proof(secret, "host", peer_nonce, own_nonce))
         sock.settimeout(None)
         # Not for the caller: it would also end whose message is not read for so long.
         _set(sock, "TCP_USER_TIMEOUT", int(LOST * 1000))
@@ -170,10 +172,12 @@ def dial(addresses: Sequence[str], port: int, secret: bytes) -> NetworkChannel:
             tried.append(f"{address}: {error}")
             continue
         try:
-            theirs, ours = _exactly(sock, _NONCE), secrets.token_bytes(_NONCE)
-            sock.sendall(ours + _proof(secret, "caller", theirs, ours))
+            peer_nonce, own_nonce = _exactly(sock, _NONCE), secrets.token_bytes(_NONCE)
+            sock.sendall(own_nonce + _proof(secret, "caller", peer_nonce, own_nonce))
             proof = _exactly(sock, _NONCE)
-            if hmac.compare_digest(proof, _proof(secret, "host", ours, theirs)):
+            if hmac.compare_digest(
+                proof, _proof(secret, "host", own_nonce, peer_nonce)
+            ):
                 sock.settimeout(None)
                 return NetworkChannel(sock)
             tried.append(f"{address}: somebody else listens there")
@@ -192,7 +196,7 @@ def interfaces() -> dict[str, str]:
     """
     import fcntl
 
-    found = {}
+    addresses_by_name = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
@@ -200,8 +204,8 @@ def interfaces() -> dict[str, str]:
                 answer = fcntl.ioctl(sock, _ADDRESS_OF_INTERFACE, request)
             except OSError:
                 continue
-            found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+            addresses_by_name[name] = socket.inet_ntoa(answer[20:24])
+    return addresses_by_name
 
 
 def interface_of(address: str) -> str | None:

@@ -53,14 +53,16 @@ class Transcript:
             self._tail.append(text)
             self._in_tail += len(text)
         while self._tail and self._in_tail - len(self._tail[0]) >= KEPT:
-            gone = len(self._tail.popleft())
-            self._in_tail -= gone
-            self._lost += gone
+            dropped = len(self._tail.popleft())
+            self._in_tail -= dropped
+            self._lost += dropped
 
     def text(self) -> str:
         """Return what was printed, with a note where something is left out."""
-        lost = f"\n[... {self._lost} characters left out ...]\n" if self._lost else ""
-        return "".join(self._head) + lost + "".join(self._tail)
+        dropped = (
+            f"\n[... {self._lost} characters left out ...]\n" if self._lost else ""
+        )
+        return "".join(self._head) + dropped + "".join(self._tail)
 
 
 _TOLD = (
@@ -92,17 +94,17 @@ class Decoder:
         self._held = data[end:]
         return self._decode(data[:end])
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """Return what began like Gloo's line and is none."""
-        held, self._held = self._held, b""
-        return self._decode(held)
+        pending, self._held = self._held, b""
+        return self._decode(pending)
 
 
 Write = Callable[[str, str], None]
 """Takes the stream, "stdout" or "stderr", and text."""
 
 
-def write_here(stream: str, text: str) -> None:
+def write_locally(stream: str, text: str) -> None:
     """Write to this process's own standard output or error."""
     out = sys.stdout if stream == "stdout" else sys.stderr
     try:
@@ -126,7 +128,7 @@ class Echo:
     def __init__(
         self,
         world_size: int,
-        write: Write = write_here,
+        write: Write = write_locally,
         display: Display | None = None,
     ):
         self._write = write
@@ -178,9 +180,9 @@ class Echo:
                 self._end_line(rank)
         elif not self._since or time.monotonic() < self._due:
             return
-        held, self._held = self._held, [[] for _ in self._held]
+        kept, self._held = self._held, [[] for _ in self._held]
         self._since = 0.0
-        for step in zip_longest(*map(_steps, held), fillvalue=[]):
+        for step in zip_longest(*map(_steps, kept), fillvalue=[]):
             for ranks, (stream, what) in _alike(dict(enumerate(step))):
                 self._show(ranks, stream, what)
         self._send()

@@ -1,7 +1,7 @@
-"""What a rank is told first: who it is, where it works, and where the others meet.
+"""The rendezvous of ranks: who each is, where it works, and where the others meet.
 
-Here are the ranks of this machine (`Here`), which get descriptors of a status board and
-of a store from their launcher.
+Here are the ranks of this machine (`LocalRanks`), which get descriptors of a status
+board and of a store from their launcher.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from collectives_lab.basics import devices
 from collectives_lab.deadlock.status_board import anonymous_file
 from collectives_lab.launch.processes import backends
-from collectives_lab.launch.processes.handles import Ends
+from collectives_lab.launch.processes.handles import RankHandles
 from collectives_lab.launch.processes.host_clocks import HostClocks
 from collectives_lab.launch.rank.channel import ChannelClosed
 
 
-class Here:
+class LocalRanks:
     """Ranks on this machine, as children of ours or of our fork server."""
 
-    ends: list[Ends]
+    handles: list[RankHandles]
     clocks: HostClocks | None = None
     _store_file: str | None = None
 
@@ -36,7 +36,7 @@ class Here:
         else:
             handle, self._store_file = tempfile.mkstemp(prefix="collectives_lab-")
             os.close(handle)
-        world_size = len(self.ends)
+        world_size = len(self.handles)
         shared = {
             "world_size": world_size,
             "backend": backend,
@@ -46,12 +46,12 @@ class Here:
             "gpus": devices.count(env),
         }
         world = _environment(world_size, env)
-        for rank, ends in enumerate(self.ends):
-            mine = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            mine |= backends.of_rank(world, rank)
-            options = shared | {"rank": rank, "env": world | mine}
+        for rank, handles in enumerate(self.handles):
+            own_environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            own_environment |= backends.of_rank(world, rank)
+            options = shared | {"rank": rank, "env": world | own_environment}
             with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
-                ends.channel.send(("job", 0, "join", options), None, fds)
+                handles.channel.send(("job", 0, "join", options), None, fds)
         for fd in fds[1:]:
             os.close(fd)
 

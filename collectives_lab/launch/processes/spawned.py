@@ -10,19 +10,19 @@ import subprocess
 
 from collectives_lab.basics import linux
 from collectives_lab.launch.processes import reap
-from collectives_lab.launch.processes.handles import Ends, python
-from collectives_lab.launch.processes.rendezvous import Here
+from collectives_lab.launch.processes.handles import RankHandles, python
+from collectives_lab.launch.processes.rendezvous import LocalRanks
 from collectives_lab.launch.rank.channel import Channel
 
 
-class SpawnedRanks(Here):
+class SpawnedRanks(LocalRanks):
     """Ranks in interpreters of their own: slower, and possible everywhere."""
 
     def __init__(
         self, count: int, module: str = "collectives_lab.launch.rank.rank_process"
     ):
         """module: whose `main` a rank begins with."""
-        self.ends: list[Ends] = []
+        self.handles: list[RankHandles] = []
         self.ended: dict[int, int | str] = {}
         self._module = module
         self._processes: list[subprocess.Popen] = []
@@ -34,21 +34,21 @@ class SpawnedRanks(Here):
             raise
 
     def _spawn(self) -> None:
-        ours, theirs = socket.socketpair()
+        own_end, rank_end = socket.socketpair()
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         try:
-            process = python(self._module, theirs, stdout=out_end, stderr=err_end)
+            process = python(self._module, rank_end, stdout=out_end, stderr=err_end)
         finally:
-            theirs.close()
+            rank_end.close()
             os.close(out_end)
             os.close(err_end)
         self._processes.append(process)
-        self.ends.append(Ends(Channel(ours), out, err, process.pid))
+        self.handles.append(RankHandles(Channel(own_end), out, err, process.pid))
 
     def fileno(self) -> int:
         return -1
 
-    def look(self) -> None:
+    def poll(self) -> None:
         for rank, process in enumerate(self._processes):
             status = reap.reap(process)
             if status is not None:
@@ -69,6 +69,6 @@ class SpawnedRanks(Here):
                 self.ended[rank] = process.wait(deadline)
         finally:
             self.forget_store()
-            for ends in self.ends:
-                ends.close()
-            self.ends = []
+            for handles in self.handles:
+                handles.close()
+            self.handles = []

@@ -68,8 +68,8 @@ class _Pickler(cloudpickle.Pickler):
         if _is_plain(obj):
             flat = obj.detach().resolve_conj().resolve_neg().cpu().contiguous()
             # An empty one may have strides that cannot be viewed as bytes.
-            whole = flat.reshape(-1) if flat.numel() else torch.empty(0)
-            raw: Any = whole.view(torch.uint8).numpy()
+            contiguous = flat.reshape(-1) if flat.numel() else torch.empty(0)
+            raw: Any = contiguous.view(torch.uint8).numpy()
             keeps_grad = obj.requires_grad and obj.is_leaf
             buffer = pickle.PickleBuffer(raw)
             return _tensor, (buffer, obj.dtype, tuple(obj.shape), keeps_grad)

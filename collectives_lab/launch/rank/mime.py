@@ -26,21 +26,23 @@ def bundle(value: Any) -> dict[str, Any]:
 
     Text always, pictures if it has them.
     """
-    looks: dict[str, Any] = {"text/plain": repr(value)}
+    by_type: dict[str, Any] = {"text/plain": repr(value)}
     if isinstance(value, type):
-        return looks
-    whole = _ask(value, "_repr_mimebundle_")
-    if isinstance(whole, tuple):
-        whole = whole[0]
-    looks.update(whole or {})
+        return by_type
+    mimebundle = _ask(value, "_repr_mimebundle_")
+    if isinstance(mimebundle, tuple):
+        mimebundle = mimebundle[0]
+    by_type.update(mimebundle or {})
     for mime, method in _METHODS.items():
-        look = _ask(value, method)
-        if look is not None:
-            looks.setdefault(mime, look[0] if isinstance(look, tuple) else look)
+        content = _ask(value, method)
+        if content is not None:
+            by_type.setdefault(
+                mime, content[0] if isinstance(content, tuple) else content
+            )
     figure = getattr(sys.modules.get("matplotlib.figure"), "Figure", ())
     if isinstance(value, figure):
-        looks.setdefault("image/png", _png(value))
-    return {mime: _text(look) for mime, look in looks.items()}
+        by_type.setdefault("image/png", _png(value))
+    return {mime: _text(content) for mime, content in by_type.items()}
 
 
 def _ask(value: Any, method: str) -> Any:

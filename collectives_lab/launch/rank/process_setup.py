@@ -35,10 +35,10 @@ def settle_in() -> None:
 
 def heed_environment() -> None:
     """Do what torch reads from the environment only when it is imported."""
-    wanted = os.environ.get("OMP_NUM_THREADS") or "1"
-    first = wanted.split(",")[0].strip()  # OpenMP takes a number a level
+    value = os.environ.get("OMP_NUM_THREADS") or "1"
+    first = value.split(",")[0].strip()  # OpenMP takes a number a level
     if not first.isdigit() or int(first) < 1:
-        raise ValueError(f"OMP_NUM_THREADS={wanted!r} is no number of threads")
+        raise ValueError(f"OMP_NUM_THREADS={value!r} is no number of threads")
     threads = int(first)
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)

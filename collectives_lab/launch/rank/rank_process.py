@@ -41,8 +41,8 @@ from collectives_lab.launch.rank.process_group import Membership
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.reader_traceback import (
     Unsendable,
+    describe,
     is_readers,
-    tell,
     words,
 )
 
@@ -65,7 +65,7 @@ class Rank:
         self.busy = False
         self.cancelled = False
         self.started = recorder.now()
-        self.membership = Membership(self._tell_mismatch)
+        self.membership = Membership(self._report_mismatch)
         self.namespace = Namespace({})
         self.main = threading.main_thread()
         self.known = set(sys.modules)
@@ -129,14 +129,16 @@ class Rank:
         """Send what has been recorded so far, and where the first thread is."""
         events = [] if self.recording is None else self.recording.peek()
         groups = {} if self.recording is None else self.recording.group_ranks()
-        seen: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
-        seen |= {"events": events, "groups": groups, "where": self._where()}
-        seen["waiting"] = self.recording.snapshot().waiting if self.recording else ()
-        self.channel.send(("peek", number, seen))
+        progress: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
+        progress |= {"events": events, "groups": groups, "where": self._where()}
+        progress["waiting"] = (
+            self.recording.snapshot().waiting if self.recording else ()
+        )
+        self.channel.send(("peek", number, progress))
 
     def _describe(self, number: int, key: int) -> None:
-        found = None if self.recording is None else self.recording.described(key)
-        self.channel.send(("describe", number, found))
+        description = None if self.recording is None else self.recording.described(key)
+        self.channel.send(("describe", number, description))
 
     def _where(self) -> str:
         """Return the reader's line that the first thread is in.
@@ -159,9 +161,9 @@ class Rank:
         if self.busy and self.main.ident is not None:
             signal.pthread_kill(self.main.ident, signal.SIGINT)
 
-    def _tell_mismatch(self, record: recorder.Record) -> None:
+    def _report_mismatch(self, record: recorder.Record) -> None:
         """Say at once that a call does not fit: the reader may catch what it raises."""
-        call = {"key": record.key, "number": record.number, "call": record.told()}
+        call = {"key": record.key, "number": record.number, "call": record.described()}
         self.channel.send(("mismatch", call))
 
     def _exit(self) -> None:
@@ -235,8 +237,8 @@ class Rank:
     def _namespace(self) -> Namespace:
         """Return what a cell finds at first."""
         group = self.membership
-        given = {"rank": group.rank, "world_size": group.world_size}
-        return Namespace(given | {"display": self.display})
+        variables = {"rank": group.rank, "world_size": group.world_size}
+        return Namespace(variables | {"display": self.display})
 
     def display(self, *objects: Any) -> None:
         """Show objects under the cell that runs, as in a notebook."""
@@ -266,7 +268,7 @@ class Rank:
         report["kind"] = _kind_of(error)
         report["type"] = type(error).__name__
         report["message"] = words(error)
-        report["where"], report["traceback"] = tell(error)
+        report["where"], report["traceback"] = describe(error)
 
     def _close(self, report: dict[str, Any]) -> None:
         """Add to a report what was recorded, and be counted as finished."""

@@ -46,14 +46,19 @@ def init_process_group(
     differs from ours (another backend, a store, an address) is made as asked for
     instead.
     """
-    ours = _membership
-    if ours is not None and backend is None and kwargs.get("device_id") is None:
-        backend = ours.backend  # torch's choice is NCCL wherever there is a GPU
-    if ours is None or not ours.prepared:
+    membership = _membership
+    if membership is not None and backend is None and kwargs.get("device_id") is None:
+        backend = membership.backend  # torch's choice is NCCL wherever there is a GPU
+    if membership is None or not membership.prepared:
         real_init(backend, init_method, *args, **kwargs)
         return
-    ours.prepared = False
-    backends = (None, ours.settings["backend"], ours.backend, "cpu:gloo,cuda:nccl")
+    membership.prepared = False
+    backends = (
+        None,
+        membership.settings["backend"],
+        membership.backend,
+        "cpu:gloo,cuda:nccl",
+    )
     same = backend in backends and init_method in (None, "env://") and not args
     if not dist.is_initialized() or not same or kwargs.get("store") is not None:
         if dist.is_initialized():
