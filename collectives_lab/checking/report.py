@@ -73,7 +73,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every property holds."""
+        """True if every property holds."""
         return all(finding.passed for finding in self.findings)
 
     def as_json(self) -> str:

@@ -50,7 +50,7 @@ class Timeline:
     def trace(self) -> Trace:
         """The trace that was replayed, with the times of the fabric in seconds.
 
-        What never happened has no time.
+        A call that never began, or never ended, has no time for that.
         """
         p, t, calls = self._program, self._times, self._program.calls
         begun = np.where(t.begun[p.phase] < 0, -1, t.begun[p.phase] + p.delay)

@@ -492,8 +492,8 @@ def test_a_trace_that_ends_is_recorded_as_its_replay() -> None:
     assert events == list(replay(trace, fabric).events)
 
 
-def test_who_computes_longer_waits_less() -> None:
-    """A collective ends for all when the last has come."""
+def test_calls_end_when_the_last_has_come() -> None:
+    """A collective ends for all alike; who computes longer waits less."""
     events = recorded(
         *(Event(r, "compute", seconds=s) for r, s in enumerate((1.0, 3.0))),
         *(Event(r, "all_reduce", 4) for r in range(2)),
