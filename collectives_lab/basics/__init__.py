@@ -1,1 +1,1 @@
-"""What every room may use: errors, units, tables, devices, trees over ranks."""
+"""Helpers for every room: errors, units, tables, devices, trees over ranks."""

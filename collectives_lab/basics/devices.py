@@ -1,7 +1,7 @@
-"""GPUs: how many there are for a launch, which one is a rank's, and where it computes.
+"""GPUs: their number, the GPU of a rank, and the device on which a rank computes.
 
-A process that has used CUDA cannot hand it to a child that it forks, so the fork server
-never does (`untouched`), and a rank takes its GPU itself (`take`). None of this has run
+A forked child cannot use CUDA if its parent has, so the fork server never does
+(`why_no_fork`), and a rank takes its GPU itself (`take`). None of this has run
 on a machine with a GPU so far: `make test-gpu` is what proves it there.
 """
 
@@ -23,29 +23,31 @@ Nccl = tuple[int, ...]
 
 
 def count(env: Mapping[str, str] | None = None) -> int:
-    """GPUs that processes with this environment see; 0 without CUDA, and nothing waits.
+    """Return the number of GPUs visible with this environment; 0 without CUDA.
 
-    Asked of the driver's NVML where there is one, so that CUDA stays untouched here.
+    torch asks NVML where it can, so CUDA is not initialized here.
     """
     gpus = torch.cuda.device_count()
     visible = (env or {}).get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return gpus
-    named = [name.strip() for name in visible.split(",") if name.strip()]
-    ends = next((i for i, name in enumerate(named) if name == "-1"), len(named))
-    return min(gpus, ends)  # CUDA sees none from the first that does not exist
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    visible_count = next(
+        (i for i, name in enumerate(names) if name == "-1"), len(names)
+    )
+    return min(gpus, visible_count)  # CUDA ignores the list from -1 on
 
 
 def nccl_version() -> Nccl:
-    """The NCCL that this torch has; () if it has none."""
+    """Return the version of NCCL in this torch; () if it has none."""
     if not dist.is_nccl_available():
         return ()
-    found = torch.cuda.nccl.version()
-    return tuple(found[:3])
+    version = torch.cuda.nccl.version()
+    return tuple(version[:3])
 
 
-def untouched() -> str:
-    """Why CUDA would fail in a process that this one forks; empty if it would not."""
+def why_no_fork() -> str:
+    """Return why CUDA would fail in a forked child; empty if it would work."""
     if not torch.cuda.is_initialized():
         return ""
     return (
@@ -57,8 +59,8 @@ def untouched() -> str:
 def take(local_rank: int, gpus: int, backend: str) -> torch.device | None:
     """Give this process its GPU, number `local_rank` modulo how many there are.
 
-    Under NCCL at once, and returned; else when the process first uses CUDA, as most do
-    not: `"cuda"` then means that GPU.
+    With NCCL the GPU is set at once and returned. Otherwise it is set when the process
+    first uses CUDA, which most processes never do; `"cuda"` then means that GPU.
     """
     if not gpus:
         return None
@@ -72,9 +74,9 @@ def take(local_rank: int, gpus: int, backend: str) -> torch.device | None:
 
 
 def runs_on_nccl(group: Any = None) -> bool:
-    """Whether a group sends CUDA tensors by NCCL.
+    """Return whether a group sends CUDA tensors by NCCL.
 
-    `dist.get_backend` does not say it: of our groups it says "cpu:gloo,cuda:nccl".
+    `dist.get_backend` is not enough: for our groups it returns "cpu:gloo,cuda:nccl".
     """
     if not dist.is_initialized():
         return False
@@ -85,11 +87,11 @@ def runs_on_nccl(group: Any = None) -> bool:
 
 
 def refuse_nccl(group: Any, cure: str) -> None:
-    """Raise ValueError where messages are NCCL's, for code that needs more of them.
+    """Raise ValueError if the group sends by NCCL, for code that needs tags.
 
-    NCCL takes the messages between two ranks in the order of the calls, both ways
-    together, heeds no tags, and receives from nobody in particular. cure: what to do.
-    A rank alone sends none.
+    NCCL matches the messages between two ranks in the order of the calls, in both
+    directions together; it ignores tags and cannot receive from any source. cure: the
+    advice at the end of the message. A group of one rank sends nothing and passes.
     """
     if runs_on_nccl(group) and dist.get_world_size(group) > 1:
         raise ValueError(
@@ -99,26 +101,26 @@ def refuse_nccl(group: Any, cure: str) -> None:
 
 
 def own() -> torch.device:
-    """Where this process computes: on its GPU under NCCL, else on the CPU.
+    """Return the device of this process: its GPU under NCCL, else the CPU.
 
-    COLLECTIVES_LAB_DEVICE=cuda asks for the GPU under Gloo too, cpu for the CPU.
+    COLLECTIVES_LAB_DEVICE=cuda selects the GPU under Gloo too, cpu the CPU.
     """
-    wanted = os.environ.get(SETTING) or ("cuda" if runs_on_nccl() else "cpu")
-    if wanted == "cpu":
+    setting = os.environ.get(SETTING) or ("cuda" if runs_on_nccl() else "cpu")
+    if setting == "cpu":
         return torch.device("cpu")
-    if wanted != "cuda":
-        raise ValueError(f"{SETTING} is {wanted!r}; it is cpu or cuda")
+    if setting != "cuda":
+        raise ValueError(f"{SETTING} is {setting!r}; it is cpu or cuda")
     return torch.device("cuda", torch.cuda.current_device())
 
 
 def finish(device: torch.device) -> None:
-    """Wait for all that was queued on a device; at once on the CPU."""
+    """Wait for all work queued on a device; return at once for the CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def described() -> dict[str, Any]:
-    """What a measurement on GPUs is worth little without; {} where there are none."""
+def gpu_description() -> dict[str, Any]:
+    """Return the GPUs' names and the versions of CUDA and NCCL; {} without GPUs."""
     if not torch.cuda.device_count():
         return {}
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

@@ -1,4 +1,4 @@
-"""The errors a reader meets: what happened, on which rank, where, what to do."""
+"""Errors that readers see: the event, its rank and line, and advice."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Any
 
 
 class LabError(Exception):
-    """Any error of Collectives Lab.
+    """Base class of the errors of Collectives Lab.
 
-    run: the `launch.Run` of what was recorded before it, if there is one. found: of a
-    failed job on `Ranks`, the message up to what to do and what became of the ranks.
+    run: the `launch.Run` recorded before the error, if there is one. found: for a
+    failed job on `Ranks`, the message without the advice and the state of the ranks.
     """
 
     run: Any = None
     found: str = ""
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the message, without our own frames."""
+        """Return the lines for a notebook: the message, without our own frames."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class LaunchError(LabError, ValueError):
-    """Ranks could not be started, or were asked for in a way that makes no sense."""
+    """Error for ranks that could not be started, or for impossible arguments."""
 
 
 class RankError(LabError):
-    """A rank failed. `rank` failed first; `cause` is its exception, if it travels."""
+    """Error for a failed rank: the first one, and its `cause` if it can be pickled."""
 
     def __init__(
         self,
@@ -44,20 +44,21 @@ class RankError(LabError):
 
 
 class RankDied(RankError):
-    """A rank's process ended. `status` is its exit status, negative for a signal.
+    """Error for a rank whose process ended.
 
-    It is 0 where nobody could see it: the host does not answer any more.
+    status: its exit status, negative for a signal; 0 where it is unknown because the
+    host does not answer any more.
     """
 
     status: int = 0
 
 
 class DeadlineExceeded(RankError):
-    """The ranks were not done in time, which proves nothing more."""
+    """Error for ranks that were not done in time; its cause is not known."""
 
 
 class Deadlock(LabError):
-    """Ranks wait for each other and can never go on. `ranks` are those that wait."""
+    """Error for `ranks` that wait for each other and can never continue."""
 
     def __init__(self, message: str, ranks: list[int] | None = None):
         super().__init__(message)
@@ -65,7 +66,7 @@ class Deadlock(LabError):
 
 
 class Mismatch(LabError):
-    """Ranks disagree about one call. `ranks` are those that had come to it."""
+    """Error for `ranks` that make one collective call with different arguments."""
 
     def __init__(self, message: str, ranks: list[int] | None = None):
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""The few calls to the Linux kernel that Python has no function for.
+"""Calls to the Linux kernel for which Python has no function.
 
-`syscall` and `prctl` raise the OSError of what the kernel answers; where there is no
-such call, ENOSYS.
+`syscall` and `prctl` raise OSError with the kernel's errno, ENOSYS where the system has
+no such call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Make the system call `number`; pointers are given by ctypes.byref."""
+    """Make the system call `number`; pass pointers as ctypes.byref."""
     return _call("syscall", ctypes.c_long(number), *arguments)
 
 
@@ -43,7 +43,7 @@ def _call(name: str, *arguments: object) -> int:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants that lose theirs, so that they can be ended."""
+    """Become the parent of orphaned descendants, so that they can be ended."""
     prctl(36, 1)
 
 
@@ -53,28 +53,28 @@ def die_with_parent() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """List the children of a process, and theirs, parents first."""
-    found = [pid]
-    for parent in found:
+    """List all descendants of a process, parents before children."""
+    pids = [pid]
+    for parent in pids:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
             with suppress(OSError):
-                found.extend(map(int, task.read_text().split()))
-    return found[1:]
+                pids.extend(map(int, task.read_text().split()))
+    return pids[1:]
 
 
 def no_new_privileges() -> None:
-    """Give up for good what a set-user-id program could give; filters demand it."""
+    """Give up privileges from set-user-id programs for good; seccomp demands it."""
     prctl(38, 1)
 
 
 def drop_capabilities() -> None:
-    """Give up all that root may do beyond what its user id may."""
+    """Drop all capabilities of this thread, so that root has no special rights."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this thread
     _call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 
 
 def status(process: int | str = "self") -> dict[str, int]:
-    """The numbers of /proc/PID/status by name, in kB where they have a unit."""
+    """Return the numbers of /proc/PID/status by name, in kB where they have a unit."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     words = (line.split() for line in lines)
     return {w[0][:-1]: int(w[1]) for w in words if len(w) > 1 and w[1].isdigit()}

@@ -1,4 +1,4 @@
-"""What the machine bears, asked before ranks start: memory, processes, files."""
+"""Limits of the machine, checked before ranks start: memory, processes, files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from collectives_lab.basics.units import format_bytes
 
 RANK_MEMORY = {"fork": 16 * 10**6, "spawn": 250 * 10**6}
-"""Bytes a rank may need before it has done anything (measured: 6 and 150 MB)."""
+"""Bytes that a new rank may need (measured: 6 and 150 MB)."""
 
 PAIR_MEMORY = 16_000
 """Bytes that the kernel keeps at each end of a connection between two ranks."""
@@ -25,7 +25,7 @@ def _number(path: str) -> int | None:
 
 
 def free_memory() -> int:
-    """Bytes that processes may still take, of the machine and of the container."""
+    """Return the bytes that processes may still take, on the machine and container."""
     free = 2**62
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -34,16 +34,16 @@ def free_memory() -> int:
     except OSError:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         free = pages // 2
-    for limit, used in (
+    for limit_path, used_path in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         (
             "/sys/fs/cgroup/memory/memory.limit_in_bytes",
             "/sys/fs/cgroup/memory/memory.usage_in_bytes",
         ),
     ):
-        most, taken = _number(limit), _number(used)
-        if most is not None and taken is not None:
-            free = min(free, max(most - taken, 0))
+        limit_bytes, used_bytes = _number(limit_path), _number(used_path)
+        if limit_bytes is not None and used_bytes is not None:
+            free = min(free, max(limit_bytes - used_bytes, 0))
     return free
 
 
@@ -57,7 +57,7 @@ def _open_files() -> tuple[int, str]:
 
 
 def _files_used() -> int:
-    """Descriptors that this process has open; a guess where nobody can tell."""
+    """Return the number of open descriptors of this process; 48 where it is unknown."""
     try:
         return len(os.listdir("/dev/fd"))
     except OSError:
@@ -68,32 +68,32 @@ def _processes() -> tuple[int, str]:
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    most = 2**31 if soft == resource.RLIM_INFINITY else soft
+    limit = 2**31 if soft == resource.RLIM_INFINITY else soft
     for path in ("/sys/fs/cgroup/pids.max", "/proc/sys/kernel/pid_max"):
-        most = min(most, _number(path) or most)
-    return most, f"a limit of {most} processes and threads"
+        limit = min(limit, _number(path) or limit)
+    return limit, f"a limit of {limit} processes and threads"
 
 
 def why_too_many(world_size: int, start_method: str) -> str | None:
-    """Say which limit of the machine `world_size` ranks would break; None if none."""
-    each, free = RANK_MEMORY[start_method], free_memory()
-    ranks, pairs = world_size * each, world_size**2 * PAIR_MEMORY
-    if ranks + pairs > free:
+    """Return which limit of the machine `world_size` ranks exceed; None if none."""
+    rank_bytes, free = RANK_MEMORY[start_method], free_memory()
+    ranks_bytes, pairs_bytes = world_size * rank_bytes, world_size**2 * PAIR_MEMORY
+    if ranks_bytes + pairs_bytes > free:
         return (
-            f"the ranks need about {format_bytes(ranks)} of memory, the connections "
-            f"between all pairs of them {format_bytes(pairs)}, and "
+            f"the ranks need about {format_bytes(ranks_bytes)} of memory, the "
+            f"connections between all pairs of them {format_bytes(pairs_bytes)}, and "
             f"{format_bytes(free)} are free"
         )
-    files, what = _open_files()
-    used = _files_used()
-    if FILES_A_RANK * world_size + used + 16 > files:
+    file_limit, limit_text = _open_files()
+    open_files = _files_used()
+    if FILES_A_RANK * world_size + open_files + 16 > file_limit:
         return (
-            f"each rank needs {FILES_A_RANK} files here, {used} are open already, and "
-            f"there is {what}"
+            f"each rank needs {FILES_A_RANK} files here, {open_files} are open "
+            f"already, and there is {limit_text}"
         )
-    if world_size + 64 > files:
-        return f"each rank holds a connection to every other, and there is {what}"
-    threads, what = _processes()
-    if 5 * world_size > threads:
-        return f"each rank needs about 5 threads, and there is {what}"
+    if world_size + 64 > file_limit:
+        return f"each rank holds a connection to every other, and there is {limit_text}"
+    process_limit, limit_text = _processes()
+    if 5 * world_size > process_limit:
+        return f"each rank needs about 5 threads, and there is {limit_text}"
     return None

@@ -1,6 +1,6 @@
-"""A cluster of one's own: plausible numbers that follow from a student's id.
+"""A student's own cluster: plausible constants computed from the student's id.
 
-Here you can look one up (`constants`), for a derivation that nobody can copy.
+Here you can look them up (`constants`), for a derivation that cannot be copied.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ CHOICES: dict[str, list[float]] = {
     "bytes_per_parameter": [2.0, 4.0],
     "alpha": [n / 1e6 for n in range(2, 21)],
 }
-"""What an accelerator of 2020 to 2025 sustains behind one NIC of 100 to 400 Gb/s."""
+"""Values of accelerators of 2020 to 2025 behind one NIC of 100 to 400 Gb/s."""
 
 
 NOBODY = "nobody"
-"""Whose cluster it is where the student is not known."""
+"""The id that stands for an unknown student."""
 
 
 def constants(student: str) -> dict[str, float]:
@@ -26,8 +26,8 @@ def constants(student: str) -> dict[str, float]:
 
     flop_rate: operations a second that an accelerator sustains. bandwidth: bytes a
     second, one way, for each rank. global_batch: tokens of all ranks together. alpha:
-    seconds a message. Case and spaces around the id do not count; an empty one has a
-    cluster too, nobody's.
+    seconds a message. Case and spaces around the id do not count; an empty id has the
+    cluster of NOBODY.
     """
     name = student.strip().casefold() or NOBODY
     digest = hashlib.sha256(f"collectives-lab cluster {name}".encode()).digest()

@@ -1,4 +1,4 @@
-"""Places in the reader's code as the reader knows them: lines and what they say."""
+"""Lines of the reader's code, with the names of notebook cells and the source."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ cell_name: Callable[[str], str | None] = lambda file: None  # noqa: E731 (replac
 
 
 def describe(where: str) -> str:
-    """`"/a/b.py:3"` as `` line 3 of b.py: `dist.recv(x, 1)` ``; empty stays empty."""
+    """Write `"/a/b.py:3"` as `` line 3 of b.py: `dist.recv(x, 1)` ``; keep `""`."""
     file, _, number = where.rpartition(":")
     if not file:
         return ""
     source = linecache.getline(file, int(number)).strip()
     source = source if len(source) <= 80 else source[:77] + "..."
-    name = cell_name(file) or (None if _CELL.search(file) else os.path.basename(file))
-    line = f"line {number} of {name}" if name else f"line {number}"
+    file_name = cell_name(file) or (
+        None if _CELL.search(file) else os.path.basename(file)
+    )
+    line = f"line {number} of {file_name}" if file_name else f"line {number}"
     return f"{line}: `{source}`" if source else line
 
 
 def in_words(text: str) -> str:
-    """A traceback with the names of cells in place of the files they stand for."""
+    """Replace the files of notebook cells in a traceback by the names of the cells."""
 
     def replace(match: re.Match) -> str:
         name = cell_name(match[1])

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows of texts under a head."""
+    """A table of texts: rows under a head."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -1,6 +1,6 @@
-"""Two binary trees over the same ranks, and the steps in which they are used.
+"""Two binary trees over the same ranks, and the steps in which their edges are used.
 
-Here you can ask for the parents of all ranks in both trees (`double_tree`), and for the
+Here you can compute the parents of all ranks in both trees (`double_tree`), and the
 step in which each rank first sends to its parent (`first_steps`), such that no rank
 ever sends two messages in a step, nor receives two.
 Source: Sanders, Speck and Traeff 2009; the trees are those of NCCL 2.4.
@@ -17,84 +17,96 @@ Parents = list[int | None]
 def double_tree(world_size: int) -> tuple[Parents, Parents]:
     """Return the parents in both trees: an inner node of one is a leaf of the other.
 
-    With an even number of ranks, rank 0 is above a tree over all others, and the second
-    tree is the first in a mirror. With an odd number the tree is over all ranks, and
-    the second is the first, one rank further; rank 0 is then a leaf of both.
+    With an even number of ranks, rank 0 is the root above a tree over all others, and
+    the second tree mirrors the first. With an odd number the tree is over all ranks,
+    and the second is the first shifted by one rank; rank 0 is then a leaf of both.
     """
     if world_size % 2:
-        first = [_above(rank + 1, world_size) for rank in range(world_size)]
-        # Place 0, which is no rank, is above the root.
-        parents: Parents = [above - 1 if above else None for above in first]
-        moved = [None if p is None else (p + 1) % world_size for p in parents]
-        return parents, moved[-1:] + moved[:-1]
+        places = [_parent_place(rank + 1, world_size) for rank in range(world_size)]
+        # Place 0 is the parent of the root, and no rank.
+        parents: Parents = [place - 1 if place else None for place in places]
+        shifted = [
+            None if parent is None else (parent + 1) % world_size for parent in parents
+        ]
+        return parents, shifted[-1:] + shifted[:-1]
     last = world_size - 1
-    parents = [_above(rank, last) if rank else None for rank in range(world_size)]
-    return parents, [None if p is None else last - p for p in reversed(parents)]
+    parents = [
+        _parent_place(rank, last) if rank else None for rank in range(world_size)
+    ]
+    return parents, [
+        None if parent is None else last - parent for parent in reversed(parents)
+    ]
 
 
-def _above(place: int, last: int) -> int:
-    """The parent of a place of 1 ... last, 0 for the root's.
+def _parent_place(place: int, last: int) -> int:
+    """Return the parent of a place of 1 ... last; 0 for the root.
 
     Odd places are leaves; a place whose lowest binary 1 is b has its children at
     distance b/2.
     """
-    low = place & -place
-    above = (place ^ low) | (low << 1)
-    return above if above <= last else place ^ low
+    lowest_bit = place & -place
+    parent = (place ^ lowest_bit) | (lowest_bit << 1)
+    return parent if parent <= last else place ^ lowest_bit
 
 
 def first_steps(parents: tuple[Parents, Parents]) -> tuple[list[int], list[int]]:
-    """Return by tree and rank when the rank first sends to its parent, 0 for roots.
+    """Return by tree and rank the step of the first send to the parent, 0 for roots.
 
-    A rank sends once it has received from its children, in every other step from then
-    on. Of two edges that share a rank's out port or in port, one is for even steps and
-    one for odd.
+    A rank begins to send when it has received from its children, and sends in every
+    other step from then on. Of two edges that share a rank's out port or in port, one
+    is used in even steps and one in odd steps.
     """
     colour = _colours(parents)
-    found = []
-    for tree, parent in enumerate(parents):
-        first, ready = [0] * len(parent), [0] * len(parent)
-        for rank in _leaves_first(parent):
-            above = parent[rank]
-            if above is not None:
+    first_by_tree = []
+    for tree, parents_of in enumerate(parents):
+        first, ready = [0] * len(parents_of), [0] * len(parents_of)
+        for rank in _leaves_first(parents_of):
+            parent = parents_of[rank]
+            if parent is not None:
                 first[rank] = ready[rank] + (ready[rank] + colour[tree, rank]) % 2
-                ready[above] = max(ready[above], first[rank] + 1)
-        found.append(first)
-    return found[0], found[1]
+                ready[parent] = max(ready[parent], first[rank] + 1)
+        first_by_tree.append(first)
+    return first_by_tree[0], first_by_tree[1]
 
 
-def _leaves_first(parent: Parents) -> list[int]:
-    below = defaultdict(list)
-    for rank, above in enumerate(parent):
-        below[above].append(rank)
-    order = below[None]
+def _leaves_first(parents: Parents) -> list[int]:
+    children = defaultdict(list)
+    for rank, parent_rank in enumerate(parents):
+        children[parent_rank].append(rank)
+    order = children[None]
     for rank in order:
-        order.extend(below[rank])
+        order.extend(children[rank])
     return order[::-1]
 
 
 def _colours(parents: tuple[Parents, Parents]) -> dict[tuple[int, int], int]:
-    """0 or 1 for the edge above each rank: siblings differ, and both trees at a rank.
+    """Colour the edge above each rank 0 or 1; edges that share a port differ.
 
-    There are always such colours, since those neighbours form paths and even cycles.
+    Such a colouring always exists, since edges that share ports form paths and even
+    cycles.
     """
     at_port = defaultdict(list)
-    for tree, parent in enumerate(parents):
-        for rank, above in enumerate(parent):
-            if above is not None:
+    for tree, parents_of in enumerate(parents):
+        for rank, parent_rank in enumerate(parents_of):
+            if parent_rank is not None:
                 at_port["out", rank].append((tree, rank))
-                at_port["in", above].append((tree, rank))
+                at_port["in", parent_rank].append((tree, rank))
     ports = defaultdict(list)
     for port, edges in at_port.items():
         for edge in edges:
             ports[edge].append(port)
     colour: dict[tuple[int, int], int] = {}
     for edge in ports:
-        to_do = [(edge, 0)]
-        while to_do:
-            edge, wanted = to_do.pop()
+        pending = [(edge, 0)]
+        while pending:
+            edge, required = pending.pop()
             if edge not in colour:
-                colour[edge] = wanted
-                near = (e for port in ports[edge] for e in at_port[port] if e != edge)
-                to_do.extend((e, 1 - wanted) for e in near)
+                colour[edge] = required
+                neighbours = (
+                    neighbour
+                    for port in ports[edge]
+                    for neighbour in at_port[port]
+                    if neighbour != edge
+                )
+                pending.extend((neighbour, 1 - required) for neighbour in neighbours)
     return colour

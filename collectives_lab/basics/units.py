@@ -1,4 +1,4 @@
-"""Bytes, seconds and bandwidths: read them, write them.
+"""Parsing and formatting of bytes, seconds and bandwidths.
 
 Inside the package everything is in SI units (bytes, seconds, bytes a second). Here you
 can turn text into such numbers, `parse_bytes("64M")`, and numbers into text,
@@ -60,5 +60,5 @@ def format_bandwidth(bytes_per_second: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Three digits, or all before the point; never with an exponent."""
+    """Write three digits, or all digits before the point; never an exponent."""
     return f"{value:.3g}" if 0.01 <= abs(value) < 999.5 or not value else f"{value:.0f}"

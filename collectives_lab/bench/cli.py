@@ -194,7 +194,7 @@ def _about(sweep: Sweep, ranks: Crew) -> dict[str, Any]:
         "system": platform.platform(),
         "cores": _cores(),
         "device": sweep.device,
-        **devices.described(),
+        **devices.gpu_description(),
         "sweep": asdict(sweep) | {"algorithms": [*map(name_of, sweep.algorithms)]},
     }
 

@@ -1,11 +1,11 @@
-"""What every algorithm costs: closed forms in alpha and beta.
+"""Costs of every algorithm: closed forms in alpha and beta.
 
-`costs.<algorithm>_<verb>(world_size, nbytes, alpha, beta, ...)` is the seconds from the
-common start to the last rank's end, where a message of n bytes takes alpha + n beta and
-a rank sends one message and receives one at a time. nbytes is S, the bytes of the full
-logical tensor (one rank's buffer for all_to_all). All arguments may be arrays, which
-are broadcast; numbers give a float. One rank, or no bytes, cost nothing. What a step
-of training makes of it is in `costs.training`, NCCL's own prices in `costs.nccl`.
+`costs.<algorithm>_<verb>(world_size, nbytes, alpha, beta, ...)` returns the seconds
+from the common start to the last rank's end, where a message of n bytes takes alpha + n
+beta and a rank sends one message and receives one at a time. nbytes is S, the bytes of
+the full logical tensor (one rank's buffer for all_to_all). All arguments may be arrays,
+which are broadcast; numbers give a float. One rank, or no bytes, cost nothing. The time
+of a training step is in `costs.training`, NCCL's own cost model in `costs.nccl`.
 """
 
 from collectives_lab.basics.verbs import algorithms_in

@@ -26,20 +26,21 @@ def recursive_doubling_all_gather(
 ) -> Any:
     """Return log2 P alpha + (P-1)/P S beta for a power of two. Exact for every P.
 
-    Else, with D = 2^d the power of two below P, the share of the second of a pair takes
-    alpha + S/P beta, its whole output alpha + S beta, and the d doublings between at
-    distances m = 1, 2, 4, ..., D/2 carry m + min(m, P-D) shares.
+    Else let D = 2^d be the power of two below P. The share of the second of a pair
+    takes alpha + S/P beta, the whole output that it gets alpha + S beta, and the d
+    doublings between them, at distances m = 1, 2, 4, ..., D/2, carry m + min(m, P-D)
+    shares.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4; the pairs as in
     Rabenseifner 2004.
     """
     doublings = np.frexp(world_size)[1] - 1
-    pairs = world_size - 2.0**doublings
-    # Of the distances m, `short` are at most `pairs` and add m to D - 1, others pairs.
-    short = np.frexp(pairs)[1]
-    shares = 2.0**doublings - 1 + 2.0**short - 1 + (doublings - short) * pairs
-    paired = pairs > 0
-    shares += paired * (1 + world_size)
-    return (doublings + 2 * paired) * alpha + shares * nbytes / world_size * beta
+    pair_count = world_size - 2.0**doublings
+    # `short` of the distances m are at most pair_count and add m; the others add it.
+    short = np.frexp(pair_count)[1]
+    shares = 2.0**doublings - 1 + 2.0**short - 1 + (doublings - short) * pair_count
+    has_pairs = pair_count > 0
+    shares += has_pairs * (1 + world_size)
+    return (doublings + 2 * has_pairs) * alpha + shares * nbytes / world_size * beta
 
 
 @formula

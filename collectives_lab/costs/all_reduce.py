@@ -46,7 +46,7 @@ def ring_all_reduce(
     segment: Number | None = None,
     reduce_cost: Number = 0.0,
 ) -> Any:
-    """Return 2 (P-1) alpha + 2 (P-1)/P S beta; with segments, alpha for each.
+    """Return 2 (P-1) alpha + 2 (P-1)/P S beta; each segment costs an alpha of its own.
 
     segment: bytes of the messages that carry a chunk; None for one. Exact for even
     chunks; uneven ones take what S rounded up to even ones does.
@@ -54,11 +54,12 @@ def ring_all_reduce(
     """
     chunk = nbytes / world_size
     messages = _messages(chunk, segment)
-    once = (world_size - 1) * (messages * alpha + chunk * beta)
-    return 2 * once + (world_size - 1) * chunk * reduce_cost
+    one_pass = (world_size - 1) * (messages * alpha + chunk * beta)
+    return 2 * one_pass + (world_size - 1) * chunk * reduce_cost
 
 
 def _messages(nbytes: Any, segment: Any) -> Any:
+    """Return the number of messages that carry nbytes; ValueError below 1 byte each."""
     if segment is None:
         return np.ones_like(nbytes)
     if not (np.asarray(segment) >= 1).all():
@@ -75,8 +76,8 @@ def tree_all_reduce(
     reduce_cost: Number = 0.0,
 ) -> Any:
     """Return 2 ceil(log2 P) (alpha + S beta). Exact for every P."""
-    once = rounds(world_size) * (alpha + nbytes * beta)
-    return 2 * once + rounds(world_size) * nbytes * reduce_cost
+    one_way = rounds(world_size) * (alpha + nbytes * beta)
+    return 2 * one_way + rounds(world_size) * nbytes * reduce_cost
 
 
 @formula
@@ -92,8 +93,8 @@ def double_tree_all_reduce(
 
     With many segments about 2 S beta, as the ring, in a logarithmic number of steps
     more. segment: bytes of the messages that carry a half; None for one. Exact for a
-    power of two from 4 on and segments that divide a half; else at most this, of S
-    rounded up to even halves, and with the last segment counted as a whole one.
+    power of two from 4 on and segments that divide a half. Otherwise an upper bound,
+    with S rounded up to even halves and the last segment to a full one.
     Source: Sanders, Speck and Traeff 2009, section 2, for reduction and broadcast.
     """
     half = nbytes / 2
@@ -113,14 +114,14 @@ def recursive_doubling_all_reduce(
 ) -> Any:
     """Return log2 P (alpha + S beta) for a power of two. Exact for every P.
 
-    Else log2 D + 2 messages, with D the power of two below P: one to whoever stands
-    for a pair before, and one back.
+    Else log2 D + 2 messages, with D the power of two below P: one to the first rank of
+    each pair before the exchanges, and one back after them.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4.
     """
     doublings = np.frexp(world_size)[1] - 1
-    paired = world_size > 2.0**doublings
-    once = (doublings + paired) * (alpha + nbytes * (beta + reduce_cost))
-    return once + paired * (alpha + nbytes * beta)
+    has_pairs = world_size > 2.0**doublings
+    exchanges = (doublings + has_pairs) * (alpha + nbytes * (beta + reduce_cost))
+    return exchanges + has_pairs * (alpha + nbytes * beta)
 
 
 @formula
@@ -139,10 +140,12 @@ def halving_doubling_all_reduce(
     Source: Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005, section 4.
     """
     halvings = np.frexp(world_size)[1] - 1
-    paired = world_size > 2.0**halvings
-    halved = (1 - 0.5**halvings) * nbytes
-    once = (halvings + paired) * alpha + (halved + paired * nbytes) * beta
-    return 2 * once + (halved + paired * nbytes) * reduce_cost
+    has_pairs = world_size > 2.0**halvings
+    halving_bytes = (1 - 0.5**halvings) * nbytes
+    one_way = (halvings + has_pairs) * alpha + (
+        halving_bytes + has_pairs * nbytes
+    ) * beta
+    return 2 * one_way + (halving_bytes + has_pairs * nbytes) * reduce_cost
 
 
 @formula
@@ -162,8 +165,8 @@ def hierarchical_all_reduce(
     plan. Exact for even chunks; uneven ones take at most what S rounded up to even
     ones does.
     """
-    size = _node_sizes(world_size, ranks_per_node)
-    hops = size + world_size / size - 2
+    ranks_per_node = _node_sizes(world_size, ranks_per_node)
+    hops = ranks_per_node + world_size / ranks_per_node - 2
     share = (world_size - 1) / world_size * nbytes
     return 2 * (hops * alpha + share * beta) + share * reduce_cost
 

@@ -41,7 +41,7 @@ def bruck_all_to_all(
     Source: Bruck et al. 1997; Thakur, Rabenseifner and Gropp 2005, section 4.
     """
     bit = 2.0 ** np.arange(rounds(np.max(world_size)))
-    # Of 2 bit numbers in a row, the last `bit` have it set.
-    whole, rest = np.divmod(np.asarray(world_size)[..., None], 2 * bit)
-    ones = (whole * bit + np.maximum(rest - bit, 0)).sum(axis=-1)
+    # In each period of 2 * bit numbers, the last `bit` of them have the bit set.
+    full_periods, remainder = np.divmod(np.asarray(world_size)[..., None], 2 * bit)
+    ones = (full_periods * bit + np.maximum(remainder - bit, 0)).sum(axis=-1)
     return rounds(world_size) * alpha + ones * nbytes / world_size * beta

@@ -40,18 +40,20 @@ def chain_broadcast(
 ) -> Any:
     """Return (P-2 + m-1) (alpha + segment beta), and alpha + rest beta for the last.
 
-    The last of m segments has to pass P-1 links, and m-1 whole ones go before it; rest
-    is what is left for it. segment: bytes, None for the tensor in one piece; best near
+    The last of m segments has to pass P-1 links after m-1 full segments; rest is its
+    bytes. segment: bytes, None for the tensor in one piece; best near
     sqrt(S alpha / ((P-2) beta)). Exact where it is a multiple of an element's size.
     """
     if segment is not None and not (np.asarray(segment) >= 1).all():
         raise ValueError(f"segment is {segment} bytes; need 1 or more, or None")
-    whole = np.maximum(np.minimum(nbytes, nbytes if segment is None else segment), 1)
-    before = np.ceil(nbytes / whole) - 1
-    rest = nbytes - before * whole
+    segment_bytes = np.maximum(
+        np.minimum(nbytes, nbytes if segment is None else segment), 1
+    )
+    full_segments = np.ceil(nbytes / segment_bytes) - 1
+    last_bytes = nbytes - full_segments * segment_bytes
     # A last segment that is shorter waits behind the one before it on every link.
-    ahead = world_size - 2 + before
-    return ahead * (alpha + whole * beta) + alpha + rest * beta
+    links = world_size - 2 + full_segments
+    return links * (alpha + segment_bytes * beta) + alpha + last_bytes * beta
 
 
 @formula

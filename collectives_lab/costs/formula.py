@@ -1,7 +1,7 @@
-"""What all closed forms share: arguments that are checked, zeros where nothing moves.
+"""Decorator of the closed forms: it checks arguments and returns 0 for no traffic.
 
-Here you can make a formula out of a function (`formula`), and ask how many rounds
-a number of ranks needs when it doubles in each (`rounds`).
+Here you can make a formula out of a function (`formula`), and compute the number of
+rounds in which one rank becomes all by doubling (`rounds`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Number = float | NDArray[Any]
 
 
 def rounds(world_size: Number) -> Any:
-    """Return log2 of world_size, rounded up: rounds in which one rank becomes all.
+    """Return log2 of world_size, rounded up: the rounds of doubling from one rank.
 
     Exact, since it reads the exponent of world_size - 1.
     """
@@ -26,7 +26,7 @@ def rounds(world_size: Number) -> Any:
 
 
 def formula(seconds: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a closed form of the function that computes its seconds.
+    """Decorate a function that computes seconds as a closed form.
 
     The function gets world_size and nbytes as arrays of floats; the formula takes
     numbers or arrays, gives a float where all are numbers, and 0 for one rank and for
@@ -41,10 +41,10 @@ def formula(seconds: Callable[..., Any]) -> Callable[..., Any]:
         nbytes: Number,
         alpha: Number,
         beta: Number,
-        *more: Any,
+        *arguments: Any,
         **options: Any,
     ) -> Any:
-        # Of floats, since the product of two whole numbers may pass 2^63.
+        # Floats, since the product of two whole numbers may exceed 2^63.
         ranks, size = np.asarray(world_size, float), np.asarray(nbytes, float)
         if not (ranks >= 1).all() or (ranks % 1).any():
             raise ValueError(f"world_size is {world_size}; need whole ranks, 1 or more")
@@ -54,7 +54,9 @@ def formula(seconds: Callable[..., Any]) -> Callable[..., Any]:
         if not np.all(np.asarray(options.get("reduce_cost", 0)) >= 0):
             raise ValueError(f"reduce_cost is {options['reduce_cost']}; need 0 or more")
         moves = (ranks > 1) & (size > 0)
-        found = np.where(moves, seconds(ranks, size, alpha, beta, *more, **options), 0)
-        return found if found.ndim else found.item()
+        result = np.where(
+            moves, seconds(ranks, size, alpha, beta, *arguments, **options), 0
+        )
+        return result if result.ndim else result.item()
 
     return checked

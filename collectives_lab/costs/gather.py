@@ -1,4 +1,4 @@
-"""Costs of gather: those of the scatters of the same names, time running backwards."""
+"""Costs of gather, equal to those of the scatters of the same names."""
 
 from __future__ import annotations
 

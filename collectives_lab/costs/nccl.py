@@ -1,14 +1,14 @@
-"""NCCL's own price of an all_reduce, and what it picks by it.
+"""NCCL's own cost model of an all_reduce, by which it picks an algorithm.
 
-NCCL prices a ring and a tree, each in three protocols, by latency + bytes / bandwidth,
-and takes the cheapest. Here you can say what it found on a machine (`Cluster`), ask for
-both terms (`latency`, `bandwidth`), for the price of a size (`seconds`) and for the
-winner (`choose`).
+NCCL estimates a ring and a tree, each in three protocols, as latency + bytes /
+bandwidth, and takes the fastest. Here you can describe what NCCL detected on a machine
+(`Cluster`), compute both terms (`latency`, `bandwidth`) and the estimate for a size
+(`seconds`), and pick the fastest (`choose`).
 
 Seconds and bytes inside; the tables below are in µs and GB/s, as NCCL prints them.
-Source: NCCL 2.28, src/graph/tuning.cc, whose constants NVIDIA measured. Left out are
-the algorithms that add in a switch (NVLS, NVLSTree, CollNet), network cards that report
-a latency of their own, and what aggregates several calls.
+Source: NCCL 2.28, src/graph/tuning.cc, whose constants NVIDIA measured. The model
+leaves out the algorithms that add in a switch (NVLS, NVLSTree, CollNet), network cards
+that report their own latency, and calls that NCCL aggregates.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HOP = {
     ("tree", "network"): (5.0, 8.5, 14.0),
 }
 POST = {"Intel": 1.0, "AMD": 2.0}
-"""What it takes a CPU to post a message to the network card."""
+"""Microseconds that a CPU needs to post a message to the network card."""
 
 # Caps in GB/s, by GPU, each for one node, two, and more.
 LL_CAP = {
@@ -48,7 +48,7 @@ LL_CAP = {
     "Blackwell": (282.0, 90.0, 70.0),
 }
 LL_CAP_BY_CPU = {"Intel": LL_CAP["Volta"], "AMD": LL_CAP["Ampere"]}
-"""Beyond one node the CPU decides, and not the GPU."""
+"""Caps beyond one node, where the CPU decides and not the GPU."""
 TREE_CAP = {
     "Volta": (26.5, 18.5, 10.0),
     "Ampere": (24.0, 23.6, 17.8),
@@ -66,7 +66,7 @@ LL128_CAP = {
     ("tree", "Blackwell"): (55.6, 31.67, 20.0),
 }
 
-# What is left of a tree's bandwidth, in tenths, for 64 B, 128 B, ... 256 MiB.
+# The remaining share of a tree's bandwidth, in tenths, for 64 B, 128 B, ... 256 MiB.
 SAGGING = {
     "LL": (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10),
     "LL128": (
@@ -79,12 +79,13 @@ SAGGING = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """What NCCL found: nodes of `gpus` GPUs each, and how fast its rings and trees are.
+    """A cluster as NCCL detected it: nodes of `gpus` GPUs, and its channels.
 
-    channels: as its search found them; the lines `Channel 00/16` of a log count each
-    twice. ring, tree: bytes/s of one channel, `bw` in the log's lines `Pattern 4` and
-    `Pattern 1` to `3`. spread: another GPU of a node receives than sends (patterns 1
-    and 2); where one does both (pattern 3), NCCL takes 15 % off the tree.
+    channels: the number that its search returned; the lines `Channel 00/16` of a log
+    count each twice. ring, tree: bytes/s of one channel, `bw` in the log's lines
+    `Pattern 4` and `Pattern 1` to `3`. spread: one GPU of a node receives and another
+    sends (patterns 1 and 2); where one does both (pattern 3), NCCL takes 15 % off the
+    tree.
     Raises ValueError for a GPU, CPU or link that the tables do not have, and for counts
     below 1.
     """
@@ -104,10 +105,12 @@ class Cluster:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; need 1 or more")
         known = {"gpu": GPUS, "cpu": tuple(POST), "link": ("NVLink", "PCIe")}
-        for name, names in known.items():
-            if getattr(self, name) not in names:
-                found, need = getattr(self, name), ", ".join(names)
-                raise ValueError(f"{name} is {found!r}; need one of {need}")
+        for name, choices in known.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(
+                    f"{name} is {value!r}; need one of {', '.join(choices)}"
+                )
         if self.world_size < 2:
             raise ValueError("one GPU has nobody to reduce with; need 2 or more")
 
@@ -116,115 +119,115 @@ class Cluster:
         return self.nodes * self.gpus
 
     def cap(self, caps: tuple[float, float, float]) -> float:
-        """Of three caps the one for this many nodes."""
+        """Return the cap for this number of nodes, out of those for 1, 2 and more."""
         return caps[min(self.nodes, 3) - 1]
 
 
 def latency(cluster: Cluster, algorithm: Algorithm, protocol: Protocol) -> float:
-    """Return the first term in seconds: a base, and the hops one behind the other.
+    """Return the first term in seconds: a base, and the hops one after another.
 
     A ring has 2 (P-1) hops, 2 (nodes-1) of them over the network. A tree is a chain
     inside each node and a binary tree over the nodes, up and down. Where a node has one
     GPU, a ring's hop over the network costs what a tree's does.
     """
-    which = _index(protocol)
-    inside = HOP[algorithm, cluster.link][which]
-    alone = cluster.gpus == 1
-    across = HOP["tree" if alone else algorithm, "network"][which]
+    protocol_index = _index(protocol)
+    intra_hop = HOP[algorithm, cluster.link][protocol_index]
+    one_gpu_nodes = cluster.gpus == 1
+    inter_hop = HOP["tree" if one_gpu_nodes else algorithm, "network"][protocol_index]
     if algorithm == "tree":
         levels = np.floor(np.log2(cluster.nodes))
-        hops = 2 * ((cluster.gpus - 1) * inside + levels * across)
+        hops = 2 * ((cluster.gpus - 1) * intra_hop + levels * inter_hop)
     else:
         if cluster.nodes > 1:
             posts = 3 if protocol == "Simple" else 1
-            inside = max(inside, posts * POST[cluster.cpu])
-        over_network = 2 * (cluster.nodes - 1)
+            intra_hop = max(intra_hop, posts * POST[cluster.cpu])
+        network_steps = 2 * (cluster.nodes - 1)
         steps = 2 * (cluster.world_size - 1)
-        hops = (steps - over_network) * inside + over_network * across
-    return float(BASE[algorithm][which] + hops) * 1e-6
+        hops = (steps - network_steps) * intra_hop + network_steps * inter_hop
+    return float(BASE[algorithm][protocol_index] + hops) * 1e-6
 
 
 def bandwidth(cluster: Cluster, algorithm: Algorithm, protocol: Protocol) -> float:
-    """Return the bytes/s of the second term, S over the seconds; 0 for what NCCL bars.
+    """Return the bytes/s of the second term; 0 for a protocol that NCCL does not use.
 
-    What all channels move is cut down to what the protocol carries beside its flags
-    (half in LL, 120 of 128 bytes in LL128) and to caps; a ring then sends each byte
-    2 (P-1)/P times, a tree twice. LL128 needs NVLink.
+    The rate of all channels is limited by caps and by the share of the payload in the
+    protocol (half in LL, 120 of 128 bytes in LL128). It is divided by the times that
+    each byte is sent: 2 (P-1)/P in a ring, 2 in a tree. LL128 needs NVLink.
     """
     _index(protocol)
     if protocol == "LL128" and cluster.link != "NVLink":
         return 0.0
-    of_ring = algorithm == "ring"
-    moved = (
-        _ring_moves(cluster, protocol) if of_ring else _tree_moves(cluster, protocol)
-    )
-    sends = 2 * (cluster.world_size - 1) / cluster.world_size if of_ring else 2
-    return moved / sends
+    is_ring = algorithm == "ring"
+    rate = _ring_rate(cluster, protocol) if is_ring else _tree_rate(cluster, protocol)
+    sends = 2 * (cluster.world_size - 1) / cluster.world_size if is_ring else 2
+    return rate / sends
 
 
-def _ring_moves(cluster: Cluster, protocol: Protocol) -> float:
-    moved = cluster.channels * cluster.ring
+def _ring_rate(cluster: Cluster, protocol: Protocol) -> float:
+    rate = cluster.channels * cluster.ring
     if protocol == "LL":
-        return min(moved / 2, _ll_cap(cluster))
+        return min(rate / 2, _ll_cap(cluster))
     if protocol == "LL128":
         cap = cluster.cap(LL128_CAP["ring", cluster.gpu])
-        return min(0.92 * moved, cluster.channels * cap * 1e9)
-    return moved
+        return min(0.92 * rate, cluster.channels * cap * 1e9)
+    return rate
 
 
-def _tree_moves(cluster: Cluster, protocol: Protocol) -> float:
+def _tree_rate(cluster: Cluster, protocol: Protocol) -> float:
     cap = cluster.channels * cluster.cap(TREE_CAP[cluster.gpu]) * 1e9
-    moved = min(0.92 * cluster.channels * cluster.tree, cap)
+    rate = min(0.92 * cluster.channels * cluster.tree, cap)
     if protocol == "LL":
-        moved = min(moved / 3.8, _ll_cap(cluster))
+        rate = min(rate / 3.8, _ll_cap(cluster))
     if protocol == "LL128":
         cap = cluster.channels * cluster.cap(LL128_CAP["tree", cluster.gpu]) * 1e9
-        moved = min(moved * (7 / 9 if cluster.nodes == 1 else 120 / 128), cap)
-    return moved if cluster.spread else 0.85 * moved
+        rate = min(rate * (7 / 9 if cluster.nodes == 1 else 120 / 128), cap)
+    return rate if cluster.spread else 0.85 * rate
 
 
 def _ll_cap(cluster: Cluster) -> float:
-    one = cluster.nodes == 1
-    caps = LL_CAP[cluster.gpu] if one else LL_CAP_BY_CPU[cluster.cpu]
+    is_one_node = cluster.nodes == 1
+    caps = LL_CAP[cluster.gpu] if is_one_node else LL_CAP_BY_CPU[cluster.cpu]
     return cluster.cap(caps) * 1e9
 
 
 def seconds(
     cluster: Cluster, nbytes: ArrayLike, algorithm: Algorithm, protocol: Protocol
 ) -> Any:
-    """Return NCCL's price of all_reduce: latency + nbytes / bandwidth, twice corrected.
+    """Return NCCL's estimate of an all_reduce: latency + nbytes / bandwidth, corrected.
 
-    A tree's bandwidth sags in the middle sizes (SAGGING). A ring in the Simple protocol
-    over several nodes has 1.4 times the latency (1.9 on Volta) once each of its two
-    times `channels` channels has 64 bytes a rank. A number gives a float, an array an
-    array; infinite for what NCCL bars.
+    A tree's bandwidth is reduced for middle sizes (SAGGING). A ring in the Simple
+    protocol over several nodes has 1.4 times the latency (1.9 on Volta) once each of
+    its two times `channels` channels has 64 bytes a rank. A number gives a float, an
+    array an array; infinite for a protocol that NCCL does not use.
     Raises ValueError for negative nbytes.
     """
     size = np.asarray(nbytes, float)
     if not (size >= 0).all():
         raise ValueError(f"nbytes is {size}; need 0 or more")
-    first = np.full(size.shape, latency(cluster, algorithm, protocol))
+    start_up = np.full(size.shape, latency(cluster, algorithm, protocol))
     rate = np.full(size.shape, bandwidth(cluster, algorithm, protocol))
     if algorithm == "tree":
-        rate *= _sagging(size, protocol)
+        rate *= _tree_share(size, protocol)
     elif protocol == "Simple" and cluster.nodes > 1:
-        full = size // (2 * cluster.channels * cluster.world_size) >= 64
-        first = np.where(full, first * (1.9 if cluster.gpu == "Volta" else 1.4), first)
+        is_full = size // (2 * cluster.channels * cluster.world_size) >= 64
+        start_up = np.where(
+            is_full, start_up * (1.9 if cluster.gpu == "Volta" else 1.4), start_up
+        )
     with np.errstate(divide="ignore"):
-        found = np.where(rate > 0, first + size / rate, np.inf)
-    return found if found.ndim else found.item()
+        result = np.where(rate > 0, start_up + size / rate, np.inf)
+    return result if result.ndim else result.item()
 
 
-def _sagging(size: Any, protocol: Protocol) -> Any:
-    """What is left of a tree's bandwidth: a class of sizes is a power of two."""
+def _tree_share(size: Any, protocol: Protocol) -> Any:
+    """Return the remaining share of a tree's bandwidth, by powers of 2 of the size."""
     tenths = np.asarray(SAGGING[protocol])
-    where = np.frexp(np.floor(size / 64))[1] - 1
-    inside = (where >= 0) & (where < len(tenths))
-    return np.where(inside, tenths[np.clip(where, 0, len(tenths) - 1)] / 10, 1.0)
+    size_class = np.frexp(np.floor(size / 64))[1] - 1
+    in_table = (size_class >= 0) & (size_class < len(tenths))
+    return np.where(in_table, tenths[np.clip(size_class, 0, len(tenths) - 1)] / 10, 1.0)
 
 
 def choose(cluster: Cluster, nbytes: float) -> tuple[Algorithm, Protocol]:
-    """Return the algorithm and the protocol of the least price."""
+    """Return the algorithm and the protocol with the lowest estimate."""
     return min(CHOICES, key=lambda choice: seconds(cluster, nbytes, *choice))
 
 

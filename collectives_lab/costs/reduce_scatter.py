@@ -55,18 +55,22 @@ def recursive_halving_reduce_scatter(
 ) -> Any:
     """Return log2 P alpha + (P-1)/P S beta for a power of two. Exact for every P.
 
-    Else, with D = 2^d the power of two below P, the input of the second of a pair takes
-    alpha + S beta, its share alpha + S/P beta, and the d halvings between at distances
-    m = D/2, ..., 2, 1 carry m + min(m, P-D) shares.
+    Else let D = 2^d be the power of two below P. The input of the second of a pair
+    takes alpha + S beta, the share that it gets alpha + S/P beta, and the d halvings
+    between them, at distances m = D/2, ..., 2, 1, carry m + min(m, P-D) shares.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4; the pairs as in
     Rabenseifner 2004.
     """
     halvings = np.frexp(world_size)[1] - 1
-    pairs = world_size - 2.0**halvings
-    paired = pairs > 0
-    # Of the distances m, `short` are up to `pairs` and add m, the others add pairs.
-    short = np.frexp(pairs)[1]
-    shares = 2.0**halvings - 1 + 2.0**short - 1 + (halvings - short) * pairs
-    reduced = (shares + paired * world_size) * nbytes / world_size
-    moved = reduced + paired * nbytes / world_size
-    return (halvings + 2 * paired) * alpha + moved * beta + reduced * reduce_cost
+    pair_count = world_size - 2.0**halvings
+    has_pairs = pair_count > 0
+    # `short` of the distances m are at most pair_count and add m; the others add it.
+    short = np.frexp(pair_count)[1]
+    shares = 2.0**halvings - 1 + 2.0**short - 1 + (halvings - short) * pair_count
+    reduced_bytes = (shares + has_pairs * world_size) * nbytes / world_size
+    moved_bytes = reduced_bytes + has_pairs * nbytes / world_size
+    return (
+        (halvings + 2 * has_pairs) * alpha
+        + moved_bytes * beta
+        + reduced_bytes * reduce_cost
+    )

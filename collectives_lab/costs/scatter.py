@@ -21,7 +21,7 @@ def binomial_scatter(
 ) -> Any:
     """Return ceil(log2 P) alpha + (P-1)/P S beta. Exact for every P.
 
-    The root is busy all the time; no subtree takes longer than the root does after it.
+    The root is busy all the time, and no subtree finishes later than the root.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4; Chan et al. 2007.
     """
     share = nbytes / world_size

@@ -1,8 +1,8 @@
-"""How communication and computation share the time of a data-parallel training step.
+"""Communication and computation in the time of a data-parallel training step.
 
 Here you can estimate both halves of a step (`compute_seconds`, `all_reduce_seconds`),
 their ratio gamma (`ratio`) and where it is 1 (`break_even_world_size`,
-`break_even_local_batch`), and what they leave of the speed of many accelerators
+`break_even_local_batch`), and the speed and efficiency of many accelerators
 (`step_time`, `strong_efficiency`, `weak_efficiency`, `amdahl_speedup`). Everything
 takes numbers or numpy arrays that broadcast.
 
@@ -30,8 +30,8 @@ def compute_seconds(
 ) -> Value:
     """Estimate how long a rank computes in a step, forward and backward.
 
-    local_batch: examples a rank. flop_rate: what the accelerator sustains, operations a
-    second.
+    local_batch: examples a rank. flop_rate: operations a second that the accelerator
+    sustains.
     """
     tokens = local_batch * tokens_per_example
     return FLOPS_PER_PARAMETER * parameters * tokens / flop_rate
@@ -66,8 +66,10 @@ def ratio(
 
     Without latency both grow with the parameters, so their number cancels.
     """
-    moved = all_reduce_seconds(1.0, world_size, bandwidth, bytes_per_parameter)
-    return moved / compute_seconds(1.0, local_batch, flop_rate, tokens_per_example)
+    communication = all_reduce_seconds(1.0, world_size, bandwidth, bytes_per_parameter)
+    return communication / compute_seconds(
+        1.0, local_batch, flop_rate, tokens_per_example
+    )
 
 
 def break_even_world_size(
@@ -103,9 +105,9 @@ def step_time(
 ) -> Value:
     """Return the seconds of a step whose communication runs partly beside computation.
 
-    overlap: the share of the communication that may. hideable: the share of the
-    computation that it may run beside; 2/3 is the backward pass. No more is hidden than
-    there is computation to hide it. Raises ValueError for a share outside of 0 to 1.
+    overlap: the share of the communication that may run beside computation. hideable:
+    the share of the computation that it may run beside; 2/3 is the backward pass.
+    Raises ValueError for a share outside of 0 to 1.
     """
     for name, share in (("overlap", overlap), ("hideable", hideable)):
         if np.any(np.less(share, 0)) or np.any(np.greater(share, 1)):
@@ -161,7 +163,7 @@ def weak_efficiency(
 def amdahl_speedup(world_size: Value, serial_fraction: Value) -> Value:
     """Return the speed of many ranks over that of one if a fraction stays serial.
 
-    At most 1 / serial_fraction (Amdahl 1967). An all-reduce is such a part, with the
-    difference that one rank alone has none.
+    At most 1 / serial_fraction (Amdahl 1967). An all-reduce is such a fraction,
+    except that a single rank has none.
     """
     return 1 / (serial_fraction + (1 - serial_fraction) / world_size)

@@ -1,7 +1,7 @@
-"""What carries the messages: links, and clusters made of them.
+"""Fabrics: the links of a cluster, and the clusters of the book.
 
-A `Fabric` says for each pair of ranks which links a message crosses. Here you can make
-one by its numbers (`uniform`, `hierarchical`) or take a machine of the book.
+A `Fabric` lists for each pair of ranks the links that a message crosses. Here you can
+make one by its numbers (`uniform`, `hierarchical`) or take a machine of the book.
 """
 
 from collectives_lab.fabrics.clusters import (

@@ -1,12 +1,13 @@
-"""The planned Trace of every algorithm: which messages it sends, for any world size.
+"""Planned Traces: the messages of every algorithm, for any world size.
 
-`plans.<algorithm>_<verb>(world_size, nbytes, itemsize=1, ...)` has the moves of a run
-of the function of that name in `algorithms`, message by message, without running
-anything: `run.trace.moves() == plan.moves()`. Only a chunk of `ring_all_reduce` is one
-message here unless `segment` says otherwise, and there segments of `2**20` bytes.
+`plans.<algorithm>_<verb>(world_size, nbytes, itemsize=1, ...)` returns the messages of
+a run of the function of that name in `algorithms`, without running anything:
+`run.trace.moves() == plan.moves()`. There is one difference: a plan of
+`ring_all_reduce` sends a chunk as one message unless `segment` is given, and the
+algorithm sends segments of `2**20` bytes.
 nbytes is S, the bytes of the full logical tensor (one rank's buffer for all_to_all);
-itemsize, the bytes of an element, says where chunks may be cut. Verbs with a root take
-`root=0`. A new plan is written with `plans.steps`.
+itemsize: the bytes of an element, between which a tensor may be cut. Verbs with a root
+take `root=0`. A new plan is written with `plans.steps`.
 """
 
 from collectives_lab.basics.verbs import algorithms_in

@@ -1,4 +1,4 @@
-"""Plans of broadcast: the root's tensor to everyone."""
+"""Plans of broadcast: the root's tensor to every rank."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from collectives_lab.plans.steps import (
     Steps,
+    all_gather_chunks,
     check,
     check_root,
-    complete,
     rounds,
     segments,
     share,
@@ -21,7 +21,8 @@ def flat_broadcast(
 ) -> Trace:
     """Plan that the root sends the whole tensor to every other rank.
 
-    The root sends (P-1) S, the others nothing: the total is optimal, the root is not.
+    The root sends (P-1) S and the others nothing: the total is optimal, the root's part
+    is not.
     """
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
@@ -33,7 +34,7 @@ def flat_broadcast(
 def binomial_broadcast(
     world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
 ) -> Trace:
-    """Plan that all who have the tensor send it on, twice as many in each round.
+    """Plan rounds in which every rank that has the tensor sends it to one more rank.
 
     The root sends ceil(log2 P) S and all ranks (P-1) S, an optimal total.
     Source: Thakur, Rabenseifner and Gropp 2005, section 4.
@@ -53,7 +54,7 @@ def chain_broadcast(
     root: int = 0,
     segment: int | None = 2**18,
 ) -> Trace:
-    """Plan that each rank passes the tensor on to the next, segment by segment.
+    """Plan that each rank forwards the tensor to the next, segment by segment.
 
     A rank receives one segment while it sends the one before. All but the last rank
     send S, which is optimal for the total and for each rank. segment: bytes, at least
@@ -64,10 +65,10 @@ def chain_broadcast(
     sizes = np.array(segments(nbytes, segment, itemsize), dtype=np.int64)
     steps = Steps(world_size)
     for k in range(len(sizes) + world_size - 2 if len(sizes) else 0):
-        # In step k the rank at place p of the chain sends segment k - p.
-        p = np.arange(max(0, k - len(sizes) + 1), min(k + 1, world_size - 1))
-        src = (root + p) % world_size
-        steps.step(src, (src + 1) % world_size, sizes[k - p])
+        # In step k the rank at that position of the chain sends segment k - p.
+        position = np.arange(max(0, k - len(sizes) + 1), min(k + 1, world_size - 1))
+        src = (root + position) % world_size
+        steps.step(src, (src + 1) % world_size, sizes[k - position])
     return steps.trace()
 
 
@@ -88,5 +89,5 @@ def scatter_all_gather_broadcast(
     for src, dst, end in rounds(world_size):
         size = edges[end] - edges[dst]
         steps.step((root + src) % world_size, (root + dst) % world_size, size)
-    complete(steps, chunks, root)
+    all_gather_chunks(steps, chunks, root)
     return steps.trace()

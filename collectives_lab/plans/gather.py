@@ -1,6 +1,6 @@
 """Plans of gather: every rank's share to the root.
 
-They are the scatters of the same names backwards.
+Each is the scatter of the same name with its messages reversed.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ def direct_gather(
 ) -> Trace:
     """Plan that every other rank sends its share to the root.
 
-    nbytes: of all shares. Each of them sends S/P, which is optimal; the root receives
-    (P-1)/P S.
+    nbytes: of all shares. Each sends S/P, which is optimal; the root receives (P-1)/P
+    S.
     """
-    each = equal_share(world_size, nbytes, itemsize)
+    share_size = equal_share(world_size, nbytes, itemsize)
     check_root(world_size, root)
     steps = Steps(world_size)
-    steps.step((root + np.arange(1, world_size)) % world_size, root, each)
+    steps.step((root + np.arange(1, world_size)) % world_size, root, share_size)
     return steps.trace()
 
 
 def binomial_gather(
     world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
 ) -> Trace:
-    """Plan that shares are collected up a tree: a rank sends its whole subtree's.
+    """Plan that shares move up a binomial tree: a rank sends those of its subtree.
 
     nbytes: of all shares. The root receives (P-1)/P S, which is optimal for it; all
     ranks together send about S/2 log2 P, since a share travels once a level.
     Source: Chan, Heimlich, Purkayastha and van de Geijn 2007 (MST gather).
     """
-    each = equal_share(world_size, nbytes, itemsize)
+    share_size = equal_share(world_size, nbytes, itemsize)
     check_root(world_size, root)
     steps = Steps(world_size)
-    for above, below, end in reversed(list(rounds(world_size))):
-        size = (end - below) * each
-        steps.step((root + below) % world_size, (root + above) % world_size, size)
+    for parents, children, end in reversed(list(rounds(world_size))):
+        size = (end - children) * share_size
+        steps.step((root + children) % world_size, (root + parents) % world_size, size)
     return steps.trace()

@@ -1,10 +1,17 @@
-"""Plans of reduce: everyone's tensor, combined at the root."""
+"""Plans of reduce: the tensors of all ranks, combined at the root."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.plans.steps import Steps, check, check_root, rounds, share, turn
+from collectives_lab.plans.steps import (
+    Steps,
+    check,
+    check_root,
+    ring_step,
+    rounds,
+    share,
+)
 from collectives_lab.trace import Trace
 
 
@@ -27,7 +34,7 @@ def flat_reduce(
 def binomial_reduce(
     world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
 ) -> Trace:
-    """Plan that partial results go up a tree, half as many after each round.
+    """Plan that partial results move up a binomial tree, halving in each round.
 
     All ranks together send (P-1) S, an optimal total; the root receives
     ceil(log2 P) S.
@@ -36,15 +43,17 @@ def binomial_reduce(
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
     steps = Steps(world_size)
-    for above, below, _ in reversed(list(rounds(world_size))):
-        steps.step((root + below) % world_size, (root + above) % world_size, nbytes)
+    for parents, children, _ in reversed(list(rounds(world_size))):
+        steps.step(
+            (root + children) % world_size, (root + parents) % world_size, nbytes
+        )
     return steps.trace()
 
 
 def reduce_scatter_gather_reduce(
     world_size: int, nbytes: int, itemsize: int = 1, root: int = 0
 ) -> Trace:
-    """Plan a ring reduce-scatter of P chunks, and that the root gathers them.
+    """Plan a ring reduce-scatter of P chunks, then a direct gather at the root.
 
     With even chunks the root sends (P-1)/P S and the others S: (P-1) S + (P-1)/P S in
     all, 1 + 1/P times the optimal total.
@@ -55,7 +64,7 @@ def reduce_scatter_gather_reduce(
     check_root(world_size, root)
     steps = Steps(world_size)
     for k in range(world_size - 1):
-        turn(steps, np.arange(world_size), chunks, k)
-    others = (root + np.arange(1, world_size)) % world_size
-    steps.step(others, root, chunks[others])
+        ring_step(steps, np.arange(world_size), chunks, k)
+    peers = (root + np.arange(1, world_size)) % world_size
+    steps.step(peers, root, chunks[peers])
     return steps.trace()

@@ -1,10 +1,10 @@
-"""Step by step: how the plan of an algorithm is written down.
+"""Building blocks of the plans of algorithms.
 
-Here you can say which messages move in each step (`Steps.step`), make a Trace of them
+Here you can add the messages of each step (`Steps.step`), make a Trace of them
 (`Steps.trace`), check arguments (`check`, `check_root`), and cut a tensor as the
 algorithms do (`share`, `equal_share`, `segments`). You can also add the steps of rings
-(`turn`, `complete`), and ask for those of a binomial tree (`rounds`) or for the ranks
-that take part where a power of two of them is wanted (`standing`).
+(`ring_step`, `all_gather_chunks`), and compute the rounds of a binomial tree (`rounds`)
+or the pairs that leave a power of two of active ranks (`pairs_of`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check(world_size: int, nbytes: int, itemsize: int = 1) -> int:
 
 
 def check_root(world_size: int, root: int) -> None:
-    """Raise ValueError for a root that is none of the ranks."""
+    """Raise ValueError for a root that is not one of the ranks."""
     if isinstance(root, bool) or not isinstance(root, Integral):
         raise ValueError(f"root is {root!r}; need a whole number")
     if not 0 <= root < world_size:
@@ -49,18 +49,19 @@ def check_root(world_size: int, root: int) -> None:
 
 
 def share(count: int, parts: int) -> np.ndarray:
-    """Elements in each of `parts` chunks: the first `count % parts` have one more.
+    """Return the elements of each of `parts` chunks, cut as by `torch.tensor_split`.
 
-    As `torch.tensor_split` cuts: `share(10, 4)` is `[3, 3, 2, 2]`.
+    The first `count % parts` chunks have one element more: `share(10, 4)` is
+    `[3, 3, 2, 2]`.
     """
-    each, more = divmod(count, parts)
-    return np.full(parts, each, dtype=np.int64) + (np.arange(parts) < more)
+    size, larger = divmod(count, parts)
+    return np.full(parts, size, dtype=np.int64) + (np.arange(parts) < larger)
 
 
 def equal_share(world_size: int, nbytes: int, itemsize: int = 1) -> int:
     """Return the bytes of one of P equal shares; ValueError where they are not equal.
 
-    For verbs that move shares: their tensor is cut evenly or not at all.
+    Verbs that move shares cut their tensor evenly or not at all.
     """
     count = check(world_size, nbytes, itemsize)
     if count % world_size:
@@ -72,9 +73,10 @@ def equal_share(world_size: int, nbytes: int, itemsize: int = 1) -> int:
 
 
 def segments(nbytes: int, segment: int | None, itemsize: int = 1) -> list[int]:
-    """Bytes of the messages that carry a chunk, none longer than `segment`.
+    """Return the bytes of the messages that carry a chunk, each at most `segment`.
 
-    None: one message. Only whole elements are sent, and for an empty chunk nothing is.
+    None: one message. A message has a whole number of elements; an empty chunk needs
+    no message.
     """
     if not nbytes:
         return []
@@ -82,17 +84,17 @@ def segments(nbytes: int, segment: int | None, itemsize: int = 1) -> list[int]:
         return [nbytes]
     if segment < itemsize:
         raise ValueError(f"segment is {segment} bytes; an element has {itemsize}")
-    whole = segment // itemsize * itemsize
-    full, rest = divmod(nbytes, whole)
-    return [whole] * int(full) + [rest] * bool(rest)
+    longest = segment // itemsize * itemsize
+    count, remainder = divmod(nbytes, longest)
+    return [longest] * int(count) + [remainder] * bool(remainder)
 
 
 class Steps:
-    """A plan in the making, for `world_size` ranks.
+    """A plan under construction, for `world_size` ranks.
 
-    In each step a rank posts the receives it has in it, then its sends, and waits for
-    all of them; then it goes on to the next step in which it has any. Ranks without a
-    message in a step do not wait for it.
+    In each step a rank posts its receives, then its sends, and waits for all of them;
+    then it continues with the next step in which it has a message. Ranks without a
+    message in a step do not wait for that step.
     """
 
     def __init__(self, world_size: int):
@@ -105,16 +107,16 @@ class Steps:
     def step(self, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike) -> None:
         """Add a step: a message of `nbytes` from each src to the dst beside it.
 
-        Arrays of one length or single numbers. Messages of no bytes are left out: both
-        sides know that there is nothing to send.
+        src, dst, nbytes: arrays of one length, or single numbers. Messages of 0 bytes
+        are left out, since both sides know that there is nothing to send.
         """
-        ends = (np.asarray(x, dtype=np.int32) for x in (src, dst))
-        step = np.broadcast_arrays(*ends, np.atleast_1d(np.asarray(nbytes, np.int64)))
-        some = step[2] > 0
-        self._steps.append((step[0][some], step[1][some], step[2][some]))
+        ranks = (np.asarray(rank, dtype=np.int32) for rank in (src, dst))
+        step = np.broadcast_arrays(*ranks, np.atleast_1d(np.asarray(nbytes, np.int64)))
+        nonempty = step[2] > 0
+        self._steps.append((step[0][nonempty], step[1][nonempty], step[2][nonempty]))
 
     def trace(self) -> Trace:
-        """The plan. Its times are not seconds, they number the steps of a rank."""
+        """Return the plan as a Trace, whose times are step numbers and not seconds."""
         per_step = np.array([len(src) for src, _, _ in self._steps], dtype=np.int64)
         n = 2 * int(per_step.sum())
         rank, peer, op = (np.empty(n, np.int32) for _ in range(3))
@@ -127,9 +129,9 @@ class Steps:
             rank[send], peer[send], op[send] = src, dst, _SEND
             nbytes[recv] = nbytes[send] = size
         step = np.repeat(np.arange(len(per_step), dtype=np.int32), 2 * per_step)
-        # Of 16 bits, since numpy has a radix sort for them.
-        small = rank.astype(np.uint16) if self.world_size <= 2**16 else rank
-        order = np.argsort(small, kind="stable")
+        # 16 bits, since numpy has a radix sort for 16-bit numbers.
+        sort_key = rank.astype(np.uint16) if self.world_size <= 2**16 else rank
+        order = np.argsort(sort_key, kind="stable")
         issued = 2.0 * step[order]
         columns: dict[str, np.ndarray] = {
             "rank": rank[order],
@@ -143,36 +145,37 @@ class Steps:
         return Trace(self.world_size, columns, ["", "send", "recv"], meta=meta)
 
 
-def turn(steps: Steps, ranks: np.ndarray, chunks: np.ndarray, k: int) -> None:
-    """Add step k, in which the rank at place v sends chunk v-1-k to its right.
+def ring_step(steps: Steps, ranks: np.ndarray, chunks: np.ndarray, k: int) -> None:
+    """Add step k, in which the rank at position v sends chunk v-1-k to its right.
 
-    ranks: in the order of the ring, n of them; with two dimensions, a ring in each row.
-    chunks: bytes of each, for all rings or row by row. After n-1 of 2(n-1) steps the
-    rank at place v has chunk v of the sum, after all of them everyone has all chunks.
+    ranks: the n ranks in the order of the ring; with two dimensions, a ring in each
+    row. chunks: bytes of each chunk, for all rings or row by row. After n-1 of 2(n-1)
+    steps the rank at position v has chunk v of the sum; after all of them every rank
+    has all chunks.
     """
     right = np.roll(ranks, -1, axis=-1)
     sizes = np.broadcast_to(np.roll(chunks, 1 + k, axis=-1), ranks.shape)
     steps.step(ranks.ravel(), right.ravel(), sizes.ravel())
 
 
-def complete(steps: Steps, chunks: np.ndarray, root: int = 0) -> None:
-    """Add the P-1 steps of a ring in which rank root+v begins with chunk v.
+def all_gather_chunks(steps: Steps, chunks: np.ndarray, root: int = 0) -> None:
+    """Add the P-1 steps of a ring all-gather in which rank root+v begins with chunk v.
 
-    chunks: bytes of each. In step k that rank sends chunk v-k to its right.
+    chunks: bytes of each chunk. In step k that rank sends chunk v-k to its right.
     """
     world_size = len(chunks)
     ranks = (root + np.arange(world_size)) % world_size
     for k in range(world_size - 1, 2 * (world_size - 1)):
-        turn(steps, ranks, chunks, k)
+        ring_step(steps, ranks, chunks, k)
 
 
 def rounds(world_size: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the places src, dst and end of each round, the farthest dst first.
+    """Yield the relative ranks src, dst and end of each round, the farthest dst first.
 
-    In each round of the binomial tree everyone reached reaches one more. The place of a
-    rank is its distance from the root; src sends to dst, whose subtree is all of
-    `dst:end`. For 6 ranks: 0 to 4:6; then 0 to 2:4; then 0 to 1:2, 2 to 3:4 and 4 to
-    5:6. A gather or a reduce goes the other way, in the opposite order.
+    In each round of the binomial tree every rank that has the data sends it to one more
+    rank. A relative rank is the distance from the root; src sends to dst, whose subtree
+    is the range `dst:end`. For 6 ranks: 0 to 4:6; then 0 to 2:4; then 0 to 1:2, 2 to
+    3:4 and 4 to 5:6. A gather or a reduce goes the other way, in the opposite order.
     """
     for k in reversed(range(int(world_size - 1).bit_length())):
         src = np.arange(0, world_size - 2**k, 2 ** (k + 1))
@@ -180,15 +183,15 @@ def rounds(world_size: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray
         yield src, dst, np.minimum(dst + 2**k, world_size)
 
 
-def standing(world_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the D ranks that take part, and those of pairs: who stands, for whom.
+def pairs_of(world_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the D active ranks, then the first and the second ranks of the pairs.
 
-    D is the power of two at or below P; of each of the first P-D pairs (2i, 2i+1), 2i
-    stands for both. For 6 ranks: 0, 2, 4, 5; then 0, 2 for 1, 3.
+    D is the power of two at or below P; in each of the first P-D pairs (2i, 2i+1), 2i
+    is active for both. For 6 ranks: active 0, 2, 4, 5; first 0, 2; second 1, 3.
     Source: Rabenseifner 2004.
     """
     doublings = int(world_size).bit_length() - 1
-    pairs = world_size - 2**doublings
-    v = np.arange(2**doublings)
-    place = v + np.minimum(v, pairs)
-    return place, place[:pairs], place[:pairs] + 1
+    pair_count = world_size - 2**doublings
+    index = np.arange(2**doublings)
+    active = index + np.minimum(index, pair_count)
+    return active, active[:pair_count], active[:pair_count] + 1

@@ -1,4 +1,4 @@
-"""What moved: the events of a run, or of a plan, in one data structure.
+"""Traces: the communication of a run, or of a plan, in one data structure.
 
 A `Trace` holds one `Event` for each communication call of each rank. Here you can count
 its bytes, match sends with receives, save and load it, join the parts of a recording

@@ -1,9 +1,9 @@
-"""Clocks of several hosts, brought to one.
+"""Clocks of several hosts, synchronized after the fact.
 
-Every host counts its time from its own beginning and at its own pace, so times of
-different hosts cannot be compared as they are. A `Reading` says how far a clock is from
-rank 0's, between two bounds; a `Clock` made of readings turns a rank's times into those
-of rank 0, and knows how wrong they may be. `clock_readings` takes the readings. Method:
+Every host counts time from a different origin and at its own rate, so times of
+different hosts cannot be compared directly. A `Reading` bounds the offset of a clock
+from rank 0's; a `Clock` made of readings converts a rank's times to those of rank 0,
+and bounds the error. `clock_readings` takes the readings. Method:
 Cristian, Probabilistic clock synchronization, 1989, with the readings of several ranks
 intersected as in Marzullo and Owicki, Maintaining the time in a distributed system,
 1983.
@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 DRIFT = 1e-3
-"""Seconds a second that two clocks may part: Linux steers each by 500 ppm at most
+"""Seconds a second by which two clocks may drift: Linux steers each by at most 500 ppm
 (adjtimex(2), `tolerance`)."""
 
 
 class Reading(NamedTuple):
-    """What must be added to a clock to get rank 0's: from `low` to `high`.
+    """The offset from a clock to rank 0's, between `low` and `high`, in seconds.
 
-    at: when it was read, on that clock. All in seconds.
+    at: the time of the reading on that clock.
     """
 
     at: float
@@ -38,26 +38,26 @@ class Reading(NamedTuple):
 
     @property
     def error(self) -> float:
-        """What the middle may be wrong by."""
+        """Return the largest error of the middle."""
         return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
 class Clock:
-    """A clock beside rank 0's, by readings: one, or one before and one after.
+    """A clock with its readings against rank 0's: one, or one before and one after.
 
-    Between two readings the clock is taken to go evenly, so that the distance changes
-    linearly.
+    Between two readings the rate of the clock is taken as constant, so the offset
+    changes linearly.
     """
 
     readings: Sequence[Reading]
 
     @classmethod
     def of(cls, ranks: Sequence[Sequence[Reading]], is_reference: bool) -> Clock:
-        """The one clock that these ranks share, by all their readings.
+        """Combine the readings of all ranks that share a clock.
 
-        is_reference: whether it says to be rank 0's own. That is believed unless a
-        reading is against it.
+        is_reference: whether the clock has the name of rank 0's; if no reading
+        contradicts that, its offset is 0.
         """
         readings = [_intersection(column) for column in zip(*ranks, strict=False)]
         if is_reference and all(r.low <= 0 <= r.high for r in readings):
@@ -65,31 +65,34 @@ class Clock:
         return cls(readings)
 
     def at_reference(self, times: np.ndarray) -> np.ndarray:
-        """Times of this clock as rank 0's clock would have had them."""
-        at, ahead = [r.at for r in self.readings], [r.middle for r in self.readings]
-        return times + np.interp(times, at, ahead)
+        """Convert times of this clock to times of rank 0's clock."""
+        read_times, offsets = (
+            [r.at for r in self.readings],
+            [r.middle for r in self.readings],
+        )
+        return times + np.interp(times, read_times, offsets)
 
     def error(self, latest: float) -> float:
-        """Seconds that `at_reference` may be wrong by, for times up to `latest`.
+        """Return the largest error of `at_reference` in seconds, up to time `latest`.
 
-        With one reading only, what two clocks may part by until then is in it.
+        With one reading only, it includes the largest drift until `latest`.
         """
-        widest = max(reading.error for reading in self.readings)
-        if len(self.readings) > 1 or widest == 0:
-            return widest
-        return widest + DRIFT * max(0.0, latest - self.readings[0].at)
+        largest_error = max(reading.error for reading in self.readings)
+        if len(self.readings) > 1 or largest_error == 0:
+            return largest_error
+        return largest_error + DRIFT * max(0.0, latest - self.readings[0].at)
 
     @property
     def drift(self) -> float:
-        """Seconds a second by which it loses against rank 0's; 0 where nobody knows."""
+        """Return the seconds a second that it loses against rank 0's; 0 if unknown."""
         first, last = self.readings[0], self.readings[-1]
-        gone = last.at - first.at
-        return (last.middle - first.middle) / gone if gone > 0 else 0.0
+        elapsed = last.at - first.at
+        return (last.middle - first.middle) / elapsed if elapsed > 0 else 0.0
 
 
 def _intersection(readings: Sequence[Reading]) -> Reading:
-    """What several ranks found of one clock at about one time, together."""
+    """Intersect the readings of one clock by several ranks at about one time."""
     at = sum(r.at for r in readings) / len(readings)
     low, high = max(r.low for r in readings), min(r.high for r in readings)
-    # Empty where clocks part faster than the messages took: then as far as it is empty.
+    # The intersection is empty if the drift exceeds the bounds: then low and high swap.
     return Reading(at, min(low, high), max(low, high))

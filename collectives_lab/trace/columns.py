@@ -1,4 +1,4 @@
-"""The events of all ranks as columns of numbers, and what can be counted in them.
+"""The events of all ranks as columns of numbers, with their counts.
 
 Here you can count bytes (`bytes_sent`), match sends with receives (`messages`), and
 keep the columns in a file (`save`, `load`).
@@ -24,7 +24,7 @@ from collectives_lab.trace.event import Event, Message, bound
 FORMAT = "collectives_lab trace 1"
 
 _BRIEF = 120
-"""Characters of an error that a repr tells: its beginning and its end."""
+"""Characters of an error in a repr: its beginning and its end."""
 
 _TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
 _TIMES = ("issued", "waited", "completed", "sent", "received", "seconds")
@@ -79,7 +79,7 @@ class Columns:
             self.columns = {name: c[order] for name, c in self.columns.items()}
 
     def _column(
-        self, columns: Mapping[str, np.ndarray], name: str, n: int
+        self, columns: Mapping[str, np.ndarray], name: str, length: int
     ) -> np.ndarray:
         if name in columns:
             return np.asarray(columns[name], dtype=_KIND[name])
@@ -93,9 +93,9 @@ class Columns:
         elif name in _TIMES:
             default = math.nan
         elif name == "rank":
-            default = 0  # of no rows
-        # One value for all rows: a view of it takes no memory, however many they are.
-        return np.broadcast_to(np.array(default, dtype=_KIND[name]), n)
+            default = 0  # only without rows
+        # A broadcast view of one value takes no memory, however many rows there are.
+        return np.broadcast_to(np.array(default, dtype=_KIND[name]), length)
 
     def _check(self, n: int) -> None:
         for name, column in self.columns.items():
@@ -150,7 +150,7 @@ class Columns:
         return len(self.columns["rank"])
 
     def event(self, index: int) -> Event:
-        """The event in row `index`, rank by rank and in order within a rank."""
+        """Return the event in row `index`; rows are sorted by rank, then by order."""
         row: dict[str, Any] = {}
         for name in _NAMES:
             value = self.columns[name][index].item()
@@ -165,70 +165,72 @@ class Columns:
 
     @property
     def events(self) -> Iterator[Event]:
-        """All events, rank by rank and in order within a rank."""
+        """Iterate over all events, rank by rank and in order within a rank."""
         return (self.event(i) for i in range(len(self)))
 
     def of_rank(self, rank: int) -> list[Event]:
-        """The events of one rank, in order."""
+        """Return the events of one rank, in order."""
         rows = np.flatnonzero(self.columns["rank"] == rank).tolist()
         return [self.event(i) for i in rows]
 
     def ops(self) -> dict[str, int]:
-        """How many calls of each verb, over all ranks."""
+        """Count the calls of each verb, over all ranks."""
         index, counts = np.unique(self.columns["op"], return_counts=True)
         names = [self.texts[i] for i in index]
         return dict(sorted(zip(names, counts.tolist(), strict=True)))
 
     def is_op(self, op: str) -> np.ndarray:
-        """Which events are calls of this verb, as an array of bools."""
+        """Return for each event whether it is a call of this verb, as an array."""
         if op not in self.texts:
             return np.zeros(len(self), dtype=bool)
         return self.columns["op"] == self.texts.index(op)
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers `(sends, recvs)` of the matched messages, by order of the sends.
+        """Return the rows `(sends, recvs)` of matched messages, ordered by the sends.
 
-        The n-th send from src to dst with a tag in a group meets the n-th recv there
-        for it, as torch's ordering rule has it. Sends nobody received are left out.
+        By torch's ordering rule, the n-th send from src to dst with a tag in a group
+        matches the n-th recv of dst from src. Sends without a recv are left out.
         """
         sends, recvs = (np.flatnonzero(self.is_op(op)) for op in ("send", "recv"))
         tags = self.columns["tag"]
         tags = tags[:1] if (tags == tags[:1]).all() else np.unique(tags)
-        sends, given = self._by_channel(sends, "rank", "peer", tags)
-        recvs, taken = self._by_channel(recvs, "peer", "rank", tags)
-        if not np.array_equal(given, taken):
-            met, by = _nth_with_nth(given, taken)
-            sends, recvs = sends[met], recvs[by]
+        sends, send_channels = self._by_channel(sends, "rank", "peer", tags)
+        recvs, recv_channels = self._by_channel(recvs, "peer", "rank", tags)
+        if not np.array_equal(send_channels, recv_channels):
+            send_positions, recv_positions = _matching_positions(
+                send_channels, recv_channels
+            )
+            sends, recvs = sends[send_positions], recvs[recv_positions]
         order = np.argsort(sends, kind="stable")
         return sends[order], recvs[order]
 
     def _by_channel(
         self, rows: np.ndarray, src: str, dst: str, tags: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sort rows by group, tag, src and dst, and give each channel a number.
+        """Sort rows by group, tag, src and dst, and return them with channel numbers.
 
-        tags: all there are, sorted.
+        tags: all tags of the trace, sorted.
         """
-        c = self.columns
-        key = c["group"][rows].astype(np.int64) * max(len(tags), 1)
+        columns = self.columns
+        key = columns["group"][rows].astype(np.int64) * max(len(tags), 1)
         if len(tags) > 1:
-            key += np.searchsorted(tags, c["tag"][rows])
-        for end in (src, dst):
-            key = key * (self.world_size + 1) + c[end][rows] + 1
+            key += np.searchsorted(tags, columns["tag"][rows])
+        for side in (src, dst):
+            key = key * (self.world_size + 1) + columns[side][rows] + 1
         order = np.argsort(key, kind="stable")
         return rows[order], key[order]
 
     @property
     def messages(self) -> list[Message]:
-        """Every send with the recv that took it, by order of the sends."""
+        """Return every send with its matching recv, ordered by the sends."""
         pairs = zip(*self.pairs(), strict=True)
         return [Message(self.event(i), self.event(j)) for i, j in pairs]
 
     def moves(self) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-        """By rank, what it sends and what it receives, in order: `(peer, nbytes)`.
+        """Return the sends and the receives of each rank in order, as `(peer, nbytes)`.
 
-        A run of an algorithm and its plan have the same moves; their calls may stand in
-        another order where receives are posted ahead.
+        A run of an algorithm and its plan have the same moves. The order of their calls
+        may differ where receives are posted early.
         """
         sides = []
         for op in ("send", "recv"):
@@ -244,37 +246,39 @@ class Columns:
 
     # -- counting bytes ------------------------------------------------------------
 
-    def _counted(self, which: str) -> np.ndarray:
-        """Bytes sent or received by event: what it says, else the verb's bound."""
-        c = self.columns
-        counted = c[which].copy()
-        unsaid = np.isnan(counted)
-        side = 0 if which == "sent" else 1
+    def _counted(self, direction: str) -> np.ndarray:
+        """Return the bytes of each event: the recorded ones, else the verb's bound."""
+        columns = self.columns
+        counted = columns[direction].copy()
+        unknown = np.isnan(counted)
+        side = 0 if direction == "sent" else 1
         for number, op in enumerate(("send", "recv")):
-            message = unsaid & self.is_op(op)
-            counted[message] = c["nbytes"][message] if number == side else 0
-            unsaid &= ~message
-        for i in np.flatnonzero(unsaid):
-            ranks = self.groups.get(self.texts[c["group"][i]], self.groups["0"])
-            op, root = self.texts[c["op"][i]], c["root"][i].item()
+            message = unknown & self.is_op(op)
+            counted[message] = columns["nbytes"][message] if number == side else 0
+            unknown &= ~message
+        for i in np.flatnonzero(unknown):
+            ranks = self.groups.get(self.texts[columns["group"][i]], self.groups["0"])
+            op, root = self.texts[columns["op"][i]], columns["root"][i].item()
             root = None if root < 0 else root
-            counted[i] = bound(op, c["nbytes"][i], c["rank"][i], root, ranks)[side]
+            counted[i] = bound(
+                op, columns["nbytes"][i], columns["rank"][i], root, ranks
+            )[side]
         return counted
 
-    def _by_rank(self, which: str) -> list[int | float]:
-        weights, ranks = self._counted(which), self.columns["rank"]
-        return _whole(np.bincount(ranks, weights, minlength=self.world_size))
+    def _by_rank(self, direction: str) -> list[int | float]:
+        weights, ranks = self._counted(direction), self.columns["rank"]
+        return _as_integers(np.bincount(ranks, weights, minlength=self.world_size))
 
     def bytes_sent(self) -> list[int | float]:
-        """Bytes each rank sends as the calls say: payloads, and bounds of verbs."""
+        """Return the bytes each rank sends by its calls: payloads, or verbs' bounds."""
         return self._by_rank("sent")
 
     def bytes_received(self) -> list[int | float]:
-        """Bytes each rank receives, by what the calls say."""
+        """Return the bytes each rank receives by its calls."""
         return self._by_rank("received")
 
     def bytes_by_pair(self) -> list[list[int]]:
-        """Bytes of the sends, `[src][dst]`; who sends to whom, no collective says."""
+        """Return the bytes of the sends, `[src][dst]`; collectives are not counted."""
         matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
         rows = self.is_op("send") & (self.columns["peer"] >= 0)
         c = {name: self.columns[name][rows] for name in ("rank", "peer", "nbytes")}
@@ -282,7 +286,7 @@ class Columns:
         return matrix.tolist()
 
     def wire_bytes(self) -> list[int] | None:
-        """Bytes each rank really put on the wire; None where that was not measured."""
+        """Return the bytes each rank put on the wire; None if not measured."""
         return None if self.wire is None else self.wire.sum(axis=1).tolist()
 
     # -- keeping it ----------------------------------------------------------------
@@ -353,27 +357,27 @@ class Columns:
     def __repr__(self) -> str:
         calls = ", ".join(f"{n} {op}" for op, n in self.ops().items()) or "no calls"
         name = type(self).__name__
-        return f"{name}(world_size={self.world_size}: {calls}{self._of_parts()})"
+        return f"{name}(world_size={self.world_size}: {calls}{self._recording_notes()})"
 
-    def _of_parts(self) -> str:
-        """What is to be known of a trace that was joined from the parts of ranks."""
-        told = ""
+    def _recording_notes(self) -> str:
+        """Return notes on the clocks and the missing ranks of a joined trace."""
+        notes = ""
         if clocks := self.meta.get("clocks"):
             error = f" to {format_seconds(clocks['error'])}" * bool(clocks["error"])
-            told += f"; {clocks['count']} clock{'s' * (clocks['count'] > 1)}{error}"
+            notes += f"; {clocks['count']} clock{'s' * (clocks['count'] > 1)}{error}"
             if clocks["count"] > 1 and clocks["earliest"] > 2 * clocks["error"]:
-                far = format_seconds(clocks["earliest"])
-                told += f", and yet some calls end up to {far} too early"
-        for rank, how in self.meta.get("ended", {}).items():
-            told += f"; rank {rank} {_end_in_brief(how)}"
+                earliest = format_seconds(clocks["earliest"])
+                notes += f", and yet some calls end up to {earliest} too early"
+        for rank, reason in self.meta.get("ended", {}).items():
+            notes += f"; rank {rank} {_end_in_brief(reason)}"
         for rank in self.meta.get("missing", ()):
-            told += f"; rank {rank} is missing"
-        return told
+            notes += f"; rank {rank} is missing"
+        return notes
 
 
-def _end_in_brief(how: str) -> str:
-    """What ended the recording of a rank, on one line with the place in the code."""
-    line = how.splitlines()[0].rstrip(": ")
+def _end_in_brief(reason: str) -> str:
+    """Shorten the error that ended a recording to one line with its source line."""
+    line = reason.splitlines()[0].rstrip(": ")
     if line in ("SystemExit", "SystemExit: 0", "SystemExit: None"):
         return "left by sys.exit(0)"
     line = re.sub(r"[^\s\[('\"]*/(?=[^\s/]+:\d)", "", line)  # folders of files
@@ -382,11 +386,11 @@ def _end_in_brief(how: str) -> str:
     return f"ended by {line}"
 
 
-def _nth_with_nth(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions in two sorted arrays at which the n-th of a value meets the n-th."""
+def _matching_positions(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Match the n-th of each value in one sorted array with the n-th in another."""
     _, value = np.unique(np.concatenate([a, b]), return_inverse=True)
     number = np.concatenate(
-        [np.arange(len(part)) - np.searchsorted(part, part) for part in (a, b)]
+        [np.arange(len(values)) - np.searchsorted(values, values) for values in (a, b)]
     )
     key = value * len(value) + number
     first, second = key[: len(a)], key[len(a) :]
@@ -394,5 +398,5 @@ def _nth_with_nth(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return i, j
 
 
-def _whole(values: np.ndarray) -> list[int | float]:
+def _as_integers(values: np.ndarray) -> list[int | float]:
     return [int(v) if float(v).is_integer() else float(v) for v in values]

@@ -1,7 +1,7 @@
-"""One communication call, and the least that a collective must move.
+"""Communication calls, and the least bytes that a collective must move.
 
-Here: `Event`, a call on one rank; `Message`, a send and the recv that took it; and
-`bound`, the bytes that a verb costs whoever carries it out.
+Here: `Event`, a call on one rank; `Message`, a send and its matching recv; and `bound`,
+the least bytes that a rank must move for a verb.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ class Event:
     """One communication call on one rank.
 
     rank: the caller. op: the verb as torch spells it (`send`, `recv`, `all_reduce`,
-    `all_gather`, ...). variant: the function called (`isend`,
-    `all_gather_into_tensor`, ...). nbytes: the payload of a send or recv; for a
-    collective S, the bytes of the full logical tensor (one rank's buffer for
-    `all_to_all`). peer: the other rank of a send or recv. root: the rank a
-    `broadcast`, `scatter`, `gather` or `reduce` starts from or ends at. tag: of a
-    send or recv. group: the name of the process group, `"0"` for all ranks.
-    issued, waited, completed: seconds since the trace began: the call, the start of a
-    blocking wait for it, and its end; None where it is not known. Of a call by NCCL,
-    when the GPU came to each. where: the reader's line, `"file:line"`. thread: 0 for
-    the first thread of the rank that communicates.
-    sent, received: the bytes this rank must at least move for this call; None asks for
-    the bound of the verb (`bound`). seconds: how long a `compute` takes, the one op
-    that communicates nothing. splits: of an all_to_all with parts of different sizes,
-    the bytes for each rank of the group, `"8,0,16"`. All ranks are numbers in the whole
-    world.
+    `all_gather`, ...). variant: the function called (`isend`, `all_gather_into_tensor`,
+    ...). nbytes: the payload of a send or recv; for a collective S, the bytes of the
+    full logical tensor (one rank's buffer for `all_to_all`). peer: the other rank of a
+    send or recv. root: the rank a `broadcast`, `scatter`, `gather` or `reduce` starts
+    from or ends at. tag: of a send or recv. group: the name of the process group, `"0"`
+    for all ranks. issued, waited, completed: seconds since the trace began: the call,
+    the start of a blocking wait for it, and its end; None where it is not known. For a
+    call by NCCL, the times of the GPU. where: the reader's line, `"file:line"`. thread:
+    0 for the first thread of the rank that communicates. sent, received: the bytes this
+    rank must at least move for this call; None stands for the bound of the verb
+    (`bound`). seconds: the duration of a `compute`, the only op that communicates
+    nothing. splits: of an all_to_all with parts of different sizes, the bytes for each
+    rank of the group, `"8,0,16"`. All ranks are numbers in the whole world.
     """
 
     rank: int
@@ -55,7 +53,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A send and the recv that took it."""
+    """A send and its matching recv."""
 
     send: Event
     recv: Event
@@ -64,7 +62,7 @@ class Message:
 def bound(
     op: str, nbytes: float, rank: int, root: int | None, ranks: Sequence[int]
 ) -> tuple[float, float]:
-    """Bytes `(sent, received)` that one rank must at least move for one collective.
+    """Return the least bytes `(sent, received)` of one rank for one collective.
 
     nbytes is S, the bytes of the full logical tensor; with P ranks each sends
     2 S (P-1)/P for an all_reduce, S (P-1)/P for an all_gather, reduce_scatter or

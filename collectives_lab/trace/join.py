@@ -1,7 +1,7 @@
 """A recording in a folder: one part a rank, joined to one Trace.
 
 Each rank of a job on several machines writes its own part, `rank_2_of_4.npz`: a Trace
-with the events of that rank and what the others need to fit theirs to it. Here you can
+with the events of that rank and the readings of its clock. Here you can
 `write` a part and `join` those of a folder, with all times on rank 0's clock.
 """
 
@@ -24,24 +24,24 @@ from collectives_lab.trace.wire_bytes import wire_matrix
 T = TypeVar("T", bound=Columns)
 
 NAME = re.compile(r"rank_\d+_of_\d+\.npz")
-"""What a part is called, and nothing else is."""
+"""The file name of a part, and of no other file."""
 
 TIMES = ("issued", "waited", "completed")
 
 TEXTS = tuple(f.name for f in fields(Event) if f.type == "str")
-"""Columns that hold numbers of a trace's texts."""
+"""Columns that hold indices into a trace's texts."""
 
-ALL_WAIT = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
-"""Verbs that end on no rank before all have called them."""
+SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
+"""Verbs that end on no rank before all ranks have called them."""
 
 
 @dataclass
 class Part:
-    """What is known of one rank beside its events.
+    """The metadata of one rank's part of a recording.
 
-    run: the same for all parts of one recording. clock: what its clock is called.
-    readings: of that clock against rank 0's. began, ended: on that clock. how: the
-    error that ended the block; empty if it went well. wire: bytes sent on each
+    run: an id that all parts of one recording share. clock: the name of its clock.
+    readings: that clock against rank 0's. began, ended: times on that clock. how: the
+    error that ended the block; empty if there was none. wire: bytes sent on each
     connection meanwhile. environment: host, versions and backend.
     """
 
@@ -66,7 +66,7 @@ def write(
     events: Iterable[Event],
     groups: Mapping[str, tuple[int, ...]],
 ) -> Path:
-    """Write a rank's part, all of it or nothing; an older one is replaced."""
+    """Write a rank's part atomically; an older one is replaced."""
     trace = Columns.from_events(
         events, part.world_size, groups, meta={"part": asdict(part)}
     )
@@ -81,7 +81,7 @@ def write(
 
 def clear(folder: Path, run: str) -> None:
     """Remove the parts of other recordings from a folder."""
-    for path in _found(folder.iterdir()):
+    for path in _part_paths(folder.iterdir()):
         try:
             if Columns.load(path).meta["part"]["run"] == run:
                 continue
@@ -92,36 +92,36 @@ def clear(folder: Path, run: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _found(paths: Iterable[Path]) -> list[Path]:
-    """Those that are called as parts are, in order."""
+def _part_paths(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths with the name of a part, sorted."""
     return sorted(path for path in paths if NAME.fullmatch(path.name))
 
 
 def join(folder: str | Path, of: type[T], partial: bool = False) -> T:
     """Join the parts in a folder, and in the folders in it, to one trace of type `of`.
 
-    Times are those of rank 0's clock, seconds from when the first rank began.
-    `meta["clocks"]` says how well that is known: `error`, a bound in seconds for any
-    time, and by rank, if clocks went evenly from the beginning to the end; `early`, how
-    many messages and collectives seem to end before another rank has begun them, and
-    `earliest`, by how much at most: what exceeds the bound shows how far they did not.
-    partial: take what is there, where parts are missing.
+    Times are those of rank 0's clock, in seconds since the first rank began.
+    `meta["clocks"]` bounds their error. `error` is a bound in seconds for any time, if
+    all clocks had a constant rate; `error_by_rank` has it for each rank. `early` counts
+    the messages and collectives that seem to end before another rank has begun them,
+    `earliest` is the largest such time; more than `error` shows uneven clocks.
+    partial: join the parts that exist, though others are missing.
     Raises ValueError for parts that are missing, doubled or of several recordings.
     """
-    found = _found(Path(folder).rglob("*.npz"))
-    parts = [_read(path) for path in found]
+    paths = _part_paths(Path(folder).rglob("*.npz"))
+    parts = [_read(path) for path in paths]
     if not parts:
         raise ValueError(
             f"{folder} holds no part of a recording (rank_0_of_4.npz, ...); each rank "
             "writes its own when it leaves `with lab.record(folder):`"
         )
-    _check_runs(folder, found, [part for part, _ in parts])
+    _check_runs(folder, paths, [part for part, _ in parts])
     _check(folder, parts, partial)
     parts.sort(key=lambda part: part[0].rank)
     clocks = _clocks([part for part, _ in parts])
-    begun = min(_there(clocks[p.clock], p.began) for p, _ in parts)
-    traces = [_aligned(trace, clocks[p.clock], begun) for p, trace in parts]
-    return _one(of, [part for part, _ in parts], traces, clocks)
+    earliest = min(_reference_time(clocks[p.clock], p.began) for p, _ in parts)
+    traces = [_aligned(trace, clocks[p.clock], earliest) for p, trace in parts]
+    return _joined(of, [part for part, _ in parts], traces, clocks)
 
 
 def _read(path: Path) -> tuple[Part, Columns]:
@@ -135,22 +135,24 @@ def _read(path: Path) -> tuple[Part, Columns]:
 
 
 def _check_runs(folder: str | Path, paths: list[Path], parts: list[Part]) -> None:
-    """All parts are of one recording, or the error says where each one lies."""
+    """Raise ValueError with the folder of each recording if there are several."""
     runs: dict[str, list[tuple[int, Path]]] = {}
     for path, part in zip(paths, parts, strict=True):
         runs.setdefault(part.run, []).append((part.rank, path))
     if len(runs) == 1:
         return
-    told, alone = [], True
-    for found in runs.values():
-        home = Path(os.path.commonpath([path.parent for _, path in found]))
-        told.append(f"{_ranks(rank for rank, _ in found)} in {home}")
-        alone &= sum(path.is_relative_to(home) for path in paths) == len(found)
-    advice = f'Load one of them: Trace.load("{home}")'
-    if not alone:
+    locations, separate = [], True
+    for members in runs.values():
+        folder_of_run = Path(os.path.commonpath([path.parent for _, path in members]))
+        locations.append(f"{_ranks(rank for rank, _ in members)} in {folder_of_run}")
+        inside = [path for path in paths if path.is_relative_to(folder_of_run)]
+        separate &= len(inside) == len(members)
+    advice = f'Load one of them: Trace.load("{folder_of_run}")'
+    if not separate:
         advice = "Keep each in a folder of its own"
     raise ValueError(
-        f"{folder} holds parts of {len(runs)} recordings: {'; '.join(told)}. {advice}"
+        f"{folder} holds parts of {len(runs)} recordings: "
+        f"{'; '.join(locations)}. {advice}"
     )
 
 
@@ -158,10 +160,10 @@ def _check(
     folder: str | Path, parts: list[tuple[Part, Columns]], partial: bool
 ) -> None:
     world_size = parts[0][0].world_size
-    there = [part.rank for part, _ in parts]
-    if doubled := {rank for rank in there if there.count(rank) > 1}:
+    ranks = [part.rank for part, _ in parts]
+    if doubled := {rank for rank in ranks if ranks.count(rank) > 1}:
         raise ValueError(f"{folder} holds the part of {_ranks(doubled)} twice")
-    missing = set(range(world_size)) - set(there)
+    missing = set(range(world_size)) - set(ranks)
     if missing and not partial:
         raise ValueError(
             f"{folder} lacks {_ranks(missing)} of {world_size}: killed before it could "
@@ -176,31 +178,33 @@ def _ranks(ranks: Iterable[int]) -> str:
 
 
 def _clocks(parts: list[Part]) -> dict[str, Clock]:
-    """One clock for all ranks that share it."""
+    """Return one clock by its name for all ranks that share it."""
     reference = {part.clock for part in parts if part.rank == 0}
     shared: dict[str, list[list[Reading]]] = {}
     for part in parts:
         shared.setdefault(part.clock, []).append(part.readings)
-    return {name: Clock.of(r, name in reference) for name, r in shared.items()}
+    return {
+        name: Clock.of(readings, name in reference) for name, readings in shared.items()
+    }
 
 
-def _there(clock: Clock, time: float) -> float:
+def _reference_time(clock: Clock, time: float) -> float:
     return float(clock.at_reference(np.array(time)))
 
 
-def _aligned(trace: Columns, clock: Clock, begun: float) -> Columns:
+def _aligned(trace: Columns, clock: Clock, earliest: float) -> Columns:
     for name in TIMES:
-        trace.columns[name] = clock.at_reference(trace.columns[name]) - begun
+        trace.columns[name] = clock.at_reference(trace.columns[name]) - earliest
     return trace
 
 
-def _one(
+def _joined(
     of: type[T], parts: list[Part], traces: list[Columns], clocks: Mapping[str, Clock]
 ) -> T:
     groups = {name: ranks for trace in traces for name, ranks in trace.groups.items()}
     world_size = parts[0].world_size
     joined = of(world_size, *_columns(traces), groups, _wire(parts))
-    joined.meta["clocks"] = _told(parts, clocks) | early(joined)
+    joined.meta["clocks"] = _clock_quality(parts, clocks) | early(joined)
     joined.meta["environment"] = {str(part.rank): part.environment for part in parts}
     if failed := {str(part.rank): part.how for part in parts if part.how}:
         joined.meta["ended"] = failed
@@ -210,18 +214,20 @@ def _one(
 
 
 def _columns(traces: list[Columns]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The columns of several traces, one below the other, and their texts."""
+    """Return the columns of several traces, concatenated, and their texts."""
     texts: dict[str, int] = {}
     columns: dict[str, list] = {name: [] for name in traces[0].columns}
     for trace in traces:
-        known = [texts.setdefault(text, len(texts)) for text in trace.texts]
+        text_ids = [texts.setdefault(text, len(texts)) for text in trace.texts]
         for name, column in trace.columns.items():
-            columns[name].append(np.array(known)[column] if name in TEXTS else column)
-    return {name: np.concatenate(some) for name, some in columns.items()}, list(texts)
+            columns[name].append(
+                np.array(text_ids)[column] if name in TEXTS else column
+            )
+    return {name: np.concatenate(parts) for name, parts in columns.items()}, list(texts)
 
 
-def _told(parts: list[Part], clocks: Mapping[str, Clock]) -> dict[str, Any]:
-    """How well the clocks are known."""
+def _clock_quality(parts: list[Part], clocks: Mapping[str, Clock]) -> dict[str, Any]:
+    """Return the number of clocks and the bounds of their errors, by rank."""
     errors = {str(p.rank): clocks[p.clock].error(p.ended) for p in parts}
     drifts = {str(p.rank): clocks[p.clock].drift for p in parts}
     return {
@@ -234,43 +240,52 @@ def _told(parts: list[Part], clocks: Mapping[str, Clock]) -> dict[str, Any]:
 
 
 def early(trace: Columns) -> dict[str, Any]:
-    """How many calls seem to end before another rank's part began, and by what at most.
+    """Count the calls that seem to end before another rank began its part of them.
 
-    None can. So where this is more than the error, the clocks went unevenly.
+    That is impossible, so times above the error bound show that the clocks ran
+    unevenly. earliest: the largest such time in seconds.
     """
     sends, recvs = trace.pairs()
     times = trace.columns
-    took = [times["completed"][recvs] - times["issued"][sends], *_took(trace)]
-    wrong = np.concatenate(took)
-    wrong = wrong[wrong < 0]
-    return {"early": len(wrong), "earliest": float(np.abs(wrong).max(initial=0.0))}
+    durations = [
+        times["completed"][recvs] - times["issued"][sends],
+        *_collective_durations(trace),
+    ]
+    negative = np.concatenate(durations)
+    negative = negative[negative < 0]
+    return {
+        "early": len(negative),
+        "earliest": float(np.abs(negative).max(initial=0.0)),
+    }
 
 
-def _took(trace: Columns) -> Iterator[np.ndarray]:
-    """Measure collectives that wait for all: from the last call to the first end."""
+def _collective_durations(trace: Columns) -> Iterator[np.ndarray]:
+    """Yield the seconds of synchronizing collectives, from last call to first end."""
     times, ranks = trace.columns, trace.columns["rank"]
-    for op in ALL_WAIT:
-        moves = trace.is_op(op) & ((times["nbytes"] > 0) | (op == "barrier"))
-        for group in np.unique(times["group"][moves]):
-            rows = np.flatnonzero(moves & (times["group"] == group))
+    for op in SYNCHRONIZING:
+        is_communicating = trace.is_op(op) & ((times["nbytes"] > 0) | (op == "barrier"))
+        for group in np.unique(times["group"][is_communicating]):
+            rows = np.flatnonzero(is_communicating & (times["group"] == group))
             by_rank = [rows[ranks[rows] == rank] for rank in np.unique(ranks[rows])]
-            n = min(map(len, by_rank))
-            calls = np.stack([rows[:n] for rows in by_rank])
-            ended = np.fmin.reduce(times["completed"][calls])
-            yield ended - np.fmax.reduce(times["issued"][calls])
+            common = min(map(len, by_rank))
+            calls = np.stack([rows[:common] for rows in by_rank])
+            first_ends = np.fmin.reduce(times["completed"][calls])
+            yield first_ends - np.fmax.reduce(times["issued"][calls])
 
 
 def _wire(parts: list[Part]) -> np.ndarray | None:
-    """Bytes on the wire between the ranks; None where somebody's are not known."""
-    counted: list[dict] = [{} for _ in range(parts[0].world_size)]
+    """Return the bytes on the wire between the ranks; None if no part has any."""
+    sent_by_connection: list[dict] = [{} for _ in range(parts[0].world_size)]
     for part in parts:
         host = part.environment.get("host", "")
         for local, remote, sent in part.wire:
-            counted[part.rank][_end(local, host), _end(remote, host)] = sent
-    return wire_matrix([{} for _ in counted], counted)
+            sent_by_connection[part.rank][
+                _endpoint(local, host), _endpoint(remote, host)
+            ] = sent
+    return wire_matrix([{} for _ in sent_by_connection], sent_by_connection)
 
 
-def _end(address: list, host: str) -> tuple:
-    """One end of a connection, by a name that no other host has for another."""
+def _endpoint(address: list, host: str) -> tuple:
+    """Return one end of a connection, unique among all hosts."""
     is_loopback = str(address[0]).startswith("127.") or address[0] == "::1"
     return (host if is_loopback else "", *address)

@@ -19,10 +19,10 @@ _LANES = 1000
 
 
 def chrome(trace: Columns) -> dict[str, Any]:
-    """The trace in Chrome's trace-event format, with a process for each rank.
+    """Return the trace in Chrome's trace-event format, with a process for each rank.
 
-    Open the JSON in https://ui.perfetto.dev. Messages are arrows, and calls under
-    way at once have rows of their own; events without times are left out.
+    Open the JSON in https://ui.perfetto.dev. Messages are arrows, and overlapping calls
+    have separate rows; events without times are left out.
     """
     rows: list[dict[str, Any]] = []
     for rank in range(trace.world_size):
@@ -44,9 +44,9 @@ def save_chrome(trace: Columns, path: str | Path) -> Path:
 
 
 def _lanes(events: Iterable[Event]) -> list[int]:
-    """A row for each event: the first of its thread's in which it nests.
+    """Return a row for each event: the first of its thread's rows in which it nests.
 
-    Perfetto drops a slice that overlaps another in part.
+    Perfetto drops a slice that partly overlaps another.
     """
     rows: list[int] = []
     under_way: dict[tuple[int, int], list[list[tuple[float, float]]]] = {}
@@ -57,19 +57,19 @@ def _lanes(events: Iterable[Event]) -> list[int]:
         for lane in lanes:
             while lane and lane[-1][1] <= begin:
                 lane.pop()
-        fits = (n for n, lane in enumerate(lanes) if not lane or end <= lane[-1][0])
-        row = next(fits, len(lanes))
-        if row == len(lanes):
+        free = (n for n, lane in enumerate(lanes) if not lane or end <= lane[-1][0])
+        number = next(free, len(lanes))
+        if number == len(lanes):
             lanes.append([])
-        # What nests in this call must end before the slice of its wait begins.
+        # A nested call must end before the slice of this call's wait begins.
         begins_to_wait = end if event.waited is None else min(event.waited, end)
-        lanes[row].append((begins_to_wait, end))
-        rows.append(_LANES * event.thread + row)
+        lanes[number].append((begins_to_wait, end))
+        rows.append(_LANES * event.thread + number)
     return rows
 
 
 def _slices(event: Event, lane: int) -> list[dict[str, Any]]:
-    """A slice for the whole call and, inside it, one for the time spent blocked."""
+    """Return a slice for the call and, nested in it, one for its blocked time."""
     if event.issued is None:
         return []
     end = event.issued if event.completed is None else event.completed
@@ -79,8 +79,8 @@ def _slices(event: Event, lane: int) -> list[dict[str, Any]]:
         for name in ("nbytes", "peer", "root", "tag", "group", "variant", "where")
         if (value := getattr(event, name)) not in (None, "")
     }
-    start, length = event.issued * 1e6, (end - event.issued) * 1e6
-    rows = [place | {"name": event.op, "ts": start, "dur": length, "args": args}]
+    start, duration = event.issued * 1e6, (end - event.issued) * 1e6
+    rows = [place | {"name": event.op, "ts": start, "dur": duration, "args": args}]
     waited = event.waited
     # A call may have ended before it is waited for.
     if waited is not None and event.completed is not None and waited <= end:

@@ -1,4 +1,4 @@
-"""The trace: what a run has moved, or what a plan would move."""
+"""The trace: the recorded messages of a run, or the planned ones of a plan."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Trace(Columns):
         """Read a trace: a file that `save` wrote, or a folder that `record` wrote.
 
         The parts of a folder are joined, with all times on rank 0's clock
-        (`trace.join`). partial: take what is there, where parts are missing. Raises
-        ValueError for any other file, and for parts that do not make one recording.
+        (`trace.join`). partial: join the parts that exist, though others are missing.
+        Raises ValueError for any other file, and for parts that do not make one
+        recording.
         """
         return join(path, cls, partial) if Path(path).is_dir() else super().load(path)
 
@@ -45,7 +46,7 @@ class Trace(Columns):
         return replay(self, fabric, compute, algorithms)
 
     def chrome(self) -> dict[str, Any]:
-        """Give the trace in the format of Chrome's viewer: see `perfetto.chrome`."""
+        """Return the trace in the format of Chrome's viewer: see `perfetto.chrome`."""
         return perfetto.chrome(self)
 
     def save_chrome(self, path: str | Path) -> Path:

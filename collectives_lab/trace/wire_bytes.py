@@ -1,4 +1,4 @@
-"""Bytes on the wire between ranks, from what each rank counts on its connections."""
+"""Bytes on the wire between ranks, from the counters of their connections."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Connection = tuple[tuple, tuple]
 def wire_matrix(
     before: Sequence[dict[Connection, int]], after: Sequence[dict[Connection, int]]
 ) -> np.ndarray | None:
-    """Bytes sent between two readings by all ranks, `[src, dst]`; None without any.
+    """Return the bytes sent between two readings, `[src, dst]`; None without any.
 
-    A connection belongs to the pair of ranks of which each holds one of its ends.
+    A connection belongs to the two ranks that hold its ends.
     """
     owner = {c: rank for rank, counted in enumerate(after) for c in counted}
     if not owner:

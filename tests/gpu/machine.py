@@ -40,7 +40,7 @@ def about() -> dict[str, Any]:
 def _gpus() -> dict[str, Any]:
     """What there is of GPUs, or why CUDA does not say it: the checks go on."""
     try:
-        return devices.described()
+        return devices.gpu_description()
     except RuntimeError as error:
         return {"cuda": f"{type(error).__name__}: {error}"}
 

@@ -15,7 +15,7 @@ import collectives_lab as lab
 from collectives_lab import costs, fabrics, plans
 from collectives_lab.basics import verbs
 from collectives_lab.basics.verbs import verb_of
-from collectives_lab.plans.steps import Steps, complete, share
+from collectives_lab.plans.steps import Steps, all_gather_chunks, share
 from collectives_lab.replay import replay
 from collectives_lab.trace import bound
 
@@ -239,7 +239,7 @@ def broadcast_by_ring(world_size, nbytes, itemsize, root, chunks):
         sends = [e for e in scatter if e.issued == step and e.op == "send"]
         columns = zip(*[(e.rank, e.peer, e.nbytes) for e in sends], strict=True)
         steps.step(*map(list, columns))
-    complete(steps, chunks, root)
+    all_gather_chunks(steps, chunks, root)
     return steps.trace()
 
 

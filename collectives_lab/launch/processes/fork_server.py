@@ -228,7 +228,7 @@ def main(fd: int, modules: str = "") -> None:
         with contextlib.suppress(Exception):  # a rank that needs it will say why not
             importlib.import_module(name)
     _warm_up()
-    if why := devices.untouched():
+    if why := devices.why_no_fork():
         raise SystemExit(why)
     gc.collect()
     gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
