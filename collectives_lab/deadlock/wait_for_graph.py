@@ -3,8 +3,8 @@
 A rank that waits can move only if what it waits for has been posted or still may be.
 Here `stuck_ranks(snapshots)` removes from the waiting ranks every one that can move
 until nothing changes; what stays is deadlocked, which is a proof and no time-out.
-`explain` says it in words. Pure: a `Snapshot` holds only numbers, so every case can be tested
-without processes.
+`explain` says it in words. Pure: a `Snapshot` holds only numbers, so every case can be
+tested without processes.
 """
 
 from __future__ import annotations
