@@ -12,9 +12,9 @@ from autograder import course
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 1 where the instructor has to put something right."""
     parser = _parser()
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        asked.run(asked)
+        options.run(options)
     except course.CourseError as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 1
@@ -117,110 +117,110 @@ def _parser() -> argparse.ArgumentParser:
 # nbgrader takes two seconds to import: each command imports what it needs.
 
 
-def _grade(asked: argparse.Namespace) -> None:
+def _grade(options: argparse.Namespace) -> None:
     from autograder import classrun, grades
 
-    name = asked.assignment
-    count = max(asked.workers, 1)
-    failed = classrun.grade(name, asked.student, count, asked.tier, asked.force)
-    found = grades.rows(name, failed)
-    grades.write_csv(found, _marks(name))
-    chosen = asked.student or [row.student_id for row in found]
-    shown = [row for row in found if row.student_id in chosen]
-    print(grades.summary(shown), grades.by_property(name, asked.student), sep="\n\n")
+    name = options.assignment
+    count = max(options.workers, 1)
+    failed = classrun.grade(name, options.student, count, options.tier, options.force)
+    rows = grades.rows(name, failed)
+    grades.write_csv(rows, _marks(name))
+    chosen = options.student or [row.student_id for row in rows]
+    shown = [row for row in rows if row.student_id in chosen]
+    print(grades.summary(shown), grades.by_property(name, options.student), sep="\n\n")
 
 
 def _marks(assignment: str, form: str = "") -> Path:
     return course.HERE / "grades" / f"{assignment}{form}.csv"
 
 
-def _export(asked: argparse.Namespace) -> None:
+def _export(options: argparse.Namespace) -> None:
     from autograder import books, grades
 
-    names = asked.assignment or list(filter(course.submitted, course.assignments()))
+    names = options.assignment or list(filter(course.submitted, course.assignments()))
     for name in names:
         books.require(name)
         books.renew_penalties(name)
-    if asked.form:
-        return _export_in_form(asked, names)
-    found = [row for name in names for row in grades.rows(name)]
-    to = asked.to or course.HERE / "grades.csv"
-    grades.write_csv(found, to)
-    print(f"{len(found)} rows in {to}")
+    if options.form:
+        return _export_in_form(options, names)
+    rows = [row for name in names for row in grades.rows(name)]
+    to = options.to or course.HERE / "grades.csv"
+    grades.write_csv(rows, to)
+    print(f"{len(rows)} rows in {to}")
 
 
-def _export_in_form(asked: argparse.Namespace, names: list[str]) -> None:
+def _export_in_form(options: argparse.Namespace, names: list[str]) -> None:
     from autograder import grades, lms
 
     if len(names) != 1:
         raise course.CourseError("--form is for one assignment: name it")
     (name,) = names
-    found = grades.rows(name)
-    to = asked.to or _marks(name, f".{asked.form}")
-    grades.write_table(lms.table(asked.form, found, asked.column or name), to)
-    final = {row.student_id for row in lms.final(found)}
-    left = [row.student_id for row in found if row.student_id not in final]
+    rows = grades.rows(name)
+    to = options.to or _marks(name, f".{options.form}")
+    grades.write_table(lms.table(options.form, rows, options.column or name), to)
+    final = {row.student_id for row in lms.final(rows)}
+    left = [row.student_id for row in rows if row.student_id not in final]
     rest = f"; none that is final has {', '.join(left)}" if left else ""
     print(f"{len(final)} marks in {to}{rest}")
 
 
-def _extend(asked: argparse.Namespace) -> None:
+def _extend(options: argparse.Namespace) -> None:
     from autograder import students
 
-    hours = 24 * asked.days + asked.hours
-    print(students.extend(asked.assignment, asked.student, hours))
+    hours = 24 * options.days + options.hours
+    print(students.extend(options.assignment, options.student, hours))
 
 
-def _dismiss(asked: argparse.Namespace) -> None:
+def _dismiss(options: argparse.Namespace) -> None:
     from autograder import regrading
 
-    print(regrading.dismiss(asked.assignment, asked.student, asked.reason))
+    print(regrading.dismiss(options.assignment, options.student, options.reason))
 
 
-def _regrade(asked: argparse.Namespace) -> None:
+def _regrade(options: argparse.Namespace) -> None:
     from autograder import regrading
 
-    where = (asked.assignment, asked.student)
-    if asked.request is not None:
-        print(regrading.ask(*where, asked.request))
-    elif asked.answer is not None:
-        print(regrading.answer(*where, asked.answer))
+    where = (options.assignment, options.student)
+    if options.request is not None:
+        print(regrading.ask(*where, options.request))
+    elif options.answer is not None:
+        print(regrading.answer(*where, options.answer))
     else:
-        print(regrading.text(*where) or f"{asked.student} has asked nothing")
+        print(regrading.text(*where) or f"{options.student} has asked nothing")
 
 
-def _feedback(asked: argparse.Namespace) -> None:
+def _feedback(options: argparse.Namespace) -> None:
     from autograder import giving_back
 
-    print(giving_back.write(asked.assignment, asked.student))
+    print(giving_back.write(options.assignment, options.student))
 
 
-def _repeat(asked: argparse.Namespace) -> None:
+def _repeat(options: argparse.Namespace) -> None:
     from autograder import repeating
 
-    print(repeating.repeat(asked.receipt, asked.tier))
+    print(repeating.repeat(options.receipt, options.tier))
 
 
-def _submit(asked: argparse.Namespace) -> None:
+def _submit(options: argparse.Namespace) -> None:
     from autograder import handing_in
 
-    print(handing_in.submit(asked.notebook, asked.student, asked.to))
+    print(handing_in.submit(options.notebook, options.student, options.to))
 
 
-def _gradescope(asked: argparse.Namespace) -> None:
+def _gradescope(options: argparse.Namespace) -> None:
     from autograder import gradescope
 
-    path = asked.to or course.HERE / f"{asked.assignment}_gradescope.zip"
-    print(gradescope.make(asked.assignment, asked.torch, path))
+    path = options.to or course.HERE / f"{options.assignment}_gradescope.zip"
+    print(gradescope.make(options.assignment, options.torch, path))
 
 
-def _example(asked: argparse.Namespace) -> None:
+def _example(options: argparse.Namespace) -> None:
     from autograder import examples
 
-    if asked.remove:
-        _remove_examples(asked.assignment)
+    if options.remove:
+        _remove_examples(options.assignment)
     else:
-        print(examples.make(asked.assignment, asked.students, asked.solutions))
+        print(examples.make(options.assignment, options.students, options.solutions))
 
 
 def _remove_examples(assignment: str) -> None:
@@ -234,9 +234,9 @@ def _remove_examples(assignment: str) -> None:
 
 def number(text: str) -> float:
     """Return a finite number: `nan` is a float too."""
-    if not math.isfinite(found := float(text)):
+    if not math.isfinite(value := float(text)):
         raise ValueError
-    return found
+    return value
 
 
 if __name__ == "__main__":

@@ -67,12 +67,16 @@ def is_recorded(receipt: Receipt, points: dict[str, float]) -> bool:
     where = (receipt["student"], receipt["assignment"])
     path = course.AUTOGRADED.joinpath(*where, f"{receipt['assignment']}.ipynb")
     try:
-        ours = json.loads(path.read_text())["metadata"][OURS]
+        metadata = json.loads(path.read_text())["metadata"][OURS]
     except (OSError, ValueError, KeyError):
         return False
     times = [place.joinpath(*where) for place in (course.SUBMITTED, course.AUTOGRADED)]
-    is_this = ours.get("verdict") == verdict_id(receipt)
-    return is_this and ours.get("points") == points and len(set(map(_time, times))) == 1
+    is_this = metadata.get("verdict") == verdict_id(receipt)
+    return (
+        is_this
+        and metadata.get("points") == points
+        and len(set(map(_time, times))) == 1
+    )
 
 
 def _time(folder: Path) -> str:
@@ -82,13 +86,13 @@ def _time(folder: Path) -> str:
 
 def record(assignment: str, student: str) -> str | None:
     """Have nbgrader record a student's verdicts; says why not where it could not."""
-    if said := _no_time(course.SUBMITTED / student / assignment):
-        return said
+    if problem := _no_time(course.SUBMITTED / student / assignment):
+        return problem
     settled = _settled(assignment, student)
-    said = _said(_api().autograde(assignment, glob.escape(student)))
-    if settled and not said:
+    problem = _reason_of(_api().autograde(assignment, glob.escape(student)))
+    if settled and not problem:
         _settle(assignment, student, settled)
-    return said
+    return problem
 
 
 def _settled(assignment: str, student: str) -> set[str]:
@@ -121,10 +125,10 @@ def _settle(assignment: str, student: str, names: set[str]) -> None:
 def _of(book: Gradebook, assignment: str, student: str) -> list[Any]:
     """Return the marks of a student; none where nothing is recorded."""
     try:
-        found = book.find_submission(assignment, student)
+        submission = book.find_submission(assignment, student)
     except MissingEntry:
         return []
-    return [grade for notebook in found.notebooks for grade in notebook.grades]
+    return [grade for notebook in submission.notebooks for grade in notebook.grades]
 
 
 def _no_time(folder: Path) -> str | None:
@@ -144,7 +148,7 @@ def _no_time(folder: Path) -> str | None:
 
 def feedback(assignment: str, student: str) -> str | None:
     """Have nbgrader write a student's feedback; says why not where it could not."""
-    return _said(_api().generate_feedback(assignment, glob.escape(student)))
+    return _reason_of(_api().generate_feedback(assignment, glob.escape(student)))
 
 
 def renew_penalties(assignment: str) -> None:
@@ -154,9 +158,9 @@ def renew_penalties(assignment: str) -> None:
     """
     with gradebook() as book:
         late = [
-            found.student_id
-            for found in book.assignment_submissions(assignment)
-            if found.total_seconds_late > 0 or found.late_submission_penalty
+            submission.student_id
+            for submission in book.assignment_submissions(assignment)
+            if submission.total_seconds_late > 0 or submission.late_submission_penalty
         ]
     for student in late:
         about = {"student": student, "assignment": assignment, "notebook": assignment}
@@ -164,8 +168,8 @@ def renew_penalties(assignment: str) -> None:
         AssignLatePenalties(config=config()).preprocess(new_notebook(), resources)
 
 
-def _said(result: dict[str, Any]) -> str | None:
+def _reason_of(result: dict[str, Any]) -> str | None:
     if result["success"]:
         return None
-    said = result.get("error") or result.get("log") or "no reason"
-    return f"nbgrader: {said.strip().splitlines()[-1]}"
+    reason = result.get("error") or result.get("log") or "no reason"
+    return f"nbgrader: {reason.strip().splitlines()[-1]}"

@@ -63,9 +63,11 @@ def _check_all(jobs: list[Job], count: int, tier: str | None, force: bool) -> No
 def _record_all(assignment: str, submitted: dict[str, Path]) -> dict[str, str]:
     """Write every verdict that is new into the gradebook."""
     failed: dict[str, str] = {}
-    found = {name: receipts.load(assignment, name) for name in submitted}
+    last_receipts = {name: receipts.load(assignment, name) for name in submitted}
     points = receipts.points(receipts.read_release(assignment))
-    new = [n for n, r in found.items() if not (r and books.is_recorded(r, points))]
+    new = [
+        n for n, r in last_receipts.items() if not (r and books.is_recorded(r, points))
+    ]
     new = [name for name in new if _can_be_recorded(submitted[name])]
     with Progress("recording", len(new)) as bar:
         for student in new:

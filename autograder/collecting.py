@@ -126,8 +126,8 @@ class Notebooks(ExtractorPlugin):
         self, name: str, sender: str, file: IO[bytes], packed: int, folder: Path
     ) -> None:
         """Write one notebook, under the last part of its name."""
-        found = pattern().fullmatch(name)
-        if found is None or not _is_moment(found["timestamp"]):
+        matched = pattern().fullmatch(name)
+        if matched is None or not _is_moment(matched["timestamp"]):
             self._pass_over(NAMELESS, name)
             return
         try:
@@ -136,9 +136,9 @@ class Notebooks(ExtractorPlugin):
             self._pass_over(f"as {error}", name)
             return
         folder.mkdir(parents=True)
-        place = folder / name[found.end("sender") :]
+        place = folder / name[matched.end("sender") :]
         place.write_bytes(data)
-        senders = self.places[found["student_id"]]
+        senders = self.places[matched["student_id"]]
         senders.setdefault(sender, []).append(place)
 
     def _read(self, sender: str, file: IO[bytes], packed: int) -> bytes:
@@ -172,8 +172,10 @@ class Notebooks(ExtractorPlugin):
         for student in sorted(self._disputed(students)):
             folder.mkdir(exist_ok=True)
             for sender, places in self.places[student].items():
-                said = one_line(sender)
-                self.log.error("%r hands in as %s: see %s", said, student, folder)
+                sender_line = one_line(sender)
+                self.log.error(
+                    "%r hands in as %s: see %s", sender_line, student, folder
+                )
                 for place in places:
                     shutil.move(place, folder / f"{place.parent.name}_{place.name}")
         if any(len(names) > 1 for names in students.values()):
@@ -185,11 +187,11 @@ class Notebooks(ExtractorPlugin):
 
     def _students(self) -> dict[str, set[str]]:
         """By sender, for whom it hands in; a file of a mail has no sender."""
-        found: dict[str, set[str]] = defaultdict(set)
+        by_student: dict[str, set[str]] = defaultdict(set)
         for student, senders in self.places.items():
             for sender in filter(None, senders):
-                found[sender].add(student)
-        return found
+                by_student[sender].add(student)
+        return by_student
 
     def _disputed(self, students: dict[str, set[str]]) -> set[str]:
         """Who has two senders, or one that is another's too, or two spellings."""
@@ -214,14 +216,14 @@ def _sender(name: str, by_folder: bool = False) -> str:
     Of an LMS that is not known it is all before the name that `submit` gave it;
     by_folder: its first folder, where it has one.
     """
-    for at in [0, *(found.end() for found in re.finditer("/", name))]:
-        ends = [found.end() for p in PREFIXES if (found := p.match(name, at))]
+    for at in [0, *(slash.end() for slash in re.finditer("/", name))]:
+        ends = [slash.end() for p in PREFIXES if (slash := p.match(name, at))]
         if ends:
             return name[: min(ends)]
     if by_folder and "/" in name:
         return name.partition("/")[0]
-    found = pattern().fullmatch(name)
-    return found["sender"] if found else ""
+    slash = pattern().fullmatch(name)
+    return slash["sender"] if slash else ""
 
 
 def _is_moment(stamp: str) -> bool:

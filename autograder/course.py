@@ -60,12 +60,12 @@ def secret() -> bytes:
     try:
         fd = os.open(SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        found = SECRET.read_text().strip()
-        if len(found) < 32:
+        text = SECRET.read_text().strip()
+        if len(text) < 32:
             raise CourseError(
                 f"{SECRET} holds no secret: restore it from a copy"
             ) from None
-        return found.encode()
+        return text.encode()
     made = secrets.token_hex(32)
     with os.fdopen(fd, "w") as file:
         file.write(made + "\n")

@@ -57,15 +57,15 @@ class Collect(ExchangeCollect):
         self.log.warning("passed over in the exchange: %r: %s", name, why)
         return {"username": NOBODY, "filename": name, "timestamp": datetime.min}
 
-    def _not_own(self, found: os.stat_result, student: str) -> str:
+    def _not_own(self, info: os.stat_result, student: str) -> str:
         """Return why something is no submission of this student's.
 
         Empty if it is one.
         """
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(info.st_mode):
             return "it is no folder"
-        if self.check_owner and _account(found.st_uid) != student:
-            return f"it was made by {_account(found.st_uid)}"
+        if self.check_owner and _account(info.st_uid) != student:
+            return f"it was made by {_account(info.st_uid)}"
         return ""
 
     def _compare(self, changed: float, moment: datetime, name: str) -> None:
@@ -86,14 +86,14 @@ class Collect(ExchangeCollect):
         """
         folder = os.open(src, OPENED | os.O_DIRECTORY)
         try:
-            found = os.fstat(folder)
-            if why := self._not_own(found, Path(dest).parent.name):
+            info = os.fstat(folder)
+            if why := self._not_own(info, Path(dest).parent.name):
                 self.log.warning("passed over in the exchange: %r: %s", src, why)
                 return
             os.makedirs(dest)
             left = 1000 * self.coursedir.max_dir_size
             for name in sorted(os.listdir(folder)):
-                content = _own_file(folder, name, found.st_uid, min(left, MAX_BYTES))
+                content = _own_file(folder, name, info.st_uid, min(left, MAX_BYTES))
                 if content is None:
                     self.log.warning("not collected from %r: %r", src, name)
                 else:
@@ -113,8 +113,8 @@ def _own_file(folder: int, name: str, owner: int, most: int) -> bytes | None:
     except OSError:
         return None
     try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner:
+        info = os.fstat(file)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != owner:
             return None
         with open(file, "rb", closefd=False) as opened:
             content = opened.read(most + 1)

@@ -44,15 +44,15 @@ def _nonce(handler: Any) -> str:
 
 def _policy(handler: Any) -> str:
     hashes = " ".join(map(_hash, BUTTONS))
-    ours = (
+    policy = (
         "default-src 'none'; "
         f"script-src 'nonce-{_nonce(handler)}' 'unsafe-hashes' {hashes}; "
         "style-src 'self' 'unsafe-inline'; font-src 'self'; img-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
     if isinstance(handler, handlers.SubmissionFilesHandler):
-        ours = FILES
-    return f"{_jupyters_policy.fget(handler)}, {ours}"
+        policy = FILES
+    return f"{_jupyters_policy.fget(handler)}, {policy}"
 
 
 def _hash(script: str) -> str:

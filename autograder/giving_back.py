@@ -71,34 +71,39 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
 def _with_marks(assignment: str) -> list[str]:
     """Return those whose marks the gradebook has; folders of others may lie about."""
     with books.gradebook() as book:
-        known = {found.student_id for found in book.assignment_submissions(assignment)}
-    found = course.AUTOGRADED.glob(f"*/{assignment}/{assignment}.ipynb")
-    return sorted(known & {path.parents[1].name for path in found})
+        known = {
+            submission.student_id
+            for submission in book.assignment_submissions(assignment)
+        }
+    submission = course.AUTOGRADED.glob(f"*/{assignment}/{assignment}.ipynb")
+    return sorted(known & {path.parents[1].name for path in submission})
 
 
 def text(book: Gradebook, assignment: str, student: str) -> str:
     """Return all that a student is told, as text: marks, verdicts, a person's
     comments.
     """
-    found = book.find_submission(assignment, student)
+    submission = book.find_submission(assignment, student)
     receipt = receipts.load(assignment, student) or {"exercises": {}}
     verdicts = [words.text(receipt, name) for name in receipt["exercises"]]
-    head = f"{assignment}, {student}: {_total(found, receipt)}"
-    by_hand = "\n".join(_by_hand(found.notebooks))
-    said = [by_hand, regrading.text(assignment, student)]
+    head = f"{assignment}, {student}: {_total(submission, receipt)}"
+    by_hand = "\n".join(_by_hand(submission.notebooks))
+    paragraphs = [by_hand, regrading.text(assignment, student)]
     return (
-        "\n\n".join(filter(None, [head, *verdicts, *map(words.printable, said)])) + "\n"
+        "\n\n".join(filter(None, [head, *verdicts, *map(words.printable, paragraphs)]))
+        + "\n"
     )
 
 
-def _total(found: Any, receipt: receipts.Receipt) -> str:
-    given = [grade for notebook in found.notebooks for grade in notebook.grades]
-    status, _ = grades.status_of(receipt, given)
+def _total(submission: Any, receipt: receipts.Receipt) -> str:
+    marks = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    status, _ = grades.status_of(receipt, marks)
     if status not in (grades.GRADED, grades.BY_HAND):
         return grades.NOT_GRADABLE
-    penalty = found.late_submission_penalty or 0.0
-    so_far = " so far" * any(map(_waits, given))
-    total = f"{max(0.0, found.score - penalty):g} of {found.max_score:g} points{so_far}"
+    penalty = submission.late_submission_penalty or 0.0
+    so_far = " so far" * any(map(_waits, marks))
+    score = max(0.0, submission.score - penalty)
+    total = f"{score:g} of {submission.max_score:g} points{so_far}"
     return total + (f" ({penalty:g} taken off for being late)" if penalty else "")
 
 

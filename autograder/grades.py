@@ -59,25 +59,25 @@ def _row(
 ) -> Row:
     receipt = receipts.load(assignment, student)
     try:
-        found = book.find_submission(assignment, student)
+        submission = book.find_submission(assignment, student)
     except MissingEntry:
-        found = None
-    if receipt is None or found is None or failed:
+        submission = None
+    if receipt is None or submission is None or failed:
         status, reason = _without_marks(receipt, handed_in, failed)
         return Row(student, assignment, status, reason=reason)
-    grades = [grade for notebook in found.notebooks for grade in notebook.grades]
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     status, reason = status_of(receipt, grades)
-    penalty = found.late_submission_penalty or 0.0
+    penalty = submission.late_submission_penalty or 0.0
     has_score = status in (GRADED, BY_HAND)
     return Row(
         student,
         assignment,
         status,
-        score=max(0.0, found.score - penalty) if has_score else None,
-        max_score=found.max_score,
+        score=max(0.0, submission.score - penalty) if has_score else None,
+        max_score=submission.max_score,
         checked=_checked(receipt),
         late_penalty=penalty,
-        timestamp=str(found.timestamp or ""),
+        timestamp=str(submission.timestamp or ""),
         reason=reason,
         waiting=" ".join(sorted(g.name for g in grades if g.needs_manual_grade)),
         look="" if "dismissed" in receipt else receipt.get("look") or "",
@@ -93,8 +93,8 @@ def _without_marks(
     if "dismissed" in receipt:
         return DISMISSED, receipt["dismissed"]
     reasons = [v.get("reason", "") for v in receipt["exercises"].values()]
-    said = dict.fromkeys([*reasons, failed or ""])
-    return NOT_GRADABLE, "; ".join(filter(None, said))
+    reasons_once = dict.fromkeys([*reasons, failed or ""])
+    return NOT_GRADABLE, "; ".join(filter(None, reasons_once))
 
 
 def status_of(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, str]:
@@ -117,14 +117,14 @@ def status_of(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, st
 
 def _checked(receipt: receipts.Receipt) -> float | None:
     verdicts = receipt["exercises"].values()
-    given = [verdict["points"] for verdict in verdicts if "points" in verdict]
-    return sum(given) if given else None
+    points = [verdict["points"] for verdict in verdicts if "points" in verdict]
+    return sum(points) if points else None
 
 
-def write_csv(found: Iterable[Row], path: Path) -> None:
+def write_csv(rows: Iterable[Row], path: Path) -> None:
     """Write rows for a spreadsheet."""
     header = [field.name for field in fields(Row)]
-    write_table([header, *(list(asdict(row).values()) for row in found)], path)
+    write_table([header, *(list(asdict(row).values()) for row in rows)], path)
 
 
 def write_table(table: Iterable[Iterable[Any]], path: Path) -> None:
@@ -139,13 +139,13 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if dangerous else value
 
 
-def summary(found: list[Row]) -> str:
+def summary(rows: list[Row]) -> str:
     """Return a line for each student who handed in, who is missing, and the class in a
     few.
     """
-    counts = Counter(row.status for row in found)
-    missing = [words.one_line(r.student_id) for r in found if r.status == MISSING]
-    there = [row for row in found if row.status != MISSING]
+    counts = Counter(row.status for row in rows)
+    missing = [words.one_line(r.student_id) for r in rows if r.status == MISSING]
+    there = [row for row in rows if row.status != MISSING]
     names = [words.one_line(row.student_id) for row in there]
     wide = min(max(map(len, names), default=7), WIDEST)
     lines = [
@@ -159,17 +159,17 @@ def summary(found: list[Row]) -> str:
         ("all marks", [r.score for r in there if r.status == GRADED]),
         ("a check, of the check alone", [r.checked for r in there]),
     ):
-        given = [score for score in scores if score is not None]
-        if given:
-            lines.append(f"mean of the {len(given)} with {name}: {_mean(given):.1f}")
+        marks = [score for score in scores if score is not None]
+        if marks:
+            lines.append(f"mean of the {len(marks)} with {name}: {_mean(marks):.1f}")
     return "\n".join(lines)
 
 
 def _standing(row: Row) -> str:
     """Return a row's status, and whatever wants a person's attention."""
-    said = [": ".join(filter(None, (row.status, words.one_line(row.reason))))]
-    said += [f"look at it: {words.one_line(row.look)}"] * bool(row.look)
-    return "; ".join(filter(None, [*said, row.regrade]))
+    parts = [": ".join(filter(None, (row.status, words.one_line(row.reason))))]
+    parts += [f"look at it: {words.one_line(row.look)}"] * bool(row.look)
+    return "; ".join(filter(None, [*parts, row.regrade]))
 
 
 def _mean(scores: list[float]) -> float:
@@ -187,16 +187,16 @@ def by_property(assignment: str, chosen: Collection[str] = ()) -> str:
     """Return how many of the checked submissions hold each property, the rarest
     last.
     """
-    held: Counter[str] = Counter()
+    passed: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for student in chosen or course.submitted(assignment):
         receipt = receipts.load(assignment, student) or {"exercises": {}}
         for name, verdict in receipt["exercises"].items():
             for finding in verdict.get("report", {}).get("findings", []):
-                held[f"{name}.{finding['name']}"] += finding["passed"]
+                passed[f"{name}.{finding['name']}"] += finding["passed"]
                 total[f"{name}.{finding['name']}"] += 1
     wide = max(map(len, total), default=0)
     return "\n".join(
-        f"{name:{wide}}  {held[name]} of {total[name]}"
-        for name in sorted(total, key=lambda name: -held[name])
+        f"{name:{wide}}  {passed[name]} of {total[name]}"
+        for name in sorted(total, key=lambda name: -passed[name])
     )

@@ -94,17 +94,17 @@ def graded(root: Path) -> Results:
 def submitted(folder: Path, assignment: str) -> Path:
     """Return the notebook to grade; raises Unreadable where it is not clear which."""
     files = list(_files(folder))
-    found = [path for path in files if path.suffix == ".ipynb"]
-    named = [path for path in found if path.stem == assignment]
-    if len(chosen := named or found) == 1:
+    notebooks = [path for path in files if path.suffix == ".ipynb"]
+    named = [path for path in notebooks if path.stem == assignment]
+    if len(chosen := named or notebooks) == 1:
         return chosen[0]
-    wanted = f"hand in {assignment}.ipynb, and no other notebook"
-    if found:
+    advice = f"hand in {assignment}.ipynb, and no other notebook"
+    if notebooks:
         names = ", ".join(str(path.relative_to(folder)) for path in chosen[:3])
-        raise Unreadable(f"there are {len(chosen)} notebooks ({names}): {wanted}")
+        raise Unreadable(f"there are {len(chosen)} notebooks ({names}): {advice}")
     if packed := [path.name for path in files if path.suffix.lower() in ARCHIVES]:
-        raise Unreadable(f"{packed[0]} is an archive: {wanted}")
-    raise Unreadable(f"there is no notebook in it: {wanted}")
+        raise Unreadable(f"{packed[0]} is an archive: {advice}")
+    raise Unreadable(f"there is no notebook in it: {advice}")
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -194,10 +194,10 @@ def _tests(verdict: dict[str, Any], name: str, points: float) -> Iterator[Result
         yield _test(name, 0.0, points, why)
         return
     worth = points / verdict["max_points"]
-    for found in verdict["report"]["findings"]:
-        case = f"{found['case']}: " if found["case"] else ""
-        earned, most = found["points"] * worth, found["max_points"] * worth
-        yield _test(found["title"], earned, most, f"{case}{found['message']}")
+    for finding in verdict["report"]["findings"]:
+        case = f"{finding['case']}: " if finding["case"] else ""
+        earned, most = finding["points"] * worth, finding["max_points"] * worth
+        yield _test(finding["title"], earned, most, f"{case}{finding['message']}")
 
 
 def _test(name: str, earned: float, most: float, text: str) -> Results:

@@ -32,11 +32,11 @@ def attached(cell: dict[str, Any]) -> Images:
 
     Whatever else there is, not.
     """
-    found = cell.get("attachments")
-    if not isinstance(found, dict):
+    attachments = cell.get("attachments")
+    if not isinstance(attachments, dict):
         return {}
-    taken = {name: _image(kinds) for name, kinds in found.items()}
-    return {name: image for name, image in taken.items() if image}
+    by_name = {name: _image(kinds) for name, kinds in attachments.items()}
+    return {name: image for name, image in by_name.items() if image}
 
 
 def _image(kinds: Any) -> dict[str, str]:
@@ -61,21 +61,21 @@ def placed(text: str, images: Images) -> tuple[str, Images]:
 
     It says where one had to be left out.
     """
-    parts, kept, end = [], Images(), 0
-    for found in PASTED.finditer(text):
-        parts.append(_without_pointers(text[end : found.start()]))
-        words, name = _without_pointers(found[1]), unquote(found[2])
-        end = found.end()
-        if image := images.get(name) or images.get(found[2]):
-            ours = f"image-{len(kept) + 1}"
-            kept[ours] = image
-            parts.append(f"![{words}]({POINTER}{ours})")
+    parts, shown, end = [], Images(), 0
+    for matched in PASTED.finditer(text):
+        parts.append(_without_pointers(text[end : matched.start()]))
+        words, name = _without_pointers(matched[1]), unquote(matched[2])
+        end = matched.end()
+        if image := images.get(name) or images.get(matched[2]):
+            own_name = f"image-{len(shown) + 1}"
+            shown[own_name] = image
+            parts.append(f"![{words}]({POINTER}{own_name})")
         else:
-            parts.append(_without_pointers(f"(image {found[2]} left out)"))
+            parts.append(_without_pointers(f"(image {matched[2]} left out)"))
     made = "".join([*parts, _without_pointers(text[end:])])
     if _pointers(html.unescape(made).replace("\\", "")) > _pointers(made):
         return made.replace("[", "&#91;"), {}  # hidden in escapes: no link at all
-    return made, kept
+    return made, shown
 
 
 def _without_pointers(text: str) -> str:

@@ -16,43 +16,43 @@ Table = Iterator[Sequence[object]]
 NAMELESS = Student(id="", first_name=None, last_name=None, email=None)
 
 
-def table(form: str, found: Sequence[Row], column: str) -> Table:
+def table(form: str, rows: Sequence[Row], column: str) -> Table:
     """Yield the rows of the CSV, its header first."""
     with books.gradebook() as book:
         people = {student.id: student for student in book.students}
-        yield from FORMS[form](found, people, column)
+        yield from FORMS[form](rows, people, column)
 
 
-def final(found: Iterable[Row]) -> list[Row]:
+def final(rows: Iterable[Row]) -> list[Row]:
     """Return the rows whose marks nothing waits for."""
-    return [row for row in found if row.status == grades.GRADED]
+    return [row for row in rows if row.status == grades.GRADED]
 
 
-def _canvas(found: Sequence[Row], people: dict[str, Student], column: str) -> Table:
+def _canvas(rows: Sequence[Row], people: dict[str, Student], column: str) -> Table:
     yield "Student", "ID", "SIS User ID", "SIS Login ID", "Section", column
-    most = next((row.max_score for row in found if row.max_score), "")
+    most = next((row.max_score for row in rows if row.max_score), "")
     yield "    Points Possible", "", "", "", "", most
-    for row in final(found):
+    for row in final(rows):
         person = people.get(row.student_id, NAMELESS)
         names = ", ".join(filter(None, (person.last_name, person.first_name)))
         ids = (person.lms_user_id or "", "", row.student_id)
         yield names or row.student_id, *ids, "", row.score
 
 
-def _moodle(found: Sequence[Row], people: dict[str, Student], column: str) -> Table:
+def _moodle(rows: Sequence[Row], people: dict[str, Student], column: str) -> Table:
     yield "ID number", "Email address", column
-    for row in final(found):
+    for row in final(rows):
         person = people.get(row.student_id, NAMELESS)
         yield row.student_id, person.email or "", row.score
 
 
-def _gradescope(found: Sequence[Row], people: dict[str, Student], _: str) -> Table:
+def _gradescope(rows: Sequence[Row], people: dict[str, Student], _: str) -> Table:
     yield (
         *("First Name", "Last Name", "SID", "Email", "Sections", "Total Score"),
         *("Max Points", "Status", "Submission ID", "Submission Time"),
         "Lateness (H:M:S)",
     )
-    for row in found:
+    for row in rows:
         person = people.get(row.student_id, NAMELESS)
         status = STATUS.get(row.status, "Ungraded")
         score = row.score if status == "Graded" else ""
@@ -68,10 +68,10 @@ def _lateness(row: Row) -> str:
     """Hours, which have no end, minutes and seconds."""
     with books.gradebook() as book:
         try:
-            found = book.find_submission(row.assignment, row.student_id)
+            submission = book.find_submission(row.assignment, row.student_id)
         except MissingEntry:
             return ""
-        seconds = int(found.total_seconds_late)
+        seconds = int(submission.total_seconds_late)
     hours, left = divmod(timedelta(seconds=seconds), timedelta(hours=1))
     return f"{hours:02d}:{str(left)[2:]}"
 

@@ -45,12 +45,12 @@ def read(path: Path) -> list[Cell]:
     Raises Unreadable, and nothing else, for a bad one.
     """
     try:
-        found = json.loads(_bytes(path))
+        document = json.loads(_bytes(path))
     except RecursionError:
         raise Unreadable("the file is nested too deeply for a notebook") from None
     except ValueError as error:
         raise Unreadable(f"the file is not a notebook ({_no_json(error)})") from None
-    return list(_cells(found))
+    return list(_cells(document))
 
 
 def _no_json(error: ValueError) -> str:
@@ -86,26 +86,26 @@ def _bytes(path: Path) -> bytes:
 def _why_closed(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         there = sorted(p.name for p in path.parent.glob("*.ipynb"))
-        found = ", ".join(map(repr, there[:3])) or "no notebook"
-        return f"there is no {path.name} in it (found {found}): keep the file's name"
+        names = ", ".join(map(repr, there[:3])) or "no notebook"
+        return f"there is no {path.name} in it (found {names}): keep the file's name"
     return f"{path.name} cannot be opened: {error.strerror}"
 
 
-def _cells(found: Any) -> Iterator[Cell]:
-    if not isinstance(found, dict) or found.get("nbformat") != 4:
+def _cells(document: Any) -> Iterator[Cell]:
+    if not isinstance(document, dict) or document.get("nbformat") != 4:
         raise Unreadable("the file is not a notebook of format 4: save it with Jupyter")
-    cells = found.get("cells")
+    cells = document.get("cells")
     if not isinstance(cells, list) or len(cells) > MAX_CELLS:
         raise Unreadable(f"the notebook needs a list of cells, at most {MAX_CELLS}")
     room = MAX_TEXT
     for number, cell in enumerate(cells, 1):
-        taken = _cell(cell)
-        if taken is None:
+        parsed = _cell(cell)
+        if parsed is None:
             raise Unreadable(f"cell {number} of the file is no cell of a notebook")
-        room -= len(taken.source)
+        room -= len(parsed.source)
         if room < 0:
             raise Unreadable(f"the cells hold more than {MAX_TEXT} characters of text")
-        yield taken
+        yield parsed
 
 
 def _cell(cell: Any) -> Cell | None:
@@ -122,8 +122,8 @@ def _cell(cell: Any) -> Cell | None:
 def _grade_id(cell: dict[str, Any]) -> str | None:
     metadata = cell.get("metadata")
     marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    found = marks.get("grade_id") if isinstance(marks, dict) else None
-    return found if isinstance(found, str) else None
+    grade_id = marks.get("grade_id") if isinstance(marks, dict) else None
+    return grade_id if isinstance(grade_id, str) else None
 
 
 def _clean(text: str) -> str:
@@ -138,10 +138,10 @@ def strange(folder: Path) -> str | None:
     """
     for place, folders, files in os.walk(folder):
         for name in folders + files:
-            found = Path(place, name).lstat()
-            is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+            info = Path(place, name).lstat()
+            is_plain = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
             if not is_plain and not name.endswith(".ipynb"):  # read with care
                 return f"{name} in the submission is a link or a special file"
-            if found.st_size > MAX_BYTES and not name.endswith(".ipynb"):
-                return f"{name} in the submission has {found.st_size >> 20} MiB"
+            if info.st_size > MAX_BYTES and not name.endswith(".ipynb"):
+                return f"{name} in the submission has {info.st_size >> 20} MiB"
     return None

@@ -51,8 +51,8 @@ class Scores(GetGrades):
             about["score"] = NO_SCORE
         elif self.waits:
             about["score"] = f"{about['score']:g} so far"
-        if said := regrading.text(self.assignment_id, self.student_id):
-            nb.cells.insert(0, _said(said))
+        if requests := regrading.text(self.assignment_id, self.student_id):
+            nb.cells.insert(0, _text_cell(requests))
         return nb, resources
 
     def _get_score(self, cell: NotebookNode, resources: Any) -> None:
@@ -72,7 +72,7 @@ class Scores(GetGrades):
             cell.metadata.nbgrader["score"] = WAITS
 
 
-def _said(text: str) -> NotebookNode:
+def _text_cell(text: str) -> NotebookNode:
     """Return a cell that shows a text as it is."""
     data = {"text/html": words.as_html(text), "text/plain": words.printable(text)}
     without_input = {"transient": {"remove_source": True}}

@@ -28,11 +28,11 @@ SHOWING = ("IPython", "ipywidgets", "matplotlib", "pandas", "plotly", "seaborn")
 class Reading:
     """A notebook as it is to be run for one exercise.
 
-    found: all its statements; runs: those that are tried, in this order; needed: those
+    statements: all of them; runs: those that are tried, in this order; needed: those
     that bind or change what the entries use; notes: what could not be read.
     """
 
-    found: list[Statement] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
     runs: list[Statement] = field(default_factory=list)
     needed: Set[Statement] = frozenset()
     used: Set[str] = frozenset()
@@ -45,17 +45,17 @@ def read(cells: Iterable[Code], entries: Sequence[str]) -> Reading:
     What stands behind the test cell helps only with names that nothing before binds.
     """
     made = Reading()
-    made.found = [s for cell in cells for s in statements(cell, made.notes)]
-    before = {name for s in made.found if not s.cell.after for name in s.binds}
-    counts = [s for s in made.found if not s.cell.after or not s.binds <= before]
+    made.statements = [s for cell in cells for s in statements(cell, made.notes)]
+    before = {name for s in made.statements if not s.cell.after for name in s.binds}
+    counts = [s for s in made.statements if not s.cell.after or not s.binds <= before]
     made.needed, made.used = _Need(counts).of(entries)
     made.runs = [s for s in counts if s in made.needed or not _may_be_left(s)]
     return made
 
 
-def texts(found: Sequence[Statement]) -> list[tuple[str, str]]:
+def texts(statements: Sequence[Statement]) -> list[tuple[str, str]]:
     """Return the text of each cell, by its name."""
-    cells = groupby(found, key=lambda s: s.cell.name)
+    cells = groupby(statements, key=lambda s: s.cell.name)
     return [(name, text_of(of_cell)) for name, of_cell in cells]
 
 
@@ -68,13 +68,13 @@ def _may_be_left(statement: Statement) -> bool:
 class _Need:
     """Which statements bind or change what is used, at once or through others."""
 
-    def __init__(self, found: Sequence[Statement]):
+    def __init__(self, statements: Sequence[Statement]):
         self.binding, self.altering, self.using = (
             defaultdict[str, list[Statement]](list) for _ in range(3)
         )
-        imports = [s for s in found if s.kind in IMPORTS]
+        imports = [s for s in statements if s.kind in IMPORTS]
         self.imported = {name for s in imports for name in s.binds}
-        for s in found:
+        for s in statements:
             _add(self.binding, s.binds, s)
             if not s.cell.after:
                 _add(self.using, s.uses, s)

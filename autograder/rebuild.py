@@ -51,16 +51,16 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
     last = {cell.grade_id: index for index, cell in enumerate(cells)}
     last |= {c.grade_id: i for i, c in enumerate(cells) if _is_answer(c, known)}
     notes: list[str] = []
-    given = {cell.source: cell for cell in release.cells}
+    by_source = {cell.source: cell for cell in release.cells}
     rebuilt: list[NotebookNode] = []
     for index, cell in enumerate(cells):
         released = known.get(cell.grade_id or "")
         if released and last[cell.grade_id] == index:
             rebuilt.append(_restored(cell, released, notes))
         elif not (released and marks(released)["locked"]):  # a second test cell goes
-            rebuilt.append(_plain(cell, given))
+            rebuilt.append(_plain(cell, by_source))
     _put_back(rebuilt, known, notes)
-    _look_elsewhere(rebuilt, known, _own_texts(cells, release), notes)
+    _other_assignment(rebuilt, known, _own_texts(cells, release), notes)
     return _notebook(rebuilt, release, notes)
 
 
@@ -91,13 +91,13 @@ def _restored(cell: Cell, released: NotebookNode, notes: list[str]) -> NotebookN
     return made
 
 
-def _plain(cell: Cell, given: dict[str, NotebookNode]) -> NotebookNode:
+def _plain(cell: Cell, by_source: dict[str, NotebookNode]) -> NotebookNode:
     if cell.kind == "code":
         return new_code_cell(cell.source)
     made = new_markdown_cell(cell.source)
-    if cell.source not in given:
+    if cell.source not in by_source:
         _write(made, cell)
-    elif pictures := given[cell.source].get("attachments"):
+    elif pictures := by_source[cell.source].get("attachments"):
         made.attachments = deepcopy(pictures)
     return made
 
@@ -134,13 +134,13 @@ def _is_answer(cell: Cell, known: dict[str, NotebookNode]) -> bool:
 
 def _own_texts(cells: list[Cell], release: NotebookNode) -> list[Cell]:
     """Return the cells of text that a student added, or that have lost their names."""
-    given = {"", *(cell.source.strip() for cell in release.cells)}
+    released = {"", *(cell.source.strip() for cell in release.cells)}
     names = {marks(c)["grade_id"] for c in release.cells if "grade_id" in marks(c)}
     plain = [c for c in cells if c.kind != "code" and (c.grade_id or "") not in names]
-    return [cell for cell in plain if cell.source.strip() not in given]
+    return [cell for cell in plain if cell.source.strip() not in released]
 
 
-def _look_elsewhere(
+def _other_assignment(
     rebuilt: list[NotebookNode],
     known: dict[str, NotebookNode],
     texts: list[Cell],

@@ -53,7 +53,7 @@ def read_release(assignment: str) -> NotebookNode:
 def points(release: NotebookNode) -> dict[str, float]:
     """Return the points of each graded cell of a released notebook, by its id."""
     graded = [marks(cell) for cell in release.cells if marks(cell).get("grade")]
-    return {found["grade_id"]: float(found["points"]) for found in graded}
+    return {cell["grade_id"]: float(cell["points"]) for cell in graded}
 
 
 def job(
@@ -98,11 +98,11 @@ def find(job: Job, final: bool = True) -> Receipt | None:
 
     A final one holds nothing that is to be tried again.
     """
-    found = load(job["assignment"], job["student"])
-    if not found or found["key"] != job["key"]:
+    receipt = load(job["assignment"], job["student"])
+    if not receipt or receipt["key"] != job["key"]:
         return None
-    again = found["retry"] and "dismissed" not in found
-    return None if final and again else found
+    again = receipt["retry"] and "dismissed" not in receipt
+    return None if final and again else receipt
 
 
 def verdict_id(receipt: Receipt) -> str:
@@ -133,10 +133,10 @@ def place(assignment: str, student: str) -> Path:
 
 
 def _digest(notebook: NotebookNode) -> str:
-    taken = [
+    sources = [
         [cell.cell_type, cell.source, marks(cell).get("grade_id")]
         + ([cell.attachments] if "attachments" in cell else [])
         for cell in notebook.cells
     ]
-    found = [taken, notebook.metadata[OURS].get("unreadable")]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    parts = [sources, notebook.metadata[OURS].get("unreadable")]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

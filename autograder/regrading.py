@@ -44,67 +44,67 @@ def ask(assignment: str, student: str, request: str, tier: str | None = None) ->
 
 def answer(assignment: str, student: str, words: str) -> str:
     """Keep the answer to a student's last request; says what is told to whom."""
-    kept = requests(assignment, student)
-    if not kept:
+    known = requests(assignment, student)
+    if not known:
         raise course.CourseError(
             f"{student} has asked nothing about {assignment}: give --request first"
         )
-    kept[-1] |= {"answer": _words(words), "answered": _now()}
-    _save(assignment, student, kept)
+    known[-1] |= {"answer": _words(words), "answered": _now()}
+    _save(assignment, student, known)
     return f"the next feedback of {assignment} tells {student} so"
 
 
 def state(assignment: str, student: str) -> str:
     """Return what the summary says of a student's last request, if there is one."""
-    kept = requests(assignment, student)
-    if not kept:
+    known = requests(assignment, student)
+    if not known:
         return ""
-    return "regrade answered" if "answer" in kept[-1] else "regrade requested"
+    return "regrade answered" if "answer" in known[-1] else "regrade requested"
 
 
 def text(assignment: str, student: str) -> str:
     """Return the requests and answers of a student, as the feedback has them."""
     lines = []
-    for kept in requests(assignment, student):
-        lines += [f"Regrade request of {kept['asked'][:10]}: {kept['request']}"]
-        lines += [kept["repeated"]]
-        if "answer" in kept:
-            lines += [f"Answer of {kept['answered'][:10]}: {kept['answer']}"]
+    for request in requests(assignment, student):
+        lines += [f"Regrade request of {request['asked'][:10]}: {request['request']}"]
+        lines += [request["repeated"]]
+        if "answer" in request:
+            lines += [f"Answer of {request['answered'][:10]}: {request['answer']}"]
     return "\n".join(lines)
 
 
 def dismiss(assignment: str, student: str, reason: str) -> str:
     """Leave a check as it is: later runs neither try it again nor ask for a look."""
-    found = _receipt(assignment, student)
-    verdicts = found["exercises"].values()
-    if not found.get("look") and all(v["status"] == "graded" for v in verdicts):
+    receipt = _receipt(assignment, student)
+    verdicts = receipt["exercises"].values()
+    if not receipt.get("look") and all(v["status"] == "graded" for v in verdicts):
         raise course.CourseError(
             f"there is nothing to dismiss: {student}'s {assignment} has its verdict"
         )
-    receipts.save(found | {"dismissed": _words(reason)})
+    receipts.save(receipt | {"dismissed": _words(reason)})
     return f"{assignment} of {student} is left as it is, until it is handed in again"
 
 
 def _receipt(assignment: str, student: str) -> receipts.Receipt:
-    found = receipts.load(assignment, student)
-    if found is None:
+    receipt = receipts.load(assignment, student)
+    if receipt is None:
         raise course.CourseError(
             f"there is no receipt of {student} for {assignment}: grade it first"
         )
-    return found
+    return receipt
 
 
-def _words(given: str) -> str:
-    if not given.strip():
+def _words(text: str) -> str:
+    if not text.strip():
         raise course.CourseError("write a sentence; it was empty")
-    return given.strip()
+    return text.strip()
 
 
-def _save(assignment: str, student: str, kept: list[Request]) -> None:
+def _save(assignment: str, student: str, all_requests: list[Request]) -> None:
     file = place(assignment, student)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(kept, indent=1))
+    partial.write_text(json.dumps(all_requests, indent=1))
     partial.replace(file)
 
 

@@ -13,7 +13,7 @@ from autograder.statements import (
     quoted,
     statements,
 )
-from autograder.trial import Tried
+from autograder.trial import Trial
 
 SHOWN = 12
 LONGEST = 1000
@@ -22,31 +22,36 @@ HERE = "where submissions are checked"
 
 
 def on(
-    reading: Reading, found: Tried, entries: Sequence[str], given: Iterable[str]
+    reading: Reading,
+    trial: Trial,
+    entries: Sequence[str],
+    released_texts: Iterable[str],
 ) -> list[str]:
     """Sentences on what was left out and why, first of all what the solution uses.
 
     given: the cells as they were released; what of theirs costs nothing is not named.
     """
-    released = {s.text for text in given for s in statements(Code(0, text), [])}
-    mine = [s for s in reading.found if s.text not in released]
-    notes = _first([*_costly(reading, found, released)])
+    released = {
+        s.text for text in released_texts for s in statements(Code(0, text), [])
+    }
+    own_statements = [s for s in reading.statements if s.text not in released]
+    notes = _first([*_costly(reading, trial, released)])
     notes += [*reading.notes]
-    notes += _missing(entries, reading, mine)
-    notes += _behind(entries, reading.found)
-    notes += _harmless(reading, found, mine)
+    notes += _missing(entries, reading, own_statements)
+    notes += _behind(entries, reading.statements)
+    notes += _harmless(reading, trial, own_statements)
     return [note if len(note) <= LONGEST else f"{note[:LONGEST]} ..." for note in notes]
 
 
-def _costly(reading: Reading, found: Tried, released: Set[str]) -> Iterator[str]:
+def _costly(reading: Reading, trial: Trial, released: Set[str]) -> Iterator[str]:
     """Yield what the solution needs and does not get, then what else does not end.
 
     What was released as it stands, such as a demonstration by `lab.run`, is no fault.
     """
-    stopped = {s: f"{why}, so it is left out" for s, why in found.endless.items()}
+    stopped = {s: f"{why}, so it is left out" for s, why in trial.endless.items()}
     failed = {
         s: f"fails {HERE}: {_error(error, reading)}"
-        for s, error in found.failed.items()
+        for s, error in trial.failed.items()
     }
     why_not = stopped | failed
     why_not = {s: why for s, why in why_not.items() if s.text not in released}
@@ -62,7 +67,7 @@ def _costly(reading: Reading, found: Tried, released: Set[str]) -> Iterator[str]
 def _error(text: str, reading: Reading) -> str:
     """Return an error in words; of a name whose import was left out, that it was."""
     missing = re.fullmatch(r"NameError: name '(\w+)' is not defined", text)
-    left = [s for s in reading.found if s.modules and s not in reading.runs]
+    left = [s for s in reading.statements if s.modules and s not in reading.runs]
     for s in left if missing else ():
         if missing and missing[1] in s.binds:
             return f"{missing[1]} is of {s.modules[0]}, which is not imported there"
@@ -83,19 +88,19 @@ def _advice(why: str) -> str:
 
 
 def _missing(
-    names: Sequence[str], reading: Reading, mine: Sequence[Statement]
+    names: Sequence[str], reading: Reading, own_statements: Sequence[Statement]
 ) -> Iterator[str]:
     """Yield where a name that no cell says might be meant."""
-    said = "\n".join([*reading.notes, *(s.text for s in mine)])
+    whole_text = "\n".join([*reading.notes, *(s.text for s in own_statements)])
     functions = [
         f"{name} ({s.cell.name})"
-        for s in mine
+        for s in own_statements
         if s.kind in FUNCTIONS
         for name in s.binds
     ]
     for name in names:
-        if not re.search(rf"\b{re.escape(name)}\b", said) and not any(
-            name in s.binds for s in reading.found
+        if not re.search(rf"\b{re.escape(name)}\b", whole_text) and not any(
+            name in s.binds for s in reading.statements
         ):
             instead = f"; it defines {_some(functions)}" if functions else ""
             yield (
@@ -104,10 +109,12 @@ def _missing(
             )
 
 
-def _behind(entries: Iterable[str], found: Sequence[Statement]) -> Iterator[str]:
+def _behind(
+    entries: Iterable[str], statements_found: Sequence[Statement]
+) -> Iterator[str]:
     """Yield a solution behind the test cell, where another one stands before it."""
     for name in entries:
-        binding = [s for s in found if name in s.binds]
+        binding = [s for s in statements_found if name in s.binds]
         texts = {s.text for s in binding if not s.cell.after}
         other = [s for s in binding if s.cell.after and s.text not in texts]
         if texts and other:
@@ -118,12 +125,12 @@ def _behind(entries: Iterable[str], found: Sequence[Statement]) -> Iterator[str]
 
 
 def _harmless(
-    reading: Reading, found: Tried, mine: Sequence[Statement]
+    reading: Reading, trial: Trial, own_statements: Sequence[Statement]
 ) -> Iterator[str]:
     """Yield what was left out or failed and is, as far as one can see, not needed."""
-    spared = [s for s in mine if s not in reading.needed]
-    slow = [s for s in spared if s in found.slow]
-    failed = [s for s in spared if s in found.failed and s not in slow]
+    spared = [s for s in own_statements if s not in reading.needed]
+    slow = [s for s in spared if s in trial.slow]
+    failed = [s for s in spared if s in trial.failed and s not in slow]
     if slow:
         yield (
             "left out, as it takes long and your solution does not use it: "
@@ -132,23 +139,23 @@ def _harmless(
     if failed:
         yield (
             f"fails {HERE}, and the rest went on: {_places(failed)} "
-            f"({_error(found.failed[failed[0]], reading)})"
+            f"({_error(trial.failed[failed[0]], reading)})"
         )
 
 
-def _places(found: Sequence[Statement]) -> str:
+def _places(several: Sequence[Statement]) -> str:
     """Return the lines of statements, by cell."""
     places = [
         f"{name} ({_lines(list(of_cell))})"
-        for name, of_cell in groupby(found, key=lambda s: s.cell.name)
+        for name, of_cell in groupby(several, key=lambda s: s.cell.name)
     ]
     return _some(places)
 
 
-def _lines(found: Sequence[Statement]) -> str:
-    spans = [f"{s.first}" + f"-{s.last}" * (s.last > s.first) for s in found]
+def _lines(several: Sequence[Statement]) -> str:
+    spans = [f"{s.first}" + f"-{s.last}" * (s.last > s.first) for s in several]
     spans = list(dict.fromkeys(spans))  # several statements of one line
-    return f"line{'s' * (spans != [str(found[0].first)])} {_some(spans)}"
+    return f"line{'s' * (spans != [str(several[0].first)])} {_some(spans)}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import course, receipts
-from autograder.workers import KEPT, Worker
+from autograder.workers import IDENTITY, Worker
 
 
 def repeat(path: Path, tier: str | None = None) -> str:
@@ -21,7 +21,7 @@ def repeat(path: Path, tier: str | None = None) -> str:
     try:
         worker.ready()
         worker.give(
-            {name: then[name] for name in KEPT}
+            {name: then[name] for name in IDENTITY}
             | {"seeds": {name: v["seed"] for name, v in graded.items()}}
             | {"programs": {name: v["program"] for name, v in graded.items()}}
         )
@@ -36,8 +36,8 @@ def repeat(path: Path, tier: str | None = None) -> str:
 
 def _read(path: Path) -> receipts.Receipt:
     try:
-        found = json.loads(path.read_text())
-        return found if found["exercises"] and found["engine"] else {}
+        receipt = json.loads(path.read_text())
+        return receipt if receipt["exercises"] and receipt["engine"] else {}
     except (OSError, ValueError, KeyError, TypeError):
         raise course.CourseError(f"{path} is no receipt of this autograder") from None
 
@@ -45,10 +45,12 @@ def _read(path: Path) -> receipts.Receipt:
 def _compared(name: str, then: dict[str, Any], now: dict[str, Any]) -> str:
     if now["status"] != "graded":
         return f"{name}: {then['points']:g} points then; now {now['reason']}"
-    same = _held(then) == _held(now)
-    verdict = "the same" if same else f"OTHERWISE: then {_held(then)}, now {_held(now)}"
+    same = _passed(then) == _passed(now)
+    verdict = (
+        "the same" if same else f"OTHERWISE: then {_passed(then)}, now {_passed(now)}"
+    )
     return f"{name}: {then['points']:g} points then, {now['points']:g} now: {verdict}"
 
 
-def _held(verdict: dict[str, Any]) -> list[str]:
+def _passed(verdict: dict[str, Any]) -> list[str]:
     return [f["name"] for f in verdict["report"]["findings"] if f["passed"]]

@@ -82,10 +82,10 @@ def quoted(text: str) -> str:
     return f"`{line[:57]}...`" if len(line) > 60 else f"`{line}`"
 
 
-def text_of(found: Iterable[Statement]) -> str:
+def text_of(several: Iterable[Statement]) -> str:
     """Statements of one cell as a text, at the lines where the student wrote them."""
     text, line = "", 1
-    for statement in found:
+    for statement in several:
         if statement.first > line:
             text += "\n" * (statement.first - line)
         elif text:
@@ -115,8 +115,8 @@ def _parsed(source: str) -> tuple[str, ast.Module]:
 
 
 def _without_magic(line: str) -> str:
-    found = MAGIC.match(line)
-    return f"{found[1]}..." if found else line
+    matched = MAGIC.match(line)
+    return f"{matched[1]}..." if matched else line
 
 
 def _is_constant(node: ast.stmt) -> bool:
@@ -128,10 +128,10 @@ def _read(cell: Code, lines: list[bytes], node: ast.stmt) -> Statement:
     decorators = getattr(node, "decorator_list", [])
     first = min([node.lineno, *(d.lineno for d in decorators)])
     last = node.end_lineno or first
-    mine = lines[first - 1 : last]
-    mine[-1] = mine[-1][: node.end_col_offset]
-    mine[0] = mine[0][node.col_offset if first == node.lineno else 0 :]
-    text = b"\n".join(mine).decode()
+    own_lines = lines[first - 1 : last]
+    own_lines[-1] = own_lines[-1][: node.end_col_offset]
+    own_lines[0] = own_lines[0][node.col_offset if first == node.lineno else 0 :]
+    text = b"\n".join(own_lines).decode()
     binds, uses, declared = _names(text)
     if isinstance(node, ast.ImportFrom) and _binds_unseen(node):
         binds.add(EVERYTHING)
@@ -183,26 +183,26 @@ def _altered(node: ast.stmt) -> set[str]:
     """Return the names that `x.a = 1`, `x["a"] += 1`, `del x[0]`, `x.append(1)`,
     `@x.add`, a
     base `x` and `exec(text, x)` begin with, wherever they stand in a statement."""
-    found = set[str]()
+    names = set[str]()
     for inner in ast.walk(node):
         if isinstance(inner, ast.Subscript | ast.Attribute):
-            found |= set() if isinstance(inner.ctx, ast.Load) else _root(inner)
+            names |= set() if isinstance(inner.ctx, ast.Load) else _root(inner)
         elif isinstance(inner, ast.Call):
             if isinstance(inner.func, ast.Attribute):
                 reads = inner.func.attr in READING
-                found |= set() if reads else _root(inner.func)
-            elif isinstance(inner.func, ast.Name) and inner.func.id in TELLING:
-                found |= {name for given in inner.args for name in _root(given)}
+                names |= set() if reads else _root(inner.func)
+            elif isinstance(inner.func, ast.Name) and inner.func.id in NAMES_IN_TEXT:
+                names |= {name for argument in inner.args for name in _root(argument)}
         for handed in ("decorator_list", "bases"):
             for expression in getattr(inner, handed, []):
-                found |= _root(expression)
-    return found
+                names |= _root(expression)
+    return names
 
 
 READING = ("copy", "count", "get", "index", "items", "keys", "values")
 """Methods of Python's collections that change nothing."""
 
-TELLING = ("exec", "setattr", "delattr")
+NAMES_IN_TEXT = ("exec", "setattr", "delattr")
 """Functions of Python's that change what they are given."""
 
 

@@ -76,16 +76,18 @@ def _require_student(book: Gradebook, student: str) -> None:
 def remove_examples(assignment: str) -> str:
     """Remove an assignment's examples and all that was made of them; says how many."""
     places = (course.SUBMITTED, course.AUTOGRADED, course.FEEDBACK)
-    found = {name for place in places for name in _examples(place, f"*/{assignment}")}
+    students = {
+        name for place in places for name in _examples(place, f"*/{assignment}")
+    }
     with books.gradebook() as book:
-        found |= {
+        students |= {
             submission.student_id
             for submission in book.assignment_submissions(assignment)
             if EXAMPLE.fullmatch(submission.student_id)
         }
-        for student in found:
+        for student in students:
             _remove_from(book, assignment, student)
-    for student in found:
+    for student in students:
         for place in places:
             if (folder := place / student / assignment).is_dir():
                 shutil.rmtree(folder)
@@ -93,7 +95,7 @@ def remove_examples(assignment: str) -> str:
         for place_of in (receipts.place, regrading.place):
             place_of(assignment, student).unlink(missing_ok=True)
             _remove_empty(place_of(assignment, student).parent)
-    return f"{len(found)} examples of {assignment} removed"
+    return f"{len(students)} examples of {assignment} removed"
 
 
 def _examples(place: Path, pattern: str) -> Iterator[str]:

@@ -32,7 +32,7 @@ Made = Callable[[Program], Program]
 
 
 @dataclass
-class Tried:
+class Trial:
     """runs: what is left; failed: errors, in words; endless: why one was stopped; slow:
     what takes long and is not needed."""
 
@@ -42,40 +42,40 @@ class Tried:
     slow: list[Statement] = field(default_factory=list)
 
 
-def tried(reading: Reading, box: Box, made: Made = lambda program: program) -> Tried:
+def tried(reading: Reading, box: Box, made: Made = lambda program: program) -> Trial:
     """Try a notebook; made: what a check makes of its program."""
-    found, until = Tried(list(reading.runs)), time.monotonic() + ALL
+    trial, until = Trial(list(reading.runs)), time.monotonic() + ALL
     for _ in range(MOST):
-        by_cell = _by_cell(found.runs)
-        program = made(Program.notebook(texts(found.runs)))
+        by_cell = _by_cell(trial.runs)
+        program = made(Program.notebook(texts(trial.runs)))
         with box.ranks(
             1, program, wall_seconds=WALL, loading=LOADING, until=until
         ) as ranks:
             failure, at, ran = ranks.failure, ranks.at, ranks.ran
         if failure is None:
-            _judge(found, reading, by_cell, ran)
-            return found
+            _judge(trial, reading, by_cell, ran)
+            return trial
         if failure.kind == "raised" or at not in by_cell:  # not by one statement
             break
-        found.endless[by_cell[at]] = _words(failure)
-        found.runs.remove(by_cell[at])
-    found.slow = [s for s in found.runs if s not in reading.needed]
-    found.runs = [s for s in found.runs if s in reading.needed]
-    return found
+        trial.endless[by_cell[at]] = _words(failure)
+        trial.runs.remove(by_cell[at])
+    trial.slow = [s for s in trial.runs if s not in reading.needed]
+    trial.runs = [s for s in trial.runs if s in reading.needed]
+    return trial
 
 
 def _by_cell(runs: Sequence[Statement]) -> dict[tuple[str, int], Statement]:
     """By cell and number, as a rank counts them."""
-    found: dict[tuple[str, int], Statement] = {}
+    by_cell: dict[tuple[str, int], Statement] = {}
     counts: dict[str, int] = {}
     for s in runs:
         number = counts[s.cell.name] = counts.get(s.cell.name, -1) + 1
-        found[s.cell.name, number] = s
-    return found
+        by_cell[s.cell.name, number] = s
+    return by_cell
 
 
 def _judge(
-    found: Tried,
+    trial: Trial,
     reading: Reading,
     by_cell: dict[tuple[str, int], Statement],
     ran: Sequence[tuple[str, int, float, float, str]],
@@ -87,14 +87,14 @@ def _judge(
         if s is None:
             continue
         if error:
-            found.failed[s] = clean(error, LONGEST)
+            trial.failed[s] = clean(error, LONGEST)
         if s not in reading.needed:
             aside.append((wall > WAITS, cpu, s))
     aside.sort(key=lambda one: one[:2])
     while aside and (aside[-1][0] or sum(cpu for _, cpu, _ in aside) > ASIDE):
-        found.slow.append(aside.pop()[2])
-    slow = set(found.slow)
-    found.runs = [s for s in found.runs if s not in slow]
+        trial.slow.append(aside.pop()[2])
+    slow = set(trial.slow)
+    trial.runs = [s for s in trial.runs if s not in slow]
 
 
 def _words(failure: Failure) -> str:

@@ -46,33 +46,31 @@ def checked(job: Job, name: str, box: Box) -> dict[str, Any]:
     """
     if name not in checking.EXERCISES:
         return not_gradable(f"this engine has no exercise {name}")
-    asked = {"seed": job["seeds"][name], "student": job["student"]}
-    known: dict[str, Any] = asked | {"program": [], "notes": []}
+    who = {"seed": job["seeds"][name], "student": job["student"]}
+    known: dict[str, Any] = who | {"program": [], "notes": []}
     reason = "; ".join(dict.fromkeys(job.get("lost", [])))
     if len(job.get("lost", [])) < LOST:
         for _ in ("first", "again"):
             try:
                 known["program"], known["notes"] = _cells(job, name, box)
                 program = Program.notebook(known["program"])
-                return known | _graded(checking.grade(name, program, box=box, **asked))
+                return known | _graded(checking.grade(name, program, box=box, **who))
             except LabError as error:
                 reason = str(error)
             except Exception as error:  # a fault of ours, with what a student wrote
                 traceback.print_exc()
                 reason = f"the check failed on this notebook ({error!r})"
             box.close()
-    if not _runs_ours(box):
+    if not _runs_a_program(box):
         return known | not_gradable(reason)
-    return known | _graded(
-        unjudged(checking.EXERCISES[name], reason, box, asked["seed"])
-    )
+    return known | _graded(unjudged(checking.EXERCISES[name], reason, box, who["seed"]))
 
 
-def _runs_ours(box: Box) -> bool:
+def _runs_a_program(box: Box) -> bool:
     """Return whether a program of ours runs well here."""
-    ours = Program.source([("ours", "def f(): return 1")])
+    program = Program.source([("ours", "def f(): return 1")])
     try:
-        with box.ranks(2, ours) as ranks:
+        with box.ranks(2, program) as ranks:
             return ranks.call("f", [(), ()]).results == [1, 1]
     except LabError:
         return False
@@ -88,8 +86,8 @@ def _cells(job: Job, name: str, box: Box) -> tuple[list[tuple[str, str]], list[s
     cells = [Code(n, source, n > test) for n, source in job["cells"]]
     exercise = checking.EXERCISES[name]
     reading = read(cells, exercise.names)
-    found = tried(reading, box, partial(with_prelude, exercise))
-    return texts(found.runs), remarks.on(reading, found, exercise.names, job["given"])
+    trial = tried(reading, box, partial(with_prelude, exercise))
+    return texts(trial.runs), remarks.on(reading, trial, exercise.names, job["given"])
 
 
 def _graded(report: Any) -> dict[str, Any]:
@@ -119,21 +117,21 @@ def main(fd: int, tier: str | None) -> None:
     """Answer jobs until the class run closes its end."""
     pipe = Connection(fd)
 
-    def say(answer: dict[str, Any]) -> None:
+    def send(answer: dict[str, Any]) -> None:
         pipe.send_bytes(json.dumps(answer).encode())
 
     with Box(tiers.best(alone=True) if tier == ALONE else tier) as box:
         if box.tier == "D" and tier in (None, ALONE):
-            say({"refused": "no sandbox works here (choose --tier D to go without)"})
+            send({"refused": "no sandbox works here (choose --tier D to go without)"})
             return
-        say({"ready": box.description})
+        send({"ready": box.description})
         while True:
             job = json.loads(pipe.recv_bytes())
             began = time.monotonic()
-            found = {name: checked(job, name, box) for name in job["seeds"]}
+            reports = {name: checked(job, name, box) for name in job["seeds"]}
             seconds = round(time.monotonic() - began, 2)
             about = {"tier": box.description, "versions": _versions()}
-            say({"exercises": found, **about, "seconds": seconds})
+            send({"exercises": reports, **about, "seconds": seconds})
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ LOOKING = 0.1
 """Seconds between two looks at that."""
 LOST = 2
 """Workers that a submission may cost; the next one gives it a zero."""
-KEPT = ("key", "assignment", "student", "engine", "notes")
+IDENTITY = ("key", "assignment", "student", "engine", "notes")
 """What of a job stands in its receipt."""
 
 LONGEST = 64 * 10**6
@@ -47,18 +47,18 @@ class Worker:
 
     def __init__(self, tier: str | None = None):
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker
-        self.pipe, theirs = Pipe()
-        command = [sys.executable, "-m", "autograder.worker", str(theirs.fileno())]
+        self.pipe, worker_end = Pipe()
+        command = [sys.executable, "-m", "autograder.worker", str(worker_end.fileno())]
         self.process = subprocess.Popen(
             [*command, *([tier] if tier else [])],
             cwd=course.ROOT,
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[worker_end.fileno()],
             start_new_session=True,  # Ctrl-C is for the class run, which ends these
         )
-        theirs.close()
+        worker_end.close()
         self.job: Job | None = None
         self.had = 0
         self.why_lost = ""
@@ -67,10 +67,10 @@ class Worker:
 
     def ready(self) -> None:
         """Wait until it can be given work."""
-        said = self._heard() if self.pipe.poll(STARTING) else None
-        if said is None or "refused" in said:
+        answer = self._message() if self.pipe.poll(STARTING) else None
+        if answer is None or "refused" in answer:
             self.end()
-            reason = said["refused"] if said else self.last_words()
+            reason = answer["refused"] if answer else self.last_words()
             raise course.CourseError(f"submissions cannot be checked here: {reason}")
 
     def give(self, job: Job) -> None:
@@ -87,7 +87,7 @@ class Worker:
         """
         job = self.job
         assert job is not None
-        _answered([self])
+        _next_workers([self])
         return receipt(job, self.answer() or self.lost(job))
 
     def lost(self, job: Job) -> dict[str, Any]:
@@ -109,12 +109,12 @@ class Worker:
         None, and its end, where its submission is lost.
         """
         self.job, too_much = None, self.too_much()
-        said = self._heard() if self.pipe.poll(0) else None
-        if said is None:
+        message = self._message() if self.pipe.poll(0) else None
+        if message is None:
             self.end()
             self.took_too_much = bool(too_much)
             self.why_lost = too_much or self.last_words()
-        return said
+        return message
 
     def too_much(self) -> str:
         """Return why its submission cannot go on; empty where it may."""
@@ -131,19 +131,20 @@ class Worker:
         except psutil.Error:
             return 0
 
-    def _heard(self) -> dict[str, Any] | None:
+    def _message(self) -> dict[str, Any] | None:
         try:
-            found = json.loads(self.pipe.recv_bytes(LONGEST))
+            message = json.loads(self.pipe.recv_bytes(LONGEST))
         except (EOFError, OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return message if isinstance(message, dict) else None
 
     def last_words(self) -> str:
         """Return how it ended, and the last line that it wrote."""
         self.log.seek(max(0, self.log.seek(0, 2) - 4000))
         lines = self.log.read().decode("utf-8", "replace").strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
-        return f"the checking process ended with status {self.process.returncode}{said}"
+        last_line = f": {lines[-1]}" if lines else ""
+        status = self.process.returncode
+        return f"the checking process ended with status {status}{last_line}"
 
     def end(self) -> None:
         """End the process; its box ends with it."""
@@ -152,18 +153,18 @@ class Worker:
         self.pipe.close()
 
 
-def receipt(job: Job, said: dict[str, Any]) -> Receipt:
+def receipt(job: Job, answer: dict[str, Any]) -> Receipt:
     """Return a receipt of a worker's answer.
 
     `retry` where the fault is not the student's.
     """
-    kept = {name: job[name] for name in KEPT}
-    verdicts = said["exercises"].values()
+    identity = {name: job[name] for name in IDENTITY}
+    verdicts = answer["exercises"].values()
     retry = any(verdict["status"] != "graded" for verdict in verdicts)
-    looks = dict.fromkeys(verdict.get("look", "") for verdict in verdicts)
+    reasons = dict.fromkeys(verdict.get("look", "") for verdict in verdicts)
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"retry": retry, "look": "; ".join(filter(None, looks)), "made": made}
-    return kept | said | about
+    about = {"retry": retry, "look": "; ".join(filter(None, reasons)), "made": made}
+    return identity | answer | about
 
 
 def unread(job: Job) -> Receipt:
@@ -185,13 +186,13 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
             for worker in crew:
                 if worker.job is None and waiting:
                     worker.give(waiting.pop())
-            for worker in _answered(crew):
-                job, said = worker.job, worker.answer()
+            for worker in _next_workers(crew):
+                job, answer = worker.job, worker.answer()
                 assert job is not None
-                if said is None and len(job.get("lost", [])) < LOST:
+                if answer is None and len(job.get("lost", [])) < LOST:
                     waiting.append(worker.again(job))
                 else:
-                    yield receipt(job, said or worker.lost(job))
+                    yield receipt(job, answer or worker.lost(job))
                 if worker.process.poll() is not None:
                     crew[crew.index(worker)] = fresh = Worker(tier)
                     fresh.ready()
@@ -200,21 +201,21 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
             worker.end()
 
 
-def _answered(crew: Sequence[Worker]) -> list[Worker]:
+def _next_workers(crew: Sequence[Worker]) -> list[Worker]:
     """Return those that have answered, have ended or take too much.
 
     Waits for the first.
     """
     busy = {worker.pipe: worker for worker in crew if worker.job}
     while True:
-        if answered := wait(list(busy), LOOKING):
-            return [worker for pipe, worker in busy.items() if pipe in answered]
+        if ready_workers := wait(list(busy), LOOKING):
+            return [worker for pipe, worker in busy.items() if pipe in ready_workers]
         if over := [worker for worker in busy.values() if worker.too_much()]:
             return over
 
 
 @functools.cache
-def _kept() -> list[Worker]:
+def _crew() -> list[Worker]:
     crew: list[Worker] = []
     atexit.register(lambda: [worker.end() for worker in crew])  # type: ignore[func-returns-value]
     return crew
@@ -222,14 +223,14 @@ def _kept() -> list[Worker]:
 
 def graded_here(job: Job) -> Receipt:
     """Return the receipt of one job, for who does not grade a class."""
-    crew = _kept()
+    crew = _crew()
     while True:
         if not crew or crew[0].process.poll() is not None:
             crew[:] = [Worker()]
             crew[0].ready()
         crew[0].give(job)
-        _answered(crew)
-        said = crew[0].answer()
-        if said is not None or len(job.get("lost", [])) >= LOST:
-            return receipt(job, said or crew[0].lost(job))
+        _next_workers(crew)
+        answer = crew[0].answer()
+        if answer is not None or len(job.get("lost", [])) >= LOST:
+            return receipt(job, answer or crew[0].lost(job))
         job = crew[0].again(job)

@@ -11,7 +11,7 @@ from autograder_course import RING
 from autograder import remarks
 from autograder.program import Reading, read, texts
 from autograder.statements import IMPORTS, Code
-from autograder.trial import Tried, tried
+from autograder.trial import Trial, tried
 from autograder.worker import checked
 from collectives_lab import checking
 from collectives_lab.wire import Box, Outcome, Program
@@ -33,7 +33,7 @@ def reading(cells: Cells, after: tuple[str, ...] = ()) -> Reading:
     return read([*numbered, *(Code(n, s, after=True) for n, s in behind)], ["f"])
 
 
-def called(box: Box, found: Reading | Tried) -> Outcome:
+def called(box: Box, found: Reading | Trial) -> Outcome:
     """What a rank gives that runs the notebook and calls `f(2)`."""
     program = Program.notebook(texts(found.runs))
     with box.ranks(1, program) as ranks:
