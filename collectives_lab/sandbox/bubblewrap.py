@@ -89,7 +89,7 @@ def _by_all_names(paths: Sequence[Path]) -> list[Path]:
     """Return those of the paths that are there, and what they lead to where they are
     links.
     """
-    both = (path for given in paths for path in (given, given.resolve()))
+    both = (path for path_given in paths for path in (path_given, path_given.resolve()))
     return [path for path in dict.fromkeys(both) if path.exists()]
 
 
@@ -115,7 +115,7 @@ def _programs() -> Iterator[Path]:
 @functools.cache
 def _no_more_namespaces(program: str) -> list[str]:
     """Forbid user namespaces in there, which bubblewrap can since 0.8."""
-    told = subprocess.run(
+    limits = subprocess.run(
         [program, "--help"], capture_output=True, text=True, timeout=9
     )
-    return ["--disable-userns"] if "--disable-userns" in told.stdout else []
+    return ["--disable-userns"] if "--disable-userns" in limits.stdout else []

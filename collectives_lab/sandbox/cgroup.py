@@ -80,11 +80,11 @@ def most_memory() -> int:
     if "memory" in own:
         tree, name = ROOT / "memory", "memory.limit_in_bytes"
     here = tree / own.get("memory", own.get("", ""))
-    found = [sys.maxsize]
+    limits = [sys.maxsize]
     for folder in [here, *here.parents]:
         with suppress(OSError, ValueError):  # a container sees its own as the root
-            found.append(int((folder / name).read_text()))
-    return min(found)
+            limits.append(int((folder / name).read_text()))
+    return min(limits)
 
 
 def _places() -> Iterator[tuple[Path, ...]]:
@@ -124,14 +124,14 @@ def _hands_on(parent: Path) -> bool:
 def _limit(group: Cgroup, memory: int, threads: int) -> None:
     """Set what it may have, swap included; version 1 and 2 spell it differently."""
     if len(group.folders) == 1:
-        wanted = {"memory.max": memory, "memory.swap.max": 0, "pids.max": threads}
+        limits = {"memory.max": memory, "memory.swap.max": 0, "pids.max": threads}
     else:
-        wanted = {
+        limits = {
             "memory.limit_in_bytes": memory,
             "memory.memsw.limit_in_bytes": memory,
             "pids.max": threads,
         }
-    for name, value in wanted.items():
+    for name, value in limits.items():
         files = [f / name for f in group.folders if (f / name).exists()]
         if not files and "sw" not in name:  # a kernel may count no swap
             raise FileNotFoundError(f"{group.folders[0]} has no {name}")

@@ -55,6 +55,6 @@ def threads_now() -> int:
     for name in os.listdir("/proc") if IS_LINUX else []:
         if name.isdigit():
             with suppress(OSError):
-                told = status(name)
-                count += told["Threads"] if told["Uid"] == os.getuid() else 0
+                fields = status(name)
+                count += fields["Threads"] if fields["Uid"] == os.getuid() else 0
     return count

@@ -180,8 +180,8 @@ def read_paths() -> list[Path]:
     """
     left_out = hidden()
     places = [*map(Path, SYSTEM), *python_paths()]
-    found = (one for place in places for one in _around(place.resolve(), left_out))
-    return list(dict.fromkeys(path for path in found if path.exists()))
+    readable = (one for place in places for one in _around(place.resolve(), left_out))
+    return list(dict.fromkeys(path for path in readable if path.exists()))
 
 
 @functools.cache
@@ -196,8 +196,8 @@ def hidden() -> list[Path]:
     folders = ("", "*/", "*/*-packages/", "*/lib/*/*-packages/")
     names = [f"{glob.escape(str(p))}/{f}{_NAMES}" for p in places for f in folders]
     copies = [Path(path) for name in names for path in glob.glob(name)]
-    found = {path.resolve() for path in [PACKAGE, *copies]}
-    return sorted(path for path in found if found.isdisjoint(path.parents))
+    packages = {path.resolve() for path in [PACKAGE, *copies]}
+    return sorted(path for path in packages if packages.isdisjoint(path.parents))
 
 
 def why_exposed() -> str | None:

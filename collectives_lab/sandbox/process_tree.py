@@ -33,10 +33,10 @@ def taken(pid: int) -> tuple[int, int]:
     own: dict[int, int] = {}
     for one in [pid, *linux.descendants(pid)]:
         with suppress(OSError):
-            told = linux.status(one)
-            own[one] = told.get("RssAnon", 0) * 1024  # a zombie has none
-            memory += max(0, own[one] - own.get(told["PPid"], 0))
-            threads += told["Threads"]
+            fields = linux.status(one)
+            own[one] = fields.get("RssAnon", 0) * 1024  # a zombie has none
+            memory += max(0, own[one] - own.get(fields["PPid"], 0))
+            threads += fields["Threads"]
     return memory, threads
 
 

@@ -70,14 +70,14 @@ class Started:
 
         May be called twice, and whatever has happened to the box.
         """
-        gone = self._end_all()
+        has_ended = self._end_all()
         with suppress(subprocess.TimeoutExpired):
             self.process.kill()
             self.process.wait(PATIENCE)
-        if self.group is not None and gone:
+        if self.group is not None and has_ended:
             self.group.remove()
         self.log.close()
-        if not gone or self.process.poll() is None:
+        if not has_ended or self.process.poll() is None:
             raise TierError(f"processes of the box {self.pid} could not be ended")
 
     def _end_all(self) -> bool:
@@ -85,11 +85,11 @@ class Started:
             handle, self.first = self.first, None
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
-            gone = process_tree.ended([handle], PATIENCE)
+            have_ended = process_tree.ended([handle], PATIENCE)
             os.close(handle)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(1.0)  # bubblewrap reaps it and ends by itself
-            return gone
+            return have_ended
         # The ranks before their server, which adopts what they leave behind.
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:

@@ -81,13 +81,13 @@ def _launch(
     """Return the process, and in a namespace the handle of the first process in
     there.
     """
-    told, tell = os.pipe()
-    with os.fdopen(told) as told_file:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end) as report:
         try:
             fds = [*pass_fds]
             if tier in "AB":
-                command = bubblewrap.wrapped(command, tell, files)
-                fds.append(tell)
+                command = bubblewrap.wrapped(command, write_end, files)
+                fds.append(write_end)
             process = subprocess.Popen(
                 group.joining(command) if group else command,
                 cwd="/",
@@ -99,25 +99,27 @@ def _launch(
                 start_new_session=True,
             )
         finally:
-            os.close(tell)
+            os.close(write_end)
         if tier not in "AB":
             return process, None
         try:
-            return process, os.pidfd_open(json.loads(_line(told_file))["child-pid"])
+            return process, os.pidfd_open(json.loads(_line(report))["child-pid"])
         except (OSError, ValueError) as error:
             process.kill()
             process.wait(PATIENCE)
             log.seek(0)
-            said = log.read(400).decode("utf-8", "replace").strip()
-            raise ChildProcessError(said or f"bubblewrap ended: {error}") from error
+            last_words = log.read(400).decode("utf-8", "replace").strip()
+            raise ChildProcessError(
+                last_words or f"bubblewrap ended: {error}"
+            ) from error
 
 
-def _line(told: IO[str]) -> str:
+def _line(report: IO[str]) -> str:
     """Return what bubblewrap tells about its first process, once it has started it."""
-    if not select.select([told], [], [], PATIENCE)[0]:
+    if not select.select([report], [], [], PATIENCE)[0]:
         raise TimeoutError(f"bubblewrap told nothing for {PATIENCE} s")
     text = ""
-    while "}" not in text and (line := told.readline()):
+    while "}" not in text and (line := report.readline()):
         text += line
     return text
 
@@ -126,11 +128,11 @@ def environment() -> dict[str, str]:
     """Return the variables of a server: none of the reader's, one thread for each
     library.
     """
-    kept = {
+    variables = {
         name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ
     }
     threads = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
-    return kept | {
+    return variables | {
         "CUDA_VISIBLE_DEVICES": "",  # the wire carries tensors of the CPU
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
@@ -205,18 +207,18 @@ def probe(tier: str) -> str | None:
 
 
 def _try(tier: str) -> str | None:
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     started = None
     try:
-        started = start(tier, bare_python(_PROBE, theirs, root(tier)), [theirs])
-        os.close(theirs)
-        theirs = -1
-        ready = select.select([ours], [], [], PATIENCE)[0]
-        if ready and os.read(ours, 4096) == b"sealed":
+        started = start(tier, bare_python(_PROBE, write_end, root(tier)), [write_end])
+        os.close(write_end)
+        write_end = -1
+        ready = select.select([read_end], [], [], PATIENCE)[0]
+        if ready and os.read(read_end, 4096) == b"sealed":
             return None
         return f"a rank could not be sealed: {started.errors() or 'it said nothing'}"
     finally:
-        for fd in {ours, theirs} - {-1}:
+        for fd in {read_end, write_end} - {-1}:
             os.close(fd)
         if started is not None:
             started.kill()
@@ -247,5 +249,5 @@ def describe(tier: str) -> str:
     """Return the tier and what holds a rank in it: "B: bubblewrap, limits, seccomp"."""
     missing = lockdown.why_missing()
     layers = lockdown.LAYERS if tier != "D" else ("limits",)
-    held = [name for name in layers if name not in missing]
-    return f"{tier}: {', '.join([TIERS[tier], *held])}"
+    present = [name for name in layers if name not in missing]
+    return f"{tier}: {', '.join([TIERS[tier], *present])}"

@@ -83,7 +83,7 @@ class Box:
         self.tier = tier or tiers.best()
         self._started: Any = None
         self._jobs = 0
-        self._heard: list[dict[str, Any]] = []
+        self._messages: list[dict[str, Any]] = []
         self._looked = 0.0
         self._limit = 0.0
         self._words: set[str] = set()
@@ -108,19 +108,19 @@ class Box:
             self.close()
         if reason := tiers.probe(self.tier):
             raise BoxError(f"tier {self.tier} is not to be had here: {reason}")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, DATAGRAMS)
+        own_end, server_end = socket.socketpair(socket.AF_UNIX, DATAGRAMS)
         mode = "open" if self.tier == "D" else "sealed"
-        fd, root = theirs.fileno(), tiers.root(self.tier)
+        fd, root = server_end.fileno(), tiers.root(self.tier)
         argv = tiers.bare_python(server.START, fd, mode, root)
         try:
             self._started = tiers.start(self.tier, argv, [fd], files=FILES)
         except OSError as error:
-            ours.close()
+            own_end.close()
             raise BoxError(f"tier {self.tier} cannot be started: {error}") from error
         finally:
-            theirs.close()
-        self.control = ours
-        if self._hear(STARTING, "ready") is None:
+            server_end.close()
+        self.control = own_end
+        if self._await(STARTING, "ready") is None:
             self.close()
             raise BoxError(
                 f"the server in the box (tier {self.description}) did not start; try "
@@ -133,7 +133,7 @@ class Box:
             self._started.kill()
             self.control.close()
             self._started = None
-        self._heard.clear()
+        self._messages.clear()
         self._words.clear()
 
     def _preload(self, program: Program) -> None:
@@ -141,8 +141,8 @@ class Box:
         words = set(preload.words_of(program)) - self._words
         if not words:
             return
-        self._tell({"do": "import", "words": sorted(words)})
-        if self._hear(STARTING, "imported") is None:
+        self._send({"do": "import", "words": sorted(words)})
+        if self._await(STARTING, "imported") is None:
             self.close()
             raise BoxError("the server in the box ended while it imported torch")
         self._words |= words
@@ -173,23 +173,23 @@ class Box:
             order = {"do": "start", "job": self._jobs, "world_size": world_size}
             order |= {"cpu": self._limit, "most": self._limit + cpu_seconds}
             order |= {"memory": memory}
-            fds = [theirs.fileno() for _, theirs in pairs]
+            fds = [rank_end.fileno() for _, rank_end in pairs]
             fds += [writing for _, writing in pipes]
-            self._tell(order, fds)
+            self._send(order, fds)
         finally:
-            for _, theirs in pairs:
-                theirs.close()
+            for _, rank_end in pairs:
+                rank_end.close()
             for _, writing in pipes:
                 os.close(writing)
         outputs = [reading for reading, _ in pipes]
-        socks = [ours for ours, _ in pairs]
+        socks = [own_end for own_end, _ in pairs]
         ranks = SealedRanks(self, socks, outputs, wall_seconds, until)
         try:
             ranks.load(program)
             if ranks.failure is None:
                 self._limit = cpu_seconds
                 with contextlib.suppress(BoxError):  # which the first call will find
-                    self._tell({"do": "limit", "cpu": cpu_seconds})
+                    self._send({"do": "limit", "cpu": cpu_seconds})
             yield ranks
         finally:
             ranks.switch.close()
@@ -200,20 +200,20 @@ class Box:
     def _end(self) -> None:
         """Have the ranks killed; a server that does not answer is replaced."""
         with contextlib.suppress(BoxError):
-            self._tell({"do": "end"})
-            if self._hear(ENDING, "ended") is not None:
-                self._heard.clear()
+            self._send({"do": "end"})
+            if self._await(ENDING, "ended") is not None:
+                self._messages.clear()
                 return
         self.close()
 
-    def _tell(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+    def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         try:
             socket.send_fds(self.control, [json.dumps(message).encode()], list(fds))
         except OSError as error:
             self.close()
             raise BoxError(f"the server in the box has ended: {error}") from None
 
-    def _hear(self, seconds: float, key: str) -> dict[str, Any] | None:
+    def _await(self, seconds: float, key: str) -> dict[str, Any] | None:
         """Wait for a message with this key; None if the server ends or is silent."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
@@ -226,7 +226,7 @@ class Box:
                 self.control.settimeout(None)
             if key in message:
                 return message
-            self._heard.append(message)
+            self._messages.append(message)
         return None
 
     def _read(self) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Box:
         try:
             while True:
                 self.control.setblocking(False)
-                self._heard.append(self._read())
+                self._messages.append(self._read())
         except BlockingIOError:
             pass
         except (OSError, ValueError):
@@ -255,11 +255,11 @@ class Box:
         finally:
             if self._started is not None:
                 self.control.setblocking(True)
-        mine = [m for m in self._heard if m.get("job") == self._jobs]
-        if any("over" in m for m in mine):
+        own_messages = [m for m in self._messages if m.get("job") == self._jobs]
+        if any("over" in m for m in own_messages):
             raise Broken(Failure("cpu", f"more than {self._limit} s of CPU time"))
         self._watch_memory()
-        used = [m["used"] for m in mine if "used" in m][-IDLE_TICKS:]
+        used = [m["used"] for m in own_messages if "used" in m][-IDLE_TICKS:]
         if silent > IDLE and len(used) == IDLE_TICKS and used[-1] - used[0] < BUSY:
             text = f"the ranks neither compute nor communicate for {IDLE:g} s"
             raise Broken(Failure("idle", text))
@@ -284,19 +284,19 @@ class Box:
         """
         # A server that had no core knows of it now: it looks before it answers.
         with contextlib.suppress(BoxError):
-            self._tell({"do": "look"})
-            self._hear(ENDING, "looked")
+            self._send({"do": "look"})
+            self._await(ENDING, "looked")
         deadline = time.monotonic() + 0.5
         while True:
-            for message in self._heard:
+            for message in self._messages:
                 if (message.get("job"), message.get("rank")) == (self._jobs, rank):
                     return int(message["status"])
             left = deadline - time.monotonic()
             if self._started is None or left <= 0:
                 return None
-            if (news := self._hear(left, "status")) is None:
+            if (news := self._await(left, "status")) is None:
                 return None
-            self._heard.append(news)
+            self._messages.append(news)
 
 
 class SealedRanks:
@@ -328,8 +328,8 @@ class SealedRanks:
 
     def load(self, program: Program) -> None:
         """Run the program on every rank; what goes wrong stays in `failure`."""
-        found = self.switch.load(program.to_bytes(), self.deadline)
-        self.failure = self._explained(found)
+        loaded = self.switch.load(program.to_bytes(), self.deadline)
+        self.failure = self._explained(loaded)
         self.deadline = self._deadline()
 
     def _deadline(self) -> float:

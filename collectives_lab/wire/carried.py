@@ -19,17 +19,19 @@ def cells(ops: Sequence[Posted]) -> list[list[int]]:
     Empty for a verb whose members all work on one tensor, as in an all_reduce: what it
     costs is the bound that `event.bound` has for it.
     """
-    given, taken = ([size_of(op.sides[side]) for op in ops] for side in (0, 1))
+    sent_sizes, received_sizes = (
+        [size_of(op.sides[side]) for op in ops] for side in (0, 1)
+    )
     at_root = [op.rank == op.root for op in ops]
     match ops[0].verb:
         case "all_gather":
-            return [[n] * len(ops) for n in given]
+            return [[n] * len(ops) for n in sent_sizes]
         case "reduce_scatter":
-            return [taken] * len(ops)
+            return [received_sizes] * len(ops)
         case "gather":
-            return [[n * here for here in at_root] for n in given]
+            return [[n * here for here in at_root] for n in sent_sizes]
         case "scatter":
-            return [[n * here for n in taken] for here in at_root]
+            return [[n * here for n in received_sizes] for here in at_root]
         case "all_to_all":
             return [[n for _, n in op.sides[0]] for op in ops]
     return []

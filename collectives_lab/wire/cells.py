@@ -21,20 +21,20 @@ from typing import Any
 
 import numpy
 
-from collectives_lab.wire.frames import MOST_TOLD, Ran
+from collectives_lab.wire.frames import MOST_REPORTED, Ran
 
 LONGEST_MESSAGE = 300
-WORTH_TELLING = 1e-3
+WORTH_REPORTING = 1e-3
 """Seconds of a statement that ended well."""
 
 STAND_INS = {"display": lambda *_, **__: None, "get_ipython": lambda: None}
 """What a notebook's kernel has and Python has not."""
 
-Tell = Callable[[str, int], None]
+OnStep = Callable[[str, int], None]
 
 
 def run(
-    texts: Sequence[tuple[str, str]], namespace: dict[str, Any], tell: Tell
+    texts: Sequence[tuple[str, str]], namespace: dict[str, Any], on_step: OnStep
 ) -> list[Ran]:
     """Run cells in a namespace; tell(cell, number) is called before each statement.
 
@@ -45,18 +45,18 @@ def run(
     numpy.random.seed(0)
     compiled = codeop.Compile()  # a future import holds for later cells
     compiled.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    found: list[Ran] = []
+    results: list[Ran] = []
     cells = [(name, ast.parse(text, name).body) for name, text in texts]
     with _silent():
         for name, body in cells:
             for number, node in enumerate(body):
-                tell(name, number)
+                on_step(name, number)
                 cpu, wall = process_time(), monotonic()
-                said = _run(compiled, node, name, namespace)
+                problem = _run(compiled, node, name, namespace)
                 cpu, wall = process_time() - cpu, monotonic() - wall
-                if said or wall > WORTH_TELLING:
-                    found.append((name, number, cpu, wall, said))
-    return found[:MOST_TOLD]
+                if problem or wall > WORTH_REPORTING:
+                    results.append((name, number, cpu, wall, problem))
+    return results[:MOST_REPORTED]
 
 
 def _run(
@@ -86,15 +86,15 @@ def _words(error: BaseException) -> str:
         message = str(error).partition("\n")[0]
     except BaseException:
         message = "(its message cannot be shown)"
-    said = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return said[:LONGEST_MESSAGE]
+    sentence = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return sentence[:LONGEST_MESSAGE]
 
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Drop what is written meanwhile: it is not what the solution prints."""
     streams = sys.stdout, sys.stderr
-    kept = [os.dup(fd) for fd in (1, 2)]
+    saved = [os.dup(fd) for fd in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for fd in (1, 2):
         os.dup2(nowhere, fd)
@@ -102,7 +102,7 @@ def _silent() -> Iterator[None]:
     try:
         yield
     finally:
-        for stream, fd, old in zip(streams, (1, 2), kept, strict=True):
+        for stream, fd, old in zip(streams, (1, 2), saved, strict=True):
             with contextlib.suppress(Exception):  # a cell may have closed it
                 stream.flush()
             os.dup2(old, fd)

@@ -76,10 +76,10 @@ def clean(text: str, most: int = 4000) -> str:
     """Return a stranger's text for people: what does not print is escaped, and it
     ends.
     """
-    kept = text if len(text) <= most else f"{text[:most]} ..."
+    shortened = text if len(text) <= most else f"{text[:most]} ..."
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
-        for c in kept
+        for c in shortened
     )
 
 
@@ -165,9 +165,9 @@ def _plain(value: Any) -> Any:
     """
     if type(value) in _TRAVELS:
         return value
-    for theirs, ours in _PLAIN:
-        if isinstance(value, theirs):
-            return ours(value)
+    for foreign, plain in _PLAIN:
+        if isinstance(value, foreign):
+            return plain(value)
     return value
 
 

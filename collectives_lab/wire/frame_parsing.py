@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from collectives_lab.wire import frames
 from collectives_lab.wire.codec import DTYPES, MOST_PARTS, Malformed, decode
-from collectives_lab.wire.frames import MOST_TOLD, Frame, Kind, Ran
+from collectives_lab.wire.frames import MOST_REPORTED, Frame, Kind, Ran
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.posted import SIZES, Posted, World, read_sides
@@ -39,15 +39,17 @@ class Line:
     threads: int = 1
     polls: bool = False
     answered: bool = True
-    gone: bool = False
+    has_ended: bool = False
     answer: Any = None
-    given: int = 0
+    arguments: int = 0
     after: tuple | None = None
     returned: int = 0
     """Bytes of what it has returned."""
     groups: dict[int, str] = field(default_factory=lambda: {0: World})
     posted: dict[int, Posted] = field(default_factory=dict)
-    held: dict[str, dict[int, Frame]] = field(default_factory=lambda: defaultdict(dict))
+    undelivered: dict[str, dict[int, Frame]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     """By lane, what has come of its operations and has not been asked for."""
     holds: int = 0
     last_id: int = 0
@@ -76,8 +78,8 @@ def operation(line: Line, frame: Frame, groups: Groups) -> Posted:
     gives.
     """
     op = _called(line, frame, groups)
-    if len(op.data) != op.given:
-        raise Malformed(f"{len(op.data)} bytes for {op.given}")
+    if len(op.data) != op.input_bytes:
+        raise Malformed(f"{len(op.data)} bytes for {op.input_bytes}")
     return op
 
 
@@ -162,20 +164,20 @@ def late(rank: int, frame: Frame) -> NoReturn:
 def loaded(frame: Frame) -> Sequence[Ran]:
     """Return what a rank tells of a notebook's statements."""
     match decode(frame.body, MOST_PARTS):
-        case list(told) if all(_has_run(one) for one in told[: MOST_TOLD + 1]):
-            return told[:MOST_TOLD]
+        case list(told) if all(_has_run(one) for one in told[: MOST_REPORTED + 1]):
+            return told[:MOST_REPORTED]
     raise Malformed("a report on statements that is none of ours")
 
 
-def _has_run(told: Any) -> bool:
-    kinds = tuple(map(type, told)) if type(told) is tuple else ()
+def _has_run(report: Any) -> bool:
+    kinds = tuple(map(type, report)) if type(report) is tuple else ()
     return kinds == (str, int, float, float, str)
 
 
 def returned(line: Line, frame: Frame) -> tuple[Any, tuple]:
     """Return a result, and what has become of the arguments."""
     match decode(frame.body, MOST_PARTS):
-        case (result, tuple(after)) if len(after) == line.given:
+        case (result, tuple(after)) if len(after) == line.arguments:
             return result, after
     raise Malformed("a return without its arguments")
 
@@ -184,10 +186,10 @@ def raised(rank: int, frame: Frame) -> Failure:
     """Return the error that ended this rank's part."""
     match decode(frame.body, MOST_PARTS):
         case (str(name), str(message), tuple(places)):
-            kept = [
+            lines = [
                 (p[0], p[1], p[2])
                 for p in places
                 if isinstance(p, tuple) and tuple(map(type, p)) == (str, int, str)
             ]
-            return Failure("raised", message, rank, "", name[:200], kept)
+            return Failure("raised", message, rank, "", name[:200], lines)
     raise Malformed("an error that is none of ours")

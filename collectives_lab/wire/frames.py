@@ -21,10 +21,10 @@ MiB = 1 << 20
 LONGEST_WHERE = 512
 DIGEST = 16
 """Bytes of `digest`."""
-MOST_GIVEN = 16 * MiB
+MOST_SENT = 16 * MiB
 """Bytes of what one call gives, or of one result."""
 LONGEST_SHAPE = 256 * 1024
-MOST_TOLD = 300
+MOST_REPORTED = 300
 """Statements of a notebook of which a rank tells."""
 
 Ran = tuple[str, int, float, float, str]
@@ -90,8 +90,8 @@ LONGEST = {
     **dict.fromkeys((Kind.RECV, Kind.WAIT, Kind.POLL, Kind.COMPUTE, Kind.STEP), 0),
     Kind.DIGEST: DIGEST,
     **dict.fromkeys((Kind.GROUP, Kind.RAISED, Kind.LOADED), 256 * 1024),
-    **dict.fromkeys((Kind.SEND, Kind.RETURNED, Kind.ASK), MOST_GIVEN),
-    Kind.COLLECTIVE: LONGEST_SHAPE + MOST_GIVEN,
+    **dict.fromkeys((Kind.SEND, Kind.RETURNED, Kind.ASK), MOST_SENT),
+    Kind.COLLECTIVE: LONGEST_SHAPE + MOST_SENT,
 }
 """The kinds that a rank may send, and how many bytes the body of each may have."""
 

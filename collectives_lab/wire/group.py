@@ -105,8 +105,8 @@ class SealedGroup(_Group):
         if not tensor.is_contiguous():  # as Gloo does
             raise ValueError("input tensor has to be contiguous")
         code = _code(tensor)
-        given, taken = (tensors, ()) if kind is Kind.SEND else ((), tensors)
-        operation = Operation(self.wire, given, taken)
+        to_send, to_receive = (tensors, ()) if kind is Kind.SEND else ((), tensors)
+        operation = Operation(self.wire, to_send, to_receive)
         blocks = sys._getframe(2).f_code.co_name in _BLOCKING
         group = self._number << 16 | blocks << 8 | code
         return self.wire.post(operation, kind, peer, tag, tensor.nbytes, group)
@@ -116,18 +116,18 @@ class SealedGroup(_Group):
     def _collective(
         self,
         verb: str,
-        given: Tensors,
-        taken: Tensors,
+        to_send: Tensors,
+        to_receive: Tensors,
         opts: Any = None,
         root: int | None = None,
-        given_here: bool = True,
-        taken_here: bool = True,
+        sends: bool = True,
+        receives: bool = True,
     ) -> Operation:
         """Post a collective; what this rank does not give or take stays at home."""
         reduce_op = _reduce_code(opts.reduceOp) if verb in REDUCING else 0
-        shape = shape_of(given, taken)
+        shape = shape_of(to_send, to_receive)
         operation = Operation(
-            self.wire, given if given_here else (), taken if taken_here else ()
+            self.wire, to_send if sends else (), to_receive if receives else ()
         )
         at = ANY if root is None else self.members[root]
         numbers = (VERBS.index(verb), at, reduce_op, self._number << 16)
@@ -151,14 +151,14 @@ class SealedGroup(_Group):
     def scatter(
         self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any
     ) -> Operation:
-        given, root = (inputs[0] if inputs else ()), opts.rootRank
-        return self._collective("scatter", given, outputs, opts, root)
+        to_send, root = (inputs[0] if inputs else ()), opts.rootRank
+        return self._collective("scatter", to_send, outputs, opts, root)
 
     def gather(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any
     ) -> Operation:
-        taken, root = (outputs[0] if outputs else ()), opts.rootRank
-        return self._collective("gather", inputs, taken, opts, root)
+        to_receive, root = (outputs[0] if outputs else ()), opts.rootRank
+        return self._collective("gather", inputs, to_receive, opts, root)
 
     def allgather(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
@@ -290,7 +290,7 @@ class _Backend:
         group = SealedGroup(options.group_rank, options.group_size, number)
         group.wire, group.members = wire, members
         body = struct.pack(f"<{len(members)}q", *members)
-        wire.tell(Kind.GROUP, 0, number, nth, body=body)
+        wire.send_frame(Kind.GROUP, 0, number, nth, body=body)
         return group
 
 
@@ -303,7 +303,9 @@ def compute(seconds: float) -> None:
     """Declare that this rank computes for so long: a replay counts it, nobody waits."""
     if not dist.is_initialized():
         raise RuntimeError("compute() is for ranks, and here is none yet")
-    _Backend.wire.tell(Kind.COMPUTE, 0, round(seconds * 1e9), where=student_line())
+    _Backend.wire.send_frame(
+        Kind.COMPUTE, 0, round(seconds * 1e9), where=student_line()
+    )
 
 
 def ask(number: int, value: Any) -> Any:

@@ -74,12 +74,12 @@ class Traffic:
 
     def candidates(self) -> list[Meeting]:
         """Return all that could be carried out next, in a fixed order."""
-        found: list[Meeting] = []
+        meetings: list[Meeting] = []
         for inbox in sorted(self._recvs):  # not as they came: no two runs are alike
-            found += self._messages(inbox)
+            meetings += self._messages(inbox)
         for number in sorted(self._rounds):
-            found += self._whole_round(number)
-        return found
+            meetings += self._whole_round(number)
+        return meetings
 
     def possible(self, op: Posted) -> list[Meeting]:
         """Return what could be carried out now that this has been posted."""
@@ -142,10 +142,10 @@ class Traffic:
         first = ops[0]
         for op in ops[1:]:
             for what in ("verb", "root", "reduce_op"):
-                mine, theirs = getattr(op, what), getattr(first, what)
-                if mine != theirs:
-                    named = "" if what == "verb" else f" with {what} {theirs}"
-                    other = mine if what == "verb" else f"it with {what} {mine}"
+                own, other_value = getattr(op, what), getattr(first, what)
+                if own != other_value:
+                    named = "" if what == "verb" else f" with {what} {other_value}"
+                    other = own if what == "verb" else f"it with {what} {own}"
                     return (
                         f"rank {first.rank} calls {first.verb}{named} ({first.where}), "
                         f"rank {op.rank} calls {other} ({op.where}); all ranks of a "
@@ -214,16 +214,16 @@ def _unequal_sides(ops: Sequence[Posted], size: int) -> str:
                 f"rank {ops[0].rank} calls {verb} with {ops[0].dtype}, rank {op.rank} "
                 f"with {op.dtype} ({op.where}); all ranks need one dtype"
             )
-        given, taken = op.sides
+        sent, received = op.sides
         expected = _expected(verb, op, ops, size)
-        for what, found, need in (
-            ("gives", given, expected[0]),
-            ("takes", taken, expected[1]),
+        for what, actual, need in (
+            ("gives", sent, expected[0]),
+            ("takes", received, expected[1]),
         ):
-            size_found = size_of(found)
-            if need is not None and size_found != need:
+            actual_size = size_of(actual)
+            if need is not None and actual_size != need:
                 return (
-                    f"rank {op.rank} {what} {size_found} bytes in {verb}, "
+                    f"rank {op.rank} {what} {actual_size} bytes in {verb}, "
                     f"where the other ranks' calls need {need}; sizes must fit"
                 )
     if verb in ROOTED and root is None:
@@ -245,9 +245,9 @@ def _expected(
     if verb == "broadcast":
         return root[0], None
     if verb == "all_gather":
-        return None, sum(given for given, _ in by_rank.values())
+        return None, sum(sent for sent, _ in by_rank.values())
     if verb == "reduce_scatter":
-        return sum(taken for _, taken in by_rank.values()), None
+        return sum(received for _, received in by_rank.values()), None
     if verb == "gather":
         return None, sum(g for g, _ in by_rank.values()) if op.rank == op.root else 0
     if verb == "scatter":

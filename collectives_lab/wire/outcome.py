@@ -46,7 +46,7 @@ class Outcome:
     results: what each rank returned. after: by rank, what its tensor arguments held at
     the end, whole storages for Strided ones; both None where a rank did not get there.
     trace: every operation. printed: the beginning of what ranks wrote.
-    asked: by rank, the number and the value of each question to the checker.
+    questions: by rank, the number and the value of each question to the checker.
     """
 
     world_size: int
@@ -55,4 +55,4 @@ class Outcome:
     trace: Trace
     failure: Failure | None = None
     printed: str = ""
-    asked: Sequence[Sequence[tuple[int, Any]]] = ()
+    questions: Sequence[Sequence[tuple[int, Any]]] = ()

@@ -27,7 +27,7 @@ class Wire(Protocol):
     """What an operation asks of its rank's end of the socket."""
 
     def wait(self, operation: Operation) -> None: ...
-    def look(self) -> None: ...
+    def receive_frames(self) -> None: ...
     def poll(self, operation: Operation) -> None: ...
     def tend(self) -> None: ...
 
@@ -35,13 +35,13 @@ class Wire(Protocol):
 class Waitable(_Work):
     """What torch hands out for a call; no thread of ours ends it: it is waited for."""
 
-    taken: Tensors
+    to_receive: Tensors
 
     def synchronize(self) -> None:
         self.wait()
 
     def result(self) -> list[torch.Tensor]:
-        return list(self.taken)
+        return list(self.to_receive)
 
     def get_future(self) -> torch.futures.Future:
         """Return a future that is done when it is returned."""
@@ -57,12 +57,12 @@ class Operation(Waitable):
     def __init__(
         self,
         wire: Wire,
-        given: Tensors = (),
-        taken: Tensors = (),
+        to_send: Tensors = (),
+        to_receive: Tensors = (),
     ):
         super().__init__()
-        self.wire, self.given, self.taken = wire, given, taken
-        self.outputs = taken
+        self.wire, self.to_send, self.to_receive = wire, to_send, to_receive
+        self.outputs = to_receive
         """The caller's tensors that hold the result; `taken` may be parts of them."""
         self.id = 0
         self.source = ANY
@@ -85,7 +85,7 @@ class Operation(Waitable):
 
         Asks the switch for it if not.
         """
-        self.wire.look()
+        self.wire.receive_frames()
         if not self.done:
             self.wire.poll(self)
         return self.done
@@ -126,7 +126,7 @@ class Operation(Waitable):
     def finish(self, frame: Frame) -> None:
         """Store what came: the bytes of all that is taken, one after the other."""
         at = 0
-        for tensor in self.taken:
+        for tensor in self.to_receive:
             size = tensor.nbytes
             part = tensor_of(frame.body[at : at + size], tensor.dtype, tensor.shape)
             with torch.no_grad():
@@ -145,8 +145,8 @@ class Operation(Waitable):
 class Question:
     """What a rank has asked of the checker, and the answer once it is there."""
 
-    given: Tensors = ()
-    taken: Tensors = ()
+    to_send: Tensors = ()
+    to_receive: Tensors = ()
     room = None
 
     where = ""
@@ -168,7 +168,7 @@ class Several(Waitable):
     def __init__(self, operations: Sequence[Operation]):
         super().__init__()
         self.operations = operations
-        self.taken = [tensor for each in operations for tensor in each.taken]
+        self.to_receive = [tensor for each in operations for tensor in each.to_receive]
 
     def wait(self, timeout: Any = None) -> bool:
         for operation in self.operations:

@@ -37,9 +37,9 @@ class Wires:
         for line in lines:
             line.sock.setblocking(False)
             self._selector.register(line.sock, selectors.EVENT_READ, line)
-        for fd, kept in zip(outputs, self._printed, strict=True):
-            hear = partial(self._hear_output, fd, kept)
-            self._selector.register(fd, selectors.EVENT_READ, hear)
+        for fd, printed in zip(outputs, self._printed, strict=True):
+            read = partial(self._hear_output, fd, printed)
+            self._selector.register(fd, selectors.EVENT_READ, read)
         for fd in beside:
             self._selector.register(fd, selectors.EVENT_READ, lambda: None)
 
@@ -98,25 +98,25 @@ class Wires:
             pass
         except OSError:
             line.unsent.clear()  # it has ended, which reading will tell
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
         with contextlib.suppress(KeyError):
-            self._selector.modify(line.sock, wanted, line)
+            self._selector.modify(line.sock, events, line)
 
-    def _hear_output(self, fd: int, kept: bytearray) -> None:
+    def _hear_output(self, fd: int, printed: bytearray) -> None:
         data = os.read(fd, LARGEST_READ)
-        kept += data[: MOST_PRINTED - len(kept)]
+        printed += data[: MOST_PRINTED - len(printed)]
         if not data:
             self._selector.unregister(fd)
 
     def printed(self) -> str:
         """Return what ranks have printed, once where it is the same for all."""
         self.ready(0)  # what came between the last look and the last frame
-        texts = [kept.decode("utf-8", "replace") for kept in self._printed]
+        texts = [printed.decode("utf-8", "replace") for printed in self._printed]
         if len(set(texts)) == 1:
             return texts[0]
         return "".join(f"rank {r}: {text}\n" for r, text in enumerate(texts) if text)
 
     def forget_printed(self) -> None:
         """Keep only what is printed from now on."""
-        for kept in self._printed:
-            kept.clear()
+        for printed in self._printed:
+            printed.clear()

@@ -27,10 +27,10 @@ class Posted:
     """An operation of one rank. Ranks are numbers in the world; times in seconds.
 
     where: the line of the call, or of a wait for it; called: of the call. data:
-    what it gives, until it has been carried to where it goes. asked:
-    whether the rank has asked for its end without waiting for it; wanted: whether it
-    did so again and again, which is waiting. sent, received, whole: of
-    a collective that has met, what `carried` found.
+    the bytes it sends, until they have been carried to where they go. polled: whether
+    the rank has asked for its end without waiting for it; polled_again: whether it did
+    so again and again, which is waiting. sent, received, whole: of a collective that
+    has met, the bytes that `carried` computed.
     """
 
     rank: int
@@ -54,8 +54,8 @@ class Posted:
     seconds: float | None = None
     called: str = ""
     data: bytes = b""
-    asked: bool = False
-    wanted: bool = False
+    polled: bool = False
+    polled_again: bool = False
     sent: float | None = None
     received: float | None = None
     whole: int | None = None
@@ -66,7 +66,7 @@ class Posted:
         return "" if self.verb in ("send", "recv") else self.group
 
     @property
-    def given(self) -> int:
+    def input_bytes(self) -> int:
         """Bytes of `data`."""
         if self.verb in ("send", "recv"):
             return self.nbytes if self.verb == "send" else 0
@@ -115,12 +115,12 @@ class Posted:
 
 def full_bytes(verb: str, sides: Sides, size: int) -> int:
     """S of a collective: the bytes of the full logical tensor."""
-    given, taken = map(size_of, sides)
+    sent, received = map(size_of, sides)
     if verb == "all_gather":
-        return taken
+        return received
     if verb in ("scatter", "gather"):
-        return size * (taken if verb == "scatter" else given)
-    return given
+        return size * (received if verb == "scatter" else sent)
+    return sent
 
 
 def read_sides(body: bytes) -> tuple[Sides, bytes]:

@@ -40,9 +40,9 @@ def _drawn_from(modules: Sequence[ModuleType], pickled: bytes) -> tuple[str, ...
     """Return the files of the modules with code in the pickle, where functions name
     them.
     """
-    said = {argument for _, argument, _ in pickletools.genops(pickled)}
+    arguments = {argument for _, argument, _ in pickletools.genops(pickled)}
     return tuple(
-        os.path.basename(str(m.__file__)) for m in modules if m.__name__ in said
+        os.path.basename(str(m.__file__)) for m in modules if m.__name__ in arguments
     )
 
 

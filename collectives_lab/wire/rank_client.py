@@ -83,7 +83,7 @@ class Wire:
         self._changed = threading.Condition()
         self._is_reading = False
 
-    def tell(
+    def send_frame(
         self, kind: Kind, id: int = 0, *numbers: int, where: str = "", body: bytes = b""
     ) -> None:
         """Send a frame: an operation's number, then up to four integers."""
@@ -98,13 +98,15 @@ class Wire:
         """Number an operation and tell the switch of it."""
         operation.where = student_line()
         if kind is not Kind.RECV:
-            body += _data(operation.given)
+            body += _data(operation.to_send)
         if self.strict:
-            operation.room = _sum(operation.taken)
+            operation.room = _sum(operation.to_receive)
         with self._writing:
             self._in_vain, self._rests = 0, False
             operation.id = self._number(operation)
-            self.tell(kind, operation.id, *numbers, where=operation.where, body=body)
+            self.send_frame(
+                kind, operation.id, *numbers, where=operation.where, body=body
+            )
         return operation
 
     def _number(self, what: Operation | Question) -> int:
@@ -119,7 +121,7 @@ class Wire:
         """
         question = Question()
         with self._writing:
-            self.tell(Kind.ASK, self._number(question), number, body=body)
+            self.send_frame(Kind.ASK, self._number(question), number, body=body)
         while not question.done:
             self._turn(lambda: question.done)
         if question.refused:
@@ -128,7 +130,7 @@ class Wire:
 
     def wait(self, operation: Operation) -> None:
         """Answer the switch until this operation has ended."""
-        self.tell_of_waiting(operation)
+        self.report_wait(operation)
         while not operation.done:
             self.refuse_overwritten()
             self._turn(lambda: operation.done)
@@ -146,16 +148,16 @@ class Wire:
         rests = self._in_vain >= (FEW if now - self._since >= LONG else ASKS)
         if not operation.polled or rests > self._rests:
             operation.polled, self._rests = True, rests
-            self.tell(Kind.POLL, operation.id, rests)
+            self.send_frame(Kind.POLL, operation.id, rests)
         if rests:
             time.sleep(PAUSE)
 
-    def tell_of_waiting(self, operation: Operation) -> None:
+    def report_wait(self, operation: Operation) -> None:
         """Once, even where it has ended already: a trace says what is waited for."""
         if not operation.waited:
             operation.waited = True
             threads = threading.active_count() - (self._tender is not None)
-            self.tell(Kind.WAIT, operation.id, threads, where=student_line())
+            self.send_frame(Kind.WAIT, operation.id, threads, where=student_line())
 
     def command(self) -> Frame:
         """Return the next program or call; raises EOFError when the switch has left."""
@@ -207,11 +209,11 @@ class Wire:
             with self._writing:
                 if not self.is_called:
                     continue
-                self.tell_of_waiting(hangs[0])
+                self.report_wait(hangs[0])
             with contextlib.suppress(Exception):  # the student's wait raises it
                 self.wait(hangs[0])
 
-    def look(self) -> None:
+    def receive_frames(self) -> None:
         """Answer what has come already, unless another thread does."""
         with self._changed:
             if self._is_reading:
@@ -240,20 +242,22 @@ class Wire:
         if operation is None:
             return
         if frame.kind == Kind.READ:
-            self.tell(Kind.DIGEST, frame.id, body=frames.digest(_data(operation.given)))
+            self.send_frame(
+                Kind.DIGEST, frame.id, body=frames.digest(_data(operation.to_send))
+            )
             return
         del self.pending[frame.id]
         if frame.kind == Kind.REFUSED:
             operation.refused, operation.done = frame.body.decode(), True
         else:
-            self._compare_taken(operation)
+            self._compare_received(operation)
             operation.finish(frame)
         self._ended.append(operation)
 
-    def _compare_taken(self, operation: Operation | Question) -> None:
+    def _compare_received(self, operation: Operation | Question) -> None:
         """Raise TensorInUse if, in a strict call, its room has been written to."""
-        wanted = operation.room if self.strict else None
-        if wanted is not None and wanted != _sum(operation.taken):
+        before = operation.room if self.strict else None
+        if before is not None and before != _sum(operation.to_receive):
             self._overwritten = (
                 f"while something was being received into it ({operation.where}). It "
                 "belongs to the library from the call until its wait returns: what "

@@ -52,11 +52,13 @@ def main(sock: socket.socket, rank: int, world_size: int) -> None:
 def _guarded(wire: Wire, kind: Kind, step: Any, *args: Any) -> Any:
     """Do a step and tell how it ended, whatever it raises."""
     try:
-        kept, body = step(*args)
-        wire.tell(kind, body=body)
-        return kept
+        value, body = step(*args)
+        wire.send_frame(kind, body=body)
+        return value
     except BaseException as error:  # where the wire is closed, telling fails
-        wire.tell(Kind.RAISED, where=student_line(), body=encode(_told(error)))
+        wire.send_frame(
+            Kind.RAISED, where=student_line(), body=encode(_error_parts(error))
+        )
         return {}
 
 
@@ -82,8 +84,8 @@ def _load(wire: Wire, body: bytes) -> tuple[dict[str, Any], bytes]:
     return module.__dict__, encode([])
 
 
-def _step(wire: Wire) -> cells.Tell:
-    return lambda cell, number: wire.tell(Kind.STEP, 0, number, where=cell)
+def _step(wire: Wire) -> cells.OnStep:
+    return lambda cell, number: wire.send_frame(Kind.STEP, 0, number, where=cell)
 
 
 def _call(
@@ -97,15 +99,15 @@ def _call(
     """
     if name not in namespace:
         raise NameError(f"{name!r} is not defined by what was handed in")
-    found = namespace[name]
+    function = namespace[name]
     if args is None:
-        return None, encode((found, ()))
-    if not callable(found):
-        raise TypeError(f"{name!r} is {type(found).__name__}, not a function")
-    given = [a.view if isinstance(a, Strided) else a for a in args]
+        return None, encode((function, ()))
+    if not callable(function):
+        raise TypeError(f"{name!r} is {type(function).__name__}, not a function")
+    tensors = [a.view if isinstance(a, Strided) else a for a in args]
     wire.strict, wire.is_called = strict, True
     try:
-        result = found(*given)
+        result = function(*tensors)
         wire.refuse_overwritten()
     finally:
         wire.leave()
@@ -115,7 +117,7 @@ def _call(
     return None, encode((result, tuple(after)))
 
 
-def _told(error: BaseException) -> tuple[str, str, tuple]:
+def _error_parts(error: BaseException) -> tuple[str, str, tuple]:
     """Return a type, a message and the student's frames (file, line, function)."""
     stack = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno or 0, f.name) for f in stack]

@@ -45,7 +45,7 @@ LONGEST_MESSAGE = 1 << 16
 TICK = 0.02
 """Seconds between two looks at the CPU time that the ranks have used."""
 
-TELLING = 0.5
+REPORT_EVERY = 0.5
 """Seconds between two messages of it."""
 
 
@@ -57,7 +57,7 @@ class Job:
     cpu_seconds: float
     ranks: dict[int, int] = field(default_factory=dict)
     spent: dict[int, float] = field(default_factory=dict)
-    told: float = field(default_factory=time.monotonic)
+    reported: float = field(default_factory=time.monotonic)
 
     def cpu(self) -> float:
         """CPU seconds of all ranks so far."""
@@ -91,7 +91,7 @@ class Server:
 
     def serve(self) -> None:
         """Take commands, reap ranks and watch their CPU time."""
-        self.tell(ready=True)
+        self.report(ready=True)
         while True:
             watched = [self.control, self.woken]
             ready, _, _ = select.select(watched, [], [], TICK if self.job else 1.0)
@@ -107,19 +107,19 @@ class Server:
                 self.kill()
                 return
             if self.job:
-                self.look_at(self.job)
+                self.inspect(self.job)
 
-    def look_at(self, job: Job) -> None:
+    def inspect(self, job: Job) -> None:
         """Tell now and then what the ranks have used, and end them at their limit."""
         used = job.cpu()
         if used > job.cpu_seconds:
-            self.tell(job=job.number, over="cpu", limit=job.cpu_seconds)
+            self.report(job=job.number, over="cpu", limit=job.cpu_seconds)
             self.kill()
-        elif time.monotonic() - job.told > TELLING:
-            job.told = time.monotonic()
-            self.tell(job=job.number, used=used)
+        elif time.monotonic() - job.reported > REPORT_EVERY:
+            job.reported = time.monotonic()
+            self.report(job=job.number, used=used)
 
-    def tell(self, **message: Any) -> None:
+    def report(self, **message: Any) -> None:
         with contextlib.suppress(OSError):
             self.control.send(json.dumps(message).encode())
 
@@ -137,15 +137,15 @@ class Server:
         elif command["do"] == "import":
             preload.load(command["words"])
             _share_what_is_there()
-            self.tell(imported=True)
+            self.report(imported=True)
         elif command["do"] == "limit" and self.job:
             self.job.cpu_seconds = self.job.cpu() + command["cpu"]
         elif command["do"] == "look":
-            self.tell(looked=True)
+            self.report(looked=True)
         else:
             number, cpu = (self.job.number, self.job.cpu()) if self.job else (0, 0.0)
             self.kill()
-            self.tell(job=number, ended=True, cpu=cpu)
+            self.report(job=number, ended=True, cpu=cpu)
         return True
 
     def start(self, command: dict[str, Any], fds: list[int]) -> None:
@@ -195,7 +195,7 @@ class Server:
             if done:
                 rank = job.ranks.pop(pid)
                 code = os.waitstatus_to_exitcode(status)
-                self.tell(job=job.number, rank=rank, status=code)
+                self.report(job=job.number, rank=rank, status=code)
 
     def kill(self) -> None:
         """End every rank, and whatever else runs in a PID namespace of our own."""

