@@ -118,8 +118,8 @@ class _World:
         if w.op == "recv":
             others = [r for r in self.members(w) if r != rank]
             sent = sum(self.posted(r, "send", w, rank) for r in others)
-            taken = self.snapshots[rank].taken.get((w.group, w.tag), 0)
-            return sent > taken or any(self.may_move(r) for r in others)
+            received = self.snapshots[rank].taken.get((w.group, w.tag), 0)
+            return sent > received or any(self.may_move(r) for r in others)
         return not self._needs(rank, w, self.absent(w))
 
     def _needs(self, rank: int, w: Waiting, absent: list[int]) -> bool:
@@ -259,17 +259,17 @@ def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
     """Return what one rank waits in, for whom and where."""
     (w, *_) = snapshots[rank].waiting
     targets = waits_for(snapshots.values(), rank)
-    gone = [r for r in targets if r in snapshots and snapshots[r].finished]
-    whom = "any rank" if w.peer is None else f"rank {w.peer}"
+    finished = [r for r in targets if r in snapshots and snapshots[r].finished]
+    peer = "any rank" if w.peer is None else f"rank {w.peer}"
     if w.op == "send":
-        what = f"in send to {whom}"
+        what = f"in send to {peer}"
     elif w.op == "recv":
-        what = f"in recv from {whom}"
+        what = f"in recv from {peer}"
     else:
         what = f"in {w.op}" + (f" for {name_ranks(targets)}" if targets else "")
-    if gone:
-        verb = "has" if len(gone) == 1 else "have"
-        what += f", but {name_ranks(gone)} {verb} finished"
+    if finished:
+        verb = "has" if len(finished) == 1 else "have"
+        what += f", but {name_ranks(finished)} {verb} finished"
     return f"{what} ({w.where})" if w.where else what
 
 

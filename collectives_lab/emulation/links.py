@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from collectives_lab.emulation.held import LONG, LOOK, Held
+from collectives_lab.emulation.delayed_works import LONG, POLL, DelayedWorks
 from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.emulation.shared import SharedNetwork
@@ -59,7 +59,7 @@ class Links:
         self.network = network
         self._clock = _Clock()
         self._cancelled = threading.Event()
-        self._held = Held(network)
+        self._held = DelayedWorks(network)
 
     # -- a call --------------------------------------------------------------------
 
@@ -81,9 +81,9 @@ class Links:
     def come(self, record: Record) -> None:
         """Take part in a collective on the network."""
         row = record.row(self.rank, 0)
-        asked = Asked(row.op, row.nbytes, row.root, row.dtype, row.splits)
+        request = Asked(row.op, row.nbytes, row.root, row.dtype, row.splits)
         share, ranks = self._share(record), record.group.ranks
-        self._change(lambda network, time: network.come(share, ranks, asked, time))
+        self._change(lambda network, time: network.come(share, ranks, request, time))
 
     def hold(self, record: Record, result: Any) -> Any:
         """Come to a collective that the library has taken; return what its caller gets.
@@ -96,8 +96,8 @@ class Links:
         work = None if record.call.waits else torch_ops.work_of(result)
         if work is None:
             return result
-        held = self._held.hold(self._share(record), work)
-        return (*result[:-1], held) if isinstance(result, tuple) else held
+        delayed = self._held.hold(self._share(record), work)
+        return (*result[:-1], delayed) if isinstance(result, tuple) else delayed
 
     # -- its end -------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Links:
             if record.call.on_cpu and not record.call.waits:
                 _raise_failure(work)
             while self.network.forecast().get(share) == math.inf:
-                self._rest(LOOK)
+                self._rest(POLL)
             return result
 
         return wait
@@ -137,7 +137,7 @@ class Links:
         while not work.is_completed():
             if now() > until:
                 raise RuntimeError(TOO_LATE)
-            self._rest(LOOK)
+            self._rest(POLL)
         _raise_failure(work)
         return True
 

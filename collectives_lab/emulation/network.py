@@ -229,9 +229,9 @@ class Network:
         if collective.step[rank] == len(steps):
             self._ended(key, rank, time)
             return
-        mine = steps[collective.step[rank]]
-        collective.needs[rank], collective.latest[rank] = len(mine), time
-        for i in mine:
+        own_messages = steps[collective.step[rank]]
+        collective.needs[rank], collective.latest[rank] = len(own_messages), time
+        for i in own_messages:
             first = collective.posted.pop(i, None)
             if first is None:
                 collective.posted[i] = time

@@ -23,7 +23,7 @@ from collectives_lab.deadlock.status_board import anonymous_file
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.fabrics import Fabric
 
-KEPT = 0.1
+REMEMBERED = 0.1
 """Seconds for which the end of what is over can still be read."""
 
 ROOM = 2**25
@@ -53,7 +53,7 @@ class SharedNetwork:
         with self._locked():
             network = Network(self.fabric, self._read(0))
             network.run(time)
-            network.forget(time - KEPT)
+            network.forget(time - REMEMBERED)
             act(network)
             self._write(0, network.state)
             network.run()

@@ -16,7 +16,7 @@ from collectives_lab.launch.launch_spec import (
 )
 from collectives_lab.launch.processes import engines
 from collectives_lab.launch.processes.engine_ranks import EngineRanks
-from collectives_lab.launch.processes.engines import Found
+from collectives_lab.launch.processes.engines import Places
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class ClusterSpec(Plan):
         with engines.connected(cluster, size) as (client, ids):
             size = size or max(1, len(ids))
             engines.need(size, ids)
-            engines_found = engines.find(client, ids[:size])
-        chosen, reason = _choose(backend, engines_found)
+            places = engines.find(client, ids[:size])
+        chosen, reason = _choose(backend, places)
         return cls(size, chosen, reason, seconds, more, "cluster", cluster=cluster)
 
     def start(self) -> Group:
@@ -56,13 +56,13 @@ def count_engines(cluster: Any) -> int:
         return len(ids)
 
 
-def _choose(backend: str, engines_found: Found) -> tuple[str, str]:
+def _choose(backend: str, places: Places) -> tuple[str, str]:
     """Return the backend to use, and why, with where the ranks are."""
-    lacking = _without_gpu(engines_found)
-    where = _in_words(engines_found)
+    lacking = _without_gpu(places)
+    where = _in_words(places)
     if backend == "auto":
         why = f"{lacking} no GPU of its own" if lacking else "a GPU for each rank"
-        if not any(engine["gpus"] for engine in engines_found):
+        if not any(engine["gpus"] for engine in places):
             why = "no GPU there"
         return "gloo" if lacking else "nccl", f"{where}; {why}"
     if backend == "nccl" and lacking:
@@ -75,26 +75,24 @@ def _choose(backend: str, engines_found: Found) -> tuple[str, str]:
     return backend, f"{where}; asked for"
 
 
-def _without_gpu(engines_found: Found) -> str:
+def _without_gpu(places: Places) -> str:
     """Return which engine has no GPU of its own, in words; empty if each has one.
 
     Engines of one host that see the same GPUs share them.
     """
-    for ranks in engines.hosts(engines_found).values():
-        for engine in (engines_found[rank] for rank in ranks):
-            sharing = [
-                r for r in ranks if engines_found[r]["visible"] == engine["visible"]
-            ]
+    for ranks in engines.hosts(places).values():
+        for engine in (places[rank] for rank in ranks):
+            sharing = [r for r in ranks if places[r]["visible"] == engine["visible"]]
             if engine["gpus"] < len(sharing):
                 return f"engine {engine['id']} on {engine['host']} has"
     return ""
 
 
-def _in_words(engines_found: Found) -> str:
+def _in_words(places: Places) -> str:
     """`4 engines on a and b`: where the ranks are."""
-    names = list(dict.fromkeys(is_one["host"] for is_one in engines_found))
-    count = len(engines.hosts(engines_found))
-    engine = "1 engine" if len(engines_found) == 1 else f"{len(engines_found)} engines"
+    names = list(dict.fromkeys(is_one["host"] for is_one in places))
+    count = len(engines.hosts(places))
+    engine = "1 engine" if len(places) == 1 else f"{len(places)} engines"
     if len(names) < count:  # in containers they may have the same name
         return f"{engine} on {count} hosts"
     names = names if count < 4 else [*names[:2], f"{count - 2} more hosts"]

@@ -30,7 +30,7 @@ SETTLE = 0.1
 ANSWER = 1.0
 """Seconds in which a rank answers what it is asked; else it is taken to be deaf."""
 
-GONE = 5.0
+DEATH_KNOWN = 5.0
 """Seconds in which it is known how a rank ended that says nothing any more."""
 
 FREED = 2.0
@@ -122,7 +122,7 @@ class Group:
 
     def _grace(self, outcome: Outcome) -> float:
         """Time for the end of a rank, which is why others fail, to become known."""
-        return GONE if self._inbox.gone.intersection(outcome.pending) else 0.0
+        return DEATH_KNOWN if self._inbox.gone.intersection(outcome.pending) else 0.0
 
     def _align(self, outcome: Outcome) -> None:
         """Bring the times of ranks on other hosts to our clock."""

@@ -22,7 +22,7 @@ from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import unpack
 from collectives_lab.recorder.reader_traceback import is_readers
 
-MOST_TOLD = 10_000
+MOST_CHARACTERS = 10_000
 """Characters of a traceback's beginning, and again of its end, that are told."""
 
 _SIGNALS = {
@@ -146,11 +146,11 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
 
 def _shortened(text: str) -> str:
     """Return a text without its middle, if nobody would read all of it."""
-    left_out = len(text) - 2 * MOST_TOLD
+    left_out = len(text) - 2 * MOST_CHARACTERS
     if left_out <= 0:
         return text
     note = f"\n[... {left_out} characters left out ...]\n"
-    return text[:MOST_TOLD] + note + text[-MOST_TOLD:]
+    return text[:MOST_CHARACTERS] + note + text[-MOST_CHARACTERS:]
 
 
 def _cause(outcome: Outcome, rank: int) -> BaseException | None:
@@ -239,13 +239,13 @@ def _late(
         lines.append(
             "Their network is emulated (fabric=); what they send may take that long."
         )
-    found = "\n".join(lines)
+    text = "\n".join(lines)
     cure = (
         "If it needs longer, give it more seconds: timeout=..., or %%ranks --timeout."
     )
     first = pending[0] if pending else 0
     seen_first = outcome.progress.get(first) or {}
     line = seen_first.get("where", "")
-    error = DeadlineExceeded(f"{found}\n{cure}", first, line)
-    error.found = found
+    error = DeadlineExceeded(f"{text}\n{cure}", first, line)
+    error.found = text
     return error

@@ -157,7 +157,7 @@ def _serve(
 
     Due: rounds of each worker; order: whom to hear when.
     """
-    left, given = list(due), [0] * len(due)
+    left, served = list(due), [0] * len(due)
     updates: list[Update] = []
     difference = torch.empty_like(agreed.at)
     for worker, rounds in enumerate(due):
@@ -167,11 +167,11 @@ def _serve(
         src = None if order is None else order[turn] + 1
         worker = dist.recv(difference, src) - 1
         agreed.take(difference)
-        updates.append(Update(worker, turn - given[worker]))
+        updates.append(Update(worker, turn - served[worker]))
         left[worker] -= 1
         if left[worker]:
             dist.send(agreed.at, worker + 1)
-            given[worker] = turn + 1
+            served[worker] = turn + 1
     return updates
 
 

@@ -53,13 +53,13 @@ def in_buckets(
     if bucket_bytes < 1:
         raise ValueError(f"bucket_bytes is {bucket_bytes}; need at least 1")
     buckets: list[list[nn.Parameter]] = []
-    held = bucket_bytes
+    bucket_size = bucket_bytes
     for parameter in parameters:
-        if held >= bucket_bytes:
+        if bucket_size >= bucket_bytes:
             buckets.append([])
-            held = 0
+            bucket_size = 0
         buckets[-1].append(parameter)
-        held += parameter.nbytes
+        bucket_size += parameter.nbytes
     return buckets
 
 

@@ -93,11 +93,11 @@ def route(logits: torch.Tensor, top: int, capacity_factor: float | None) -> Rout
     # All first choices, then all second ones: who is served first.
     expert, gate = chosen.T.flatten(), gates.T.flatten()
     token = torch.arange(tokens, device=logits.device).repeat(top)
-    kept = torch.ones_like(expert, dtype=torch.bool)
+    accepted = torch.ones_like(expert, dtype=torch.bool)
     if capacity_factor is not None:
         room = capacity(tokens, experts, top, capacity_factor)
-        kept = _place_in_queue(expert, experts) < room
-    order = torch.nonzero(kept).flatten()
+        accepted = _place_in_queue(expert, experts) < room
+    order = torch.nonzero(accepted).flatten()
     order = order[expert[order].argsort(stable=True)]
     return Routing(
         token[order],
@@ -153,9 +153,9 @@ class _AllToAll(torch.autograd.Function):
         group: dist.ProcessGroup | None,
     ) -> torch.Tensor:
         ctx.give, ctx.take, ctx.group = give, take, group
-        taken = rows.new_empty(sum(take), *rows.shape[1:])
-        dist.all_to_all_single(taken, rows.contiguous(), take, give, group=group)
-        return taken
+        received = rows.new_empty(sum(take), *rows.shape[1:])
+        dist.all_to_all_single(received, rows.contiguous(), take, give, group=group)
+        return received
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -218,12 +218,12 @@ class Experts(nn.Module):
         self.top, self.capacity_factor, self.group = top, capacity_factor, group
         self.counts = owned(experts, world_size)
         self.first = sum(self.counts[:rank])
-        mine = range(self.first, self.first + self.counts[rank])
+        own_experts = range(self.first, self.first + self.counts[rank])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.router = nn.Linear(width, experts, bias=False)
             made = []
-            for expert in mine:
+            for expert in own_experts:
                 torch.manual_seed(seed + 1 + expert)
                 made.append(make(width))
         self.experts = nn.ModuleList(made)
@@ -245,9 +245,9 @@ class Experts(nn.Module):
 
     def _announce(self, load: torch.Tensor) -> torch.Tensor:
         """Tell each rank how many tokens come; return them as (src, own expert)."""
-        mine, world_size = len(self.experts), len(self.counts)
-        here = all_to_all(load, self.counts, [mine] * world_size, self.group)
-        return here.view(world_size, mine)
+        own_count, world_size = len(self.experts), len(self.counts)
+        here = all_to_all(load, self.counts, [own_count] * world_size, self.group)
+        return here.view(world_size, own_count)
 
     def _compute(self, arrived: torch.Tensor, here: torch.Tensor) -> torch.Tensor:
         """Give each expert its tokens, from all ranks at once; keep their order."""

@@ -100,18 +100,18 @@ def train(
     mesh = grid(data=data_ranks, tensor=tensor_ranks)
     replicas, parts = mesh.get_group("data"), mesh.get_group("tensor")
     split = sequence.sequence_parallel if by_sequence else tensor.tensor_parallel
-    mine = split(problem.new_model() if model is None else model, parts)
-    optimizer = torch.optim.Adam(mine.parameters(), lr=rate)
+    own_part = split(problem.new_model() if model is None else model, parts)
+    optimizer = torch.optim.Adam(own_part.parameters(), lr=rate)
 
     def loss(step: int) -> torch.Tensor:
         examples = problem.batch(step, batch_size)
         share = examples.share(mesh.get_local_rank("data"), data_ranks)
-        return vocabulary.loss(mine, share, whole=batch_size, group=parts)
+        return vocabulary.loss(own_part, share, whole=batch_size, group=parts)
 
     def sum_up() -> None:
         if by_sequence:
-            sequence.add_up_norms(mine, parts)
-        data.all_reduce_each(mine, replicas)
+            sequence.add_up_norms(own_part, parts)
+        data.all_reduce_each(own_part, replicas)
 
     return problem.descend(optimizer, loss, steps, sum_up)
 
@@ -136,8 +136,8 @@ def train_3d(
     stages, replicas, parts = map(mesh.get_group, ("pipe", "data", "tensor"))
     model = problem.new_model() if model is None else model
     shape = problem.LENGTH, model.get_parameter("0.tokens.weight").shape[1]
-    mine = tensor.tensor_parallel(model, parts)
-    stage = pipeline.cut(mine, pipe_ranks, mesh.get_local_rank("pipe"))
+    own_part = tensor.tensor_parallel(model, parts)
+    stage = pipeline.cut(own_part, pipe_ranks, mesh.get_local_rank("pipe"))
     schedule = one_f_one_b(pipe_ranks, micro)
     optimizer = torch.optim.Adam(stage.parameters(), lr=rate)
 

@@ -80,8 +80,8 @@ def cut(model: nn.Sequential, stages: int, stage: int) -> nn.Sequential:
             f"stage {stage} of {stages} of a model with {len(model)} layers; need "
             "0 <= stage < stages, and a layer for each stage"
         )
-    mine = torch.arange(len(model)).tensor_split(stages)[stage].tolist()
-    return nn.Sequential(*list(model)[mine[0] : mine[-1] + 1])
+    own_layers = torch.arange(len(model)).tensor_split(stages)[stage].tolist()
+    return nn.Sequential(*list(model)[own_layers[0] : own_layers[-1] + 1])
 
 
 def step(
@@ -156,17 +156,19 @@ class _Worker:
 
     def do(self, action: Action) -> None:
         """Receive what the action needs, compute it, and send on what comes out."""
-        taken = self.received(action)
-        if taken is not None and action[0] == "B":
+        received = self.received(action)
+        if received is not None and action[0] == "B":
             self.sent.pop(("F", action[1]))[0].wait()  # ended: its gradient has come
         begin = recorder.now()
-        given = (self.forward if action[0] == "F" else self.backward)(action[1], taken)
+        produced = (self.forward if action[0] == "F" else self.backward)(
+            action[1], received
+        )
         self.notes.append(Computed(action, begin, recorder.now()))
-        self.send(action, given)
+        self.send(action, produced)
 
-    def forward(self, m: int, taken: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, m: int, received: torch.Tensor | None) -> torch.Tensor:
         part = self.parts[m]
-        x = part.inputs if taken is None else taken.requires_grad_()
+        x = part.inputs if received is None else received.requires_grad_()
         if self.loss_sum is None:
             y = self.module(x)
         else:
@@ -176,9 +178,9 @@ class _Worker:
         self.peak = max(self.peak, len(self.kept))
         return y.detach()
 
-    def backward(self, m: int, taken: torch.Tensor | None) -> torch.Tensor | None:
+    def backward(self, m: int, received: torch.Tensor | None) -> torch.Tensor | None:
         x, y = self.kept.pop(m)
-        y.backward(taken)
+        y.backward(received)
         return x.grad
 
     def post(self, action: Action) -> None:
@@ -200,20 +202,20 @@ class _Worker:
         work.wait()
         return buffer
 
-    def send(self, action: Action, given: torch.Tensor | None) -> None:
+    def send(self, action: Action, tensor: torch.Tensor | None) -> None:
         """Send what an action gave to the stage that needs it, if one does."""
         dst = target(action, self.stage, self.stages)
         if dst is None:
             return
-        assert given is not None
-        if given.shape[1:] != self.shape:
+        assert tensor is not None
+        if tensor.shape[1:] != self.shape:
             raise ValueError(
-                f"rank {self.stage}: its stage gives {tuple(given.shape[1:])} for an "
+                f"rank {self.stage}: its stage gives {tuple(tensor.shape[1:])} for an "
                 f"example; need {self.shape}, the shape that stages hand on"
             )
-        given = given.contiguous()
-        work = dist.isend(given, self._rank(dst), self.group, tag=action[1])
-        self.sent[action] = work, given
+        tensor = tensor.contiguous()
+        work = dist.isend(tensor, self._rank(dst), self.group, tag=action[1])
+        self.sent[action] = work, tensor
 
     def _rank(self, stage: int) -> int:
         return stage if self.group is None else dist.get_global_rank(self.group, stage)

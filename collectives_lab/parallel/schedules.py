@@ -73,10 +73,10 @@ def _check_counts(stages: int, micro: int) -> None:
 
 def peak(actions: Sequence[Action]) -> int:
     """Return the most micro-batches between their forward and their backward pass."""
-    kept = most = 0
+    saved = most = 0
     for kind, _ in actions:
-        kept += 1 if kind == "F" else -1
-        most = max(most, kept)
+        saved += 1 if kind == "F" else -1
+        most = max(most, saved)
     return most
 
 

@@ -74,10 +74,12 @@ def train(
 ) -> list[float]:
     """Train by Adam, all ranks on the same batch; each step's loss, on all ranks."""
     whole = problem.new_model() if model is None else model
-    mine = sequence_parallel(whole, group)
-    optimizer = torch.optim.Adam(mine.parameters(), lr=rate)
+    own_part = sequence_parallel(whole, group)
+    optimizer = torch.optim.Adam(own_part.parameters(), lr=rate)
 
     def loss(step: int) -> torch.Tensor:
-        return vocabulary.loss(mine, problem.batch(step, batch_size), group=group)
+        return vocabulary.loss(own_part, problem.batch(step, batch_size), group=group)
 
-    return problem.descend(optimizer, loss, steps, lambda: add_up_norms(mine, group))
+    return problem.descend(
+        optimizer, loss, steps, lambda: add_up_norms(own_part, group)
+    )

@@ -109,21 +109,21 @@ def heads(attention: problem.Attention, group: Group = None) -> problem.Attentio
     own = share(attention.heads, "heads", group)
     width = attention.query.out_features // attention.heads
     part = slice(own.start * width, own.stop * width)
-    mine = copy.deepcopy(attention)
-    mine.heads = own.stop - own.start
-    mine.query, mine.key, mine.value = (
-        columns(layer, part) for layer in (mine.query, mine.key, mine.value)
+    own_part = copy.deepcopy(attention)
+    own_part.heads = own.stop - own.start
+    own_part.query, own_part.key, own_part.value = (
+        columns(layer, part) for layer in (own_part.query, own_part.key, own_part.value)
     )
-    mine.out = rows(mine.out, part)
-    return mine
+    own_part.out = rows(own_part.out, part)
+    return own_part
 
 
 def hidden(mlp: problem.MLP, group: Group = None) -> problem.MLP:
     """Return this rank's hidden units: columns of up and rows of down."""
     part = share(mlp.up.out_features, "hidden units", group)
-    mine = copy.deepcopy(mlp)
-    mine.up, mine.down = columns(mine.up, part), rows(mine.down, part)
-    return mine
+    own_part = copy.deepcopy(mlp)
+    own_part.up, own_part.down = columns(own_part.up, part), rows(own_part.down, part)
+    return own_part
 
 
 def tensor_parallel(model: nn.Sequential, group: Group = None) -> nn.Sequential:
@@ -148,8 +148,8 @@ def cut(
     """Return this rank's part of a model, with these verbs before and behind each
     pair.
     """
-    mine: Any = copy.deepcopy(model)
-    embedding, *blocks, head = mine
+    own_part: Any = copy.deepcopy(model)
+    embedding, *blocks, head = own_part
     for name in ("tokens", "positions"):
         table = getattr(embedding, name)
         own = share(table.num_embeddings, name, group)
@@ -159,8 +159,8 @@ def cut(
         block.mlp = Split(hidden(block.mlp, group), enter, leave)
     letters = share(head.logits.out_features, "letters", group)
     head.logits = Split(columns(head.logits, letters), enter, None)
-    mine[0] = Split(embedding, None, leave)
-    return mine
+    own_part[0] = Split(embedding, None, leave)
+    return own_part
 
 
 def train(
@@ -172,10 +172,10 @@ def train(
 ) -> list[float]:
     """Train by Adam, all ranks on the same batch; each step's loss, on all ranks."""
     whole = problem.new_model() if model is None else model
-    mine = tensor_parallel(whole, group)
-    optimizer = torch.optim.Adam(mine.parameters(), lr=rate)
+    own_part = tensor_parallel(whole, group)
+    optimizer = torch.optim.Adam(own_part.parameters(), lr=rate)
 
     def loss(step: int) -> torch.Tensor:
-        return vocabulary.loss(mine, problem.batch(step, batch_size), group=group)
+        return vocabulary.loss(own_part, problem.batch(step, batch_size), group=group)
 
     return problem.descend(optimizer, loss, steps)

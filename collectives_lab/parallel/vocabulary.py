@@ -58,8 +58,8 @@ class Rows(nn.Module):
 
     def forward(self, index: torch.Tensor) -> torch.Tensor:
         own = (index >= self.begin) & (index < self.end)
-        found = self.table((index - self.begin).where(own, 0))
-        return found * own.unsqueeze(-1)
+        rows = self.table((index - self.begin).where(own, 0))
+        return rows * own.unsqueeze(-1)
 
 
 class _CrossEntropy(Function):
@@ -76,12 +76,12 @@ class _CrossEntropy(Function):
         shifted = logits - top.unsqueeze(-1)
         own = (targets >= begin) & (targets < begin + logits.shape[-1])
         place = (targets - begin).where(own, 0).unsqueeze(-1)
-        wanted = shifted.gather(-1, place).squeeze(-1).where(own, 0)
-        sums = torch.stack([shifted.exp().sum(-1), wanted])
+        target_logit = shifted.gather(-1, place).squeeze(-1).where(own, 0)
+        sums = torch.stack([shifted.exp().sum(-1), target_logit])
         dist.all_reduce(sums, group=group)
-        total, wanted = sums
+        total, target_logit = sums
         ctx.save_for_backward(shifted.exp() / total.unsqueeze(-1), place, own)
-        return total.log() - wanted
+        return total.log() - target_logit
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:

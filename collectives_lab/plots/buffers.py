@@ -63,7 +63,7 @@ def before_after(
         for side in (before, after)
     ]
     p, widths = len(before), [max(1, *map(len, side)) for side in sides]
-    most = max(len(who(v)) for side in sides for held in side for v in held or [0])
+    most = max(len(who(v)) for side in sides for values in side for v in values or [0])
     height = 0.62 + 0.24 * -(-most // ROW)
     columns = sum(widths) + 1
     inch = min(0.6, (WIDEST - 0.95) / columns)
@@ -73,13 +73,13 @@ def before_after(
     dots = Dots(0.21, inch)
     for side, left in zip(sides, (0, widths[0] + 1), strict=True):
         _draw(ax, side, left, height, inch)
-        for rank, held in enumerate(side):
-            for slot, value in enumerate(held):
+        for rank, values in enumerate(side):
+            for slot, value in enumerate(values):
                 _place(dots, left + slot, (rank - 0.5) * height, who(value))
     dots.draw(ax)
     fact = f"{p} ranks, before and after; a dot says that a rank's number is in it."
     figure.caption = fact if caption is None else caption
-    figure.alt = f"What {p} ranks hold. {_told('Before', sides[0])} " + _told(
+    figure.alt = f"What {p} ranks hold. {_described('Before', sides[0])} " + _described(
         "After", sides[1]
     )
     return figure
@@ -123,9 +123,9 @@ def _draw(
 ) -> None:
     """Draw the cells and, where there is room, their numbers."""
     cells = []
-    for rank, held in enumerate(side):
+    for rank, values in enumerate(side):
         top = (rank - 0.5) * height
-        for slot, value in enumerate(held):
+        for slot, value in enumerate(values):
             x = left + slot
             cells.append(Rectangle((x - 0.5, top), 1, height))
             text = _short(value)
@@ -142,9 +142,9 @@ def _short(value: float) -> str:
     return exact if len(exact) <= 7 else f"{value:.3g}"
 
 
-def _told(when: str, side: Sequence[list[float]]) -> str:
+def _described(when: str, side: Sequence[list[float]]) -> str:
     rows = (
-        f"rank {rank} {', '.join(f'{v:.7g}' for v in held) or 'nothing'}"
-        for rank, held in enumerate(side)
+        f"rank {rank} {', '.join(f'{v:.7g}' for v in values) or 'nothing'}"
+        for rank, values in enumerate(side)
     )
     return f"{when}: {'; '.join(rows)}."

@@ -56,7 +56,9 @@ def chunk_table(
     whole = sum(last.is_whole(r, c) for r in range(p) for c in range(p))
     fact = f"{p} ranks, {p} chunks, {last.title}: {whole} of {p * p} are whole."
     figure.caption = fact if caption is None else caption
-    figure.alt = " ".join([f"Tables of ranks and chunks. {fact}", *map(_told, shown)])
+    figure.alt = " ".join(
+        [f"Tables of ranks and chunks. {fact}", *map(_described, shown)]
+    )
     return figure
 
 
@@ -94,8 +96,8 @@ def _draw(ax: Axes, state: ChunkState, cell: float) -> Dots:
     dots = Dots(min(0.38, 0.74 / math.ceil(math.sqrt(state.world_size))), cell)
     whole = []
     for rank, chunks in enumerate(state.holds):
-        for chunk, held in enumerate(chunks):
-            dots.grid(chunk, rank, held, state.world_size)
+        for chunk, terms in enumerate(chunks):
+            dots.grid(chunk, rank, terms, state.world_size)
             if state.is_whole(rank, chunk):
                 whole.append(Rectangle((chunk - 0.5, rank - 0.5), 1, 1))
     ax.add_collection(PatchCollection(whole, facecolor=(INK, 0.3), linewidth=0))
@@ -138,7 +140,7 @@ def _key(figure: Diagram, shown: Sequence[ChunkState], has_numbers: bool) -> Non
     figure.legend(signs.values(), signs.keys(), loc="outside upper center", ncols=3)
 
 
-def _told(state: ChunkState) -> str:
+def _described(state: ChunkState) -> str:
     first, *more = state.sentences() or ["every rank holds its own contribution"]
     others = f", and {len(more)} more messages" if more else ""
     return f"{state.title[0].upper()}{state.title[1:]}: {first}{others}."

@@ -57,8 +57,8 @@ def computing(
         rim = min(RIM * end, (done - begin) / 4) / 2
         place = event.rank, done - begin - 2 * rim, 0.8, begin + rim
         bar = ax.barh(*place, color=color, alpha=alpha)
-        look = {"label_type": "center", "color": on_color(color), "fontsize": 7}
-        ax.bar_label(bar, [label(event.variant)], **look)
+        style = {"label_type": "center", "color": on_color(color), "fontsize": 7}
+        ax.bar_label(bar, [label(event.variant)], **style)
     last = trace.world_size - 1
     ax.set_yticks(range(last + 1), [f"{name} {rank}" for rank in range(last + 1)])
     ax.set(xlim=(0, end), ylim=(last + 0.6, -0.6))

@@ -95,7 +95,7 @@ def crossings(
         return []
     names, times = list(lines), np.array(list(lines.values()))
     best = fastest(times)
-    found = []
+    crossed = []
     for i in np.flatnonzero(np.diff(best)):
         old, new = best[i], best[i + 1]
         if min(old, new) < 0:
@@ -110,8 +110,8 @@ def crossings(
             np.exp(np.interp(part, [0, 1], np.log(values)))
             for values in (sizes[i : i + 2], line)
         )
-        found.append((float(size), float(seconds), names[new]))
-    return found
+        crossed.append((float(size), float(seconds), names[new]))
+    return crossed
 
 
 def ranking(sizes: np.ndarray, lines: Mapping[str, np.ndarray]) -> str:
@@ -144,16 +144,16 @@ def _draw(
     """Lines and points, named right of them from top to bottom as they end."""
     ends, signs = {}, {}
     for number, name in enumerate(names):
-        look = series_look(number)
-        marker = look.pop("marker")
+        style = series_look(number)
+        marker = style.pop("marker")
         if name in measured:
             at, middle, spread = medians(measured[name])
             bars = {"capsize": 2, "elinewidth": 1, "markersize": 4.5, "zorder": 3}
-            look_of = {"fmt": marker, "color": look["color"]}
+            look_of = {"fmt": marker, "color": style["color"]}
             signs[name] = ax.errorbar(at, middle, spread, **look_of, **bars)
             ends[name] = float(middle[-1])
         if name in lines:
-            (signs[name],) = ax.plot(sizes, lines[name], lw=1.8, zorder=2, **look)
+            (signs[name],) = ax.plot(sizes, lines[name], lw=1.8, zorder=2, **style)
             known = lines[name][~np.isnan(lines[name])]
             ends[name] = float(known[-1]) if len(known) else 0.0
     shown = sorted((name for name in names if ends[name] > 0), key=lambda n: -ends[n])

@@ -68,5 +68,5 @@ class Dots:
         if self.has_numbers:
             for x, y, rank in self.places:
                 color = on_color(rank_color(rank))
-                look = {"fontsize": self._fontsize(), "color": color, "zorder": 4}
-                ax.text(x, y, str(rank), ha="center", va="center_baseline", **look)
+                style = {"fontsize": self._fontsize(), "color": color, "zorder": 4}
+                ax.text(x, y, str(rank), ha="center", va="center_baseline", **style)

@@ -255,9 +255,9 @@ class Labels:
 
     def _text(self, x: float, y: float, text: str) -> Text:
         pill = {"boxstyle": "round,pad=0.2", "facecolor": PILL, "edgecolor": "none"}
-        look: dict[str, Any] = {
+        style: dict[str, Any] = {
             "color": "white",
             "fontsize": self.fontsize,
             "bbox": pill,
         }
-        return self.ax.text(x, y, text, ha="center", va="center", zorder=5, **look)
+        return self.ax.text(x, y, text, ha="center", va="center", zorder=5, **style)

@@ -41,10 +41,10 @@ def lines(
     order = [*looks, *(name for name in series if name not in looks)]
     drawn = {}
     for name, (x, y) in series.items():
-        look = series_look(order.index(name))
+        style = series_look(order.index(name))
         if name == below:
-            look |= {"linewidth": 7, "alpha": 0.4}
-        (drawn[name],) = ax.plot(x, y, **look, markersize=4)
+            style |= {"linewidth": 7, "alpha": 0.4}
+        (drawn[name],) = ax.plot(x, y, **style, markersize=4)
         if len(drawn[name].get_xdata()) >= FEW:
             drawn[name].set_marker("")
     key_above(ax, drawn, most=4)

@@ -18,7 +18,7 @@ from collectives_lab.plots.series import SERIES
 LOWEST, HIGHEST = 1e-4, 1e4
 """The ratios that the picture shows."""
 COMPUTE, MOVE = SERIES[2], SERIES[1]
-LOOKS = SERIES[0], SERIES[3]
+STYLES = SERIES[0], SERIES[3]
 """The colours of the two curves."""
 
 
@@ -53,17 +53,17 @@ def _draw_step(ax: Any, compute: float, moved: float) -> None:
     ax.barh(0, 1 - share, left=share, **hatched)
     ax.set(xlim=(0, 1), ylim=(-0.4, 0.4))
     ax.axis("off")
-    look = {"transform": ax.transAxes, "va": "bottom"}
-    ax.text(0, 1.05, f"one step: {share:.1%} computing", **look)
-    ax.text(1, 1.05, f"{1 - share:.1%} communicating", ha="right", **look)
+    style = {"transform": ax.transAxes, "va": "bottom"}
+    ax.text(0, 1.05, f"one step: {share:.1%} computing", **style)
+    ax.text(1, 1.05, f"{1 - share:.1%} communicating", ha="right", **style)
 
 
 def _draw_curve(
     ax: Any, number: int, name: str, worlds: Sequence[float], gamma: Any
 ) -> None:
     """One way to add ranks, with its name in a key."""
-    look = {"color": LOOKS[number], "linestyle": ("-", "--")[number]}
-    ax.plot(worlds, gamma, linewidth=1.8, label=name, **look)
+    style = {"color": STYLES[number], "linestyle": ("-", "--")[number]}
+    ax.plot(worlds, gamma, linewidth=1.8, label=name, **style)
 
 
 def _set_axes(ax: Any, worlds: Sequence[float]) -> None:
@@ -85,6 +85,6 @@ def _mark(ax: Any, ranks: float, gamma: float) -> None:
     """Mark where the sliders stand, and which side is which."""
     at = float(np.clip(gamma, LOWEST * 1.2, HIGHEST / 1.2))
     ax.plot(ranks, at, "o", ms=9, mfc="none", mec=INK, mew=1.8, clip_on=False, zorder=4)
-    look = {"fontsize": 8, "transform": ax.transAxes}
-    ax.text(0.01, 0.98, "communication takes longer", va="top", **look)
-    ax.text(0.99, 0.02, "computation takes longer", ha="right", **look)
+    style = {"fontsize": 8, "transform": ax.transAxes}
+    ax.text(0.01, 0.98, "communication takes longer", va="top", **style)
+    ax.text(0.99, 0.02, "computation takes longer", ha="right", **style)

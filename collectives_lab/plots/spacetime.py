@@ -152,18 +152,18 @@ def _draw_bars(ax: Axes, seen: Scene) -> None:
         if bar.event.waited is not None:
             add(bar, True, bar.wait, bar.end)
     for rank, boxes in computing.items():
-        look = _computing(rank_color(rank))
-        ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
+        style = _computing(rank_color(rank))
+        ax.add_collection(PolyCollection(boxes, zorder=2, **style), autolim=False)
     for (rank, is_blocked), boxes in shapes.items():
-        for look in _looks(rank_color(rank), is_blocked or seen.is_steps, is_plain):
-            ax.add_collection(PolyCollection(boxes, zorder=2, **look), autolim=False)
+        for style in _styles(rank_color(rank), is_blocked or seen.is_steps, is_plain):
+            ax.add_collection(PolyCollection(boxes, zorder=2, **style), autolim=False)
 
 
 def _computing(color: str) -> dict[str, Any]:
     return {"facecolor": (color, 0.12), "edgecolor": color, "linewidth": 0.7}
 
 
-def _looks(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
+def _styles(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
     """Return what to draw on each other: SVG cannot have a hatch on a transparent
     face.
     """
@@ -232,7 +232,7 @@ def _signs(seen: Scene) -> dict[str, Any]:
         and any(bar.wait > bar.begin for bar in bars if not bar.is_compute)
         and Patch(color=INK),
         "blocked": waits
-        and tuple(Patch(**look) for look in _looks(INK, True, is_plain)),
+        and tuple(Patch(**style) for style in _styles(INK, True, is_plain)),
         "message": seen.pairs and sign(r"$\rightarrow$", 12),
         "never received": seen.lost and sign("x", 5),
         "never completed": seen.stuck and sign("X", 7),

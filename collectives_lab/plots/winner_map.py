@@ -152,9 +152,9 @@ def _name(labels: Labels, region: np.ndarray, text: str) -> bool:
     width, height = labels.size(text)
     box = math.ceil(width / cell_width), math.ceil(height / cell_height)
     free = region.copy()
-    for taken in labels.taken:
-        left, right = ((x - frame.x0) / cell_width for x in (taken.x0, taken.x1))
-        low, high = ((y - frame.y0) / cell_height for y in (taken.y0, taken.y1))
+    for occupied in labels.taken:
+        left, right = ((x - frame.x0) / cell_width for x in (occupied.x0, occupied.x1))
+        low, high = ((y - frame.y0) / cell_height for y in (occupied.y0, occupied.y1))
         free[int(low) : math.ceil(high), int(left) : math.ceil(right)] = False
     place = _roomiest(free, *box)
     if place is None:

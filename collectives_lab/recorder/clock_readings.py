@@ -45,12 +45,12 @@ def read() -> Reading:
         return Reading(now(), 0.0, 0.0)
     low, high = -math.inf, math.inf
     for _ in range(ROUNDS):
-        asked = now()
+        sent = now()
         dist.send(word, 0, tag=TAG)
         dist.recv(word, 0, tag=TAG)
-        there, answered = word.item(), now()
-        low, high = max(low, there - answered), min(high, there - asked)
-    return Reading(answered, low, high)
+        there, arrived = word.item(), now()
+        low, high = max(low, there - arrived), min(high, there - sent)
+    return Reading(arrived, low, high)
 
 
 def device() -> torch.device:

@@ -97,7 +97,7 @@ class Recorder:
         group = self._group(pg)
         where, variant, reduce_op = call_site.find_reader(op, sys._getframe(1).f_back)
         call = torch_ops.describe(op, args, len(group.ranks), reduce_op)
-        if not op.is_told and call_site.waits(sys._getframe(1).f_back):
+        if not op.is_announced and call_site.waits(sys._getframe(1).f_back):
             call = call._replace(waits=True)
         record = Record(op.verb, call, group, where, variant)
         record.thread = threading.get_ident()
@@ -200,17 +200,17 @@ class Recorder:
 
         timeout: the one that `go` has, with which it can deadlock nobody.
         """
-        thread, held = threading.get_ident(), weakref.ref(work)
+        thread, reference = threading.get_ident(), weakref.ref(work)
         self._fresh.work.pop(thread, None)
         awaited = self._fresh.waits.pop(thread, None)
-        record = self.works.get(held, awaited)
+        record = self.works.get(reference, awaited)
         if record is None:
             return self._wait_for_block(go)
         links = self.links
         if links is not None:
             go = links.meeting(record, work, go, timeout)
         result = self._wait(record, go, timeout is None)
-        self.works.pop(held, None)
+        self.works.pop(reference, None)
         if record.op == "recv":
             peer = record.peer  # None: from any rank, and the work knows now from whom
             src = record.group.ranks[work._source_rank()] if peer is None else peer
@@ -412,7 +412,7 @@ def absent() -> Iterator[None]:
     Nothing is recorded meanwhile, and no deadlock is seen.
     """
     global _library
-    kept, was_there = _current, _library is not None
+    recording, was_there = _current, _library is not None
     start(None)
     _library = None  # with its last reference its kernels are gone
     torch_ops.Work.wait = _wait  # type: ignore[method-assign]
@@ -422,7 +422,7 @@ def absent() -> Iterator[None]:
     finally:
         if was_there:
             install()
-        start(kept)
+        start(recording)
 
 
 def _seen_waiting(work: Any, *args: Any, **kwargs: Any) -> Any:

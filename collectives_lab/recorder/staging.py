@@ -93,11 +93,11 @@ def alone(needed: bool | None = None) -> Iterator[None]:
     if not (torch.cuda.is_initialized() if needed is None else needed):
         yield
         return
-    kept = torch_ops.Work.wait
+    wait_of_torch = torch_ops.Work.wait
     library = torch_ops.interpose(torch_ops.Seat(), detour, MESSAGES)
     torch_ops.Work.wait = wait  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
-        torch_ops.Work.wait = kept  # type: ignore[method-assign]
+        torch_ops.Work.wait = wait_of_torch  # type: ignore[method-assign]
         del library  # with its last reference its kernels are gone

@@ -87,10 +87,10 @@ class Call(NamedTuple):
 class Operator:
     """One operator `c10d::name` and where its arguments stand.
 
-    is_told: whether its arguments say if the caller waits; in torch 2.6 they do not.
-    given, taken: what goes in and what comes out. reduces: it takes a reduce op.
-    is_message: it is a send or a recv. is_simple: its first argument is a list of
-    tensors, the same in and out. plain: where its numbers stand.
+    is_announced: whether its arguments say if the caller waits; in torch 2.6 they do
+    not. inputs, outputs: the places of the tensors that go in and come out. reduces: it
+    takes a reduce op. is_message: it is a send or a recv. is_simple: its first argument
+    is a list of tensors, the same in and out. plain: where its numbers stand.
     """
 
     name: str
@@ -98,13 +98,13 @@ class Operator:
     variant: str
     at: dict[str, int]
     group_at: int = 0
-    given: int | None = None
-    taken: int | None = None
+    inputs: int | None = None
+    outputs: int | None = None
     reduces: bool = False
     is_message: bool = False
     is_simple: bool = False
     plain: tuple[int, ...] = ()
-    is_told: bool = True
+    is_announced: bool = True
 
     def get(self, args: tuple, name: str, default: Any = None) -> Any:
         """Return the argument of this name.
@@ -133,11 +133,11 @@ def _operator(name: str, overload: Any) -> Operator | None:
     if "process_group" not in at:
         return None
     verb, variant = _VERBS.get(name, (name.strip("_"), name.strip("_")))
-    given, taken, both = (
+    inputs, outputs, both = (
         next((at[n] for n in names if n in at), None) for names in _ARGUMENTS.values()
     )
-    if given is None and taken is None:
-        given = taken = both
+    if inputs is None and outputs is None:
+        inputs = outputs = both
     is_message = verb in ("send", "recv")
     return Operator(
         name,
@@ -145,13 +145,13 @@ def _operator(name: str, overload: Any) -> Operator | None:
         variant,
         at,
         group_at=at["process_group"],
-        given=given,
-        taken=taken,
+        inputs=inputs,
+        outputs=outputs,
         reduces="reduce_op" in at,
         is_message=is_message,
         is_simple="tensors" in at,
         plain=tuple(at[n] for n in _NUMBERS if n in at),
-        is_told=is_message or "async_op" in at,
+        is_announced=is_message or "async_op" in at,
     )
 
 
@@ -232,7 +232,7 @@ def ranks_of(group: Any) -> dict[int, int] | None:
 
 def device_of(operator: Operator, args: tuple) -> int:
     """Return the number of the GPU that the tensors of a call are on."""
-    sides = (operator.given, operator.taken)
+    sides = (operator.inputs, operator.outputs)
     tensors = (_flat(args[i]) for i in sides if i is not None)
     return next(some[0].device.index for some in tensors if some)
 
@@ -315,8 +315,8 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     if not op.is_simple or len(tensors) != 1:
         return _read(op, args, size, reduce_op)
     one = tensors[0]
-    given = len(args)
-    rest = tuple([args[i] for i in op.plain if i < given])
+    count = len(args)
+    rest = tuple([args[i] for i in op.plain if i < count])
     key = (op.name, one.shape, one.dtype, one.is_cpu, rest, size, reduce_op)
     call = _calls.get(key)
     if call is None:
@@ -327,15 +327,15 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
 
 
 def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
-    given = () if op.given is None else _flat(args[op.given])
-    taken = () if op.taken is None else _flat(args[op.taken])
-    whole = taken if op.verb in _WHOLE_IS_OUTPUT else given
+    inputs = () if op.inputs is None else _flat(args[op.inputs])
+    outputs = () if op.outputs is None else _flat(args[op.outputs])
+    whole = outputs if op.verb in _WHOLE_IS_OUTPUT else inputs
     nbytes = _bytes(whole)
     if op.verb in ("scatter", "gather"):
         # Off the root only one share is at hand: the whole is `size` of them.
-        given = given if op.verb == "gather" else taken
-        nbytes = size * _bytes(given)
-    shown = given or taken
+        inputs = inputs if op.verb == "gather" else outputs
+        nbytes = size * _bytes(inputs)
+    shown = inputs or outputs
     on_cpu = not shown or shown[0].is_cpu
     if op.verb == "barrier":
         nbytes, shown = 0, ()
@@ -345,7 +345,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
     if op.is_message:
         like: tuple = (count, dtype)
     else:
-        uneven = op.verb == "all_to_all" or _is_uneven(op, given, taken)
+        uneven = op.verb == "all_to_all" or _is_uneven(op, inputs, outputs)
         like = (op.verb, None if uneven else count, dtype, root, reduce_op)
     return Call(
         nbytes,
@@ -356,7 +356,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
         op.get(args, "tag", 0) if op.is_message else 0,
         reduce_op,
         digest(*like),
-        _splits(op, args, given, taken, size) if op.verb == "all_to_all" else None,
+        _splits(op, args, inputs, outputs, size) if op.verb == "all_to_all" else None,
         not op.get(args, "async_op", True),
         on_cpu,
     )
@@ -373,22 +373,23 @@ class _Names(dict):
 _DTYPES = _Names()
 
 
-def _is_uneven(op: Operator, given: Sequence, taken: Sequence) -> bool:
+def _is_uneven(op: Operator, inputs: Sequence, outputs: Sequence) -> bool:
     """Return whether the parts of a list differ in size, which some libraries allow."""
     if op.name not in ("allgather_", "reduce_scatter_"):
         return False
-    parts = taken if op.verb == "all_gather" else given
+    parts = outputs if op.verb == "all_gather" else inputs
     return len({t.numel() for t in parts}) > 1
 
 
 def _splits(
-    op: Operator, args: tuple, given: Sequence, taken: Sequence, size: int
+    op: Operator, args: tuple, inputs: Sequence, outputs: Sequence, size: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return bytes to and from each rank of the group in an all_to_all, parts even or
     not.
     """
     sides = []
-    for tensors, name in ((given, "input_split_sizes"), (taken, "output_split_sizes")):
+    named = ((inputs, "input_split_sizes"), (outputs, "output_split_sizes"))
+    for tensors, name in named:
         if len(tensors) == size and op.variant == "all_to_all":
             sides.append(tuple(t.nbytes for t in tensors))
         elif sizes := op.get(args, name):

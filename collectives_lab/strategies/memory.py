@@ -65,14 +65,14 @@ class Memory:
 def memory(strategy: Strategy, stage: int = 0) -> Memory:
     """Return bytes that one rank of this stage keeps, at most."""
     groups = {g: units(strategy, stage, g) for g in ("data", "replica")}
-    numel = sum(unit.numel for found in groups.values() for unit in found)
-    padded = sum(unit.padded for found in groups.values() for unit in found)
+    numel = sum(unit.numel for of_group in groups.values() for unit in of_group)
+    padded = sum(unit.padded for of_group in groups.values() for unit in of_group)
     parts = sum(
         unit.padded // strategy.ranks(g)
-        for g, found in groups.items()
-        for unit in found
+        for g, of_group in groups.items()
+        for unit in of_group
     )
-    largest = max(unit.padded for found in groups.values() for unit in found)
+    largest = max(unit.padded for of_group in groups.values() for unit in of_group)
     zero, each = strategy.zero, strategy.precision
     whole_parameters = padded if zero else numel
     working = largest * (

@@ -40,11 +40,11 @@ class Scaling:
         rows = []
         for step, efficiency in zip(self.steps, self.efficiency(), strict=True):
             s = step.strategy
-            kept = max(memory(s, stage).total for stage in s.unlike())
+            largest = max(memory(s, stage).total for stage in s.unlike())
             rows.append(
                 [s.world_size, s.batch, s.micro_batches, format_seconds(step.seconds)]
                 + [f"{step.tokens_per_second:,.0f}", f"{efficiency:.0%}"]
-                + [f"{step.mfu:.0%}", format_bytes(kept)]
+                + [f"{step.mfu:.0%}", format_bytes(largest)]
             )
         head = ["ranks", "batch", "micro-batches", "step", "tokens/s", "efficiency"]
         return table([*head, "MFU", "memory"], *rows)
@@ -100,12 +100,12 @@ def fastest(
     a micro-batch; what is computed again: scores, or blocks. fixed: fields of Strategy
     that are given: `fastest(..., tensor=1, pipeline=1)` looks at data alone.
     """
-    found = []
+    candidates = []
     for strategy in _strategies(model, cluster, world_size, batch, sequence, fixed):
-        kept = (memory(strategy, stage).total for stage in strategy.unlike())
-        if max(kept) <= cluster.memory:
-            found.append(step_time(strategy, cluster, efficiency))
-    return sorted(found, key=lambda step: step.seconds)
+        totals = (memory(strategy, stage).total for stage in strategy.unlike())
+        if max(totals) <= cluster.memory:
+            candidates.append(step_time(strategy, cluster, efficiency))
+    return sorted(candidates, key=lambda step: step.seconds)
 
 
 def _strategies(

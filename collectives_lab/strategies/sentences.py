@@ -96,7 +96,7 @@ def sentences(strategy: Strategy, stage: int = 0) -> Sentences:
     phase.
     """
     strategy.layers(stage)  # raises for a stage that is not there
-    said = [
+    bill = [
         *_tensor(strategy, stage),
         *_experts(strategy, stage),
         *_pipeline(strategy, stage),
@@ -104,8 +104,8 @@ def sentences(strategy: Strategy, stage: int = 0) -> Sentences:
         *_ends(strategy, stage),
     ]
     phases = ("forward", "backward", "update")
-    said = [s for s in said if s.ranks > 1 and s.times and s.nbytes]
-    return Sentences(sorted(said, key=lambda s: phases.index(s.phase)))
+    bill = [s for s in bill if s.ranks > 1 and s.times and s.nbytes]
+    return Sentences(sorted(bill, key=lambda s: phases.index(s.phase)))
 
 
 def _ends_of(strategy: Strategy, stage: int) -> tuple[bool, bool]:
@@ -202,8 +202,8 @@ def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
         ("gradient of tokens", copies, "the dispatch, the other way"),
     ]
     again = forward if s.recompute == "full" else []
-    for phase, said in (("forward", forward), ("backward", again + backward)):
-        for what, nbytes, why in said:
+    for phase, calls in (("forward", forward), ("backward", again + backward)):
+        for what, nbytes, why in calls:
             call = phase, "all_to_all", what, nbytes, times, why, "", "expert"
             yield _call(s, *call)
 

@@ -164,8 +164,8 @@ class Strategy:
         pieces, layers = self.pipeline * self.interleave, self.model.layers
         if layers % pieces == 0:
             return layers // self.pipeline
-        mine = (layers + 2) // self.pipeline
-        return mine - (stage == 0) - (stage == self.pipeline - 1)
+        own_blocks = (layers + 2) // self.pipeline
+        return own_blocks - (stage == 0) - (stage == self.pipeline - 1)
 
     def layers(self, stage: int) -> list[tuple[Tensor, ...]]:
         """Return the embedding, the blocks, the head: those that a stage has, in
@@ -213,10 +213,10 @@ class Strategy:
         Of a pipeline stages, and times how many pieces each.
         """
         words = {"DP": self.data, "TP": self.tensor, "PP": self.pipeline}
-        said = [f"{word} {degree}" for word, degree in words.items() if degree > 1]
+        parts = [f"{word} {degree}" for word, degree in words.items() if degree > 1]
         if self.interleave > 1:
-            said[-1] += f" x {self.interleave}"
-        said += [f"EP {self.expert}"] if self.expert > 1 else []
-        said += [f"ZeRO-{self.zero}"] if self.zero else []
-        said += ["SP"] if self.sequence_parallel else []
-        return ", ".join(said) or "one rank"
+            parts[-1] += f" x {self.interleave}"
+        parts += [f"EP {self.expert}"] if self.expert > 1 else []
+        parts += [f"ZeRO-{self.zero}"] if self.zero else []
+        parts += ["SP"] if self.sequence_parallel else []
+        return ", ".join(parts) or "one rank"

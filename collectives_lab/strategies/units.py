@@ -33,11 +33,11 @@ def units(strategy: Strategy, stage: int, group: str) -> list[Unit]:
         for layer in strategy.shards(stage)
     ]
     ranks, each = strategy.ranks(group), strategy.precision.gradient
-    found = []
+    all_units = []
     for pieces in _together(layers, strategy):
         if numel := sum(piece.numel for piece in pieces):
-            found.append(Unit(numel, -(-numel // ranks) * ranks, numel * each))
-    return found
+            all_units.append(Unit(numel, -(-numel // ranks) * ranks, numel * each))
+    return all_units
 
 
 def _together(layers: list[list[Shard]], strategy: Strategy) -> list[list[Shard]]:

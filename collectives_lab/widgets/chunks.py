@@ -36,10 +36,10 @@ def table(state: ChunkState) -> str:
 
 
 def _cell(state: ChunkState, rank: int, chunk: int, sender: int | None) -> str:
-    held = state.holds[rank][chunk]
+    terms = state.holds[rank][chunk]
     kinds = [] if sender is None else [f"f{sender}"]
-    kinds += ["w"] * state.is_whole(rank, chunk) + ["d"] * (len({*held}) < len(held))
-    dots = "".join(f"<b class=r{r}>{r}</b> " for r in held)
+    kinds += ["w"] * state.is_whole(rank, chunk) + ["d"] * (len({*terms}) < len(terms))
+    dots = "".join(f"<b class=r{r}>{r}</b> " for r in terms)
     return f'<td class="{" ".join(kinds)}"><div>{dots}</div></td>'
 
 

@@ -85,7 +85,7 @@ class CostExplorer:
         knobs[0] = knobs[0] | {"values": places}
         return {
             "names": list(self.costs),
-            "looks": [_look(n) for n in range(len(self.costs))],
+            "looks": [_style(n) for n in range(len(self.costs))],
             "sizes": self.sizes.tolist(),
             "tables": [self._table(cost) for cost in self.costs.values()],
             "axes": axes_of((self.ranks, self.alpha, self.bandwidth), self.sizes),
@@ -139,16 +139,16 @@ class CostExplorer:
         }
         here = int(np.searchsorted(self.sizes, self.size.value))
         times = {name: float(line[here]) for name, line in lines.items()}
-        gone = ", ".join(name for name, time in times.items() if np.isnan(time))
+        missing = ", ".join(name for name, time in times.items() if np.isnan(time))
         where = (
             f"{self.ranks.text} ranks, alpha = {self.alpha.text}, {self.bandwidth.text}"
         )
         if all(np.isnan(time) for time in times.values()):
-            return f"{where}: no time for {self.size.text}: {gone}."
+            return f"{where}: no time for {self.size.text}: {missing}."
         return (
             f"{where}: {self.size.text} {_winner(times)} "
             f"By size, {ranking(self.sizes, lines)}"
-            + (f" No time here: {gone}." if gone else "")
+            + (f" No time here: {missing}." if missing else "")
         )
 
     def _repr_html_(self) -> str:
@@ -198,18 +198,18 @@ def _winner(times: Mapping[str, float]) -> str:
     times = {name: time for name, time in times.items() if not np.isnan(time)}
     best = min(times.values())
     first = [name for name, time in times.items() if time <= best * (1 + ALIKE)]
-    said = f"takes {format_seconds(best)} with {' and '.join(first)}, the fastest"
+    sentence = f"takes {format_seconds(best)} with {' and '.join(first)}, the fastest"
     rest = {name: time for name, time in times.items() if name not in first}
     if not rest:
-        return f"{said}."
+        return f"{sentence}."
     second = min(rest, key=lambda name: rest[name])
     return (
-        f"{said}; the next, {second}, takes {format_seconds(rest[second])}, "
+        f"{sentence}; the next, {second}, takes {format_seconds(rest[second])}, "
         f"{number(rest[second] / best)} times as long."
     )
 
 
-def _look(number: int) -> dict[str, str]:
+def _style(number: int) -> dict[str, str]:
     """Return the line of the n-th algorithm in the page, by colour and by dashes."""
     return {
         "color": SERIES[number % len(SERIES)],

@@ -49,7 +49,7 @@ def table_of(
         ends = np.array([at(stops) for stops in product(*((0, n) for n in lasts))])
         corners = ends.reshape(*[2] * len(knobs), -1)
         is_linear = all(
-            _alike(_between(corners, knobs, stops), at(stops))
+            _same(_between(corners, knobs, stops), at(stops))
             for stops in product(*map(_some, knobs))
         )
     except (ArithmeticError, ValueError):  # a formula that has no value at an end
@@ -82,11 +82,11 @@ def _ends_alone(values: Array, shares: Array) -> Array:
     """
     ends = values[..., [0, -1]]
     between = ends[..., :1] * (1 - shares) + ends[..., 1:] * shares
-    return ends if _alike(between, values) else values
+    return ends if _same(between, values) else values
 
 
-def _alike(found: Array, known: Array) -> bool:
-    return np.allclose(found, known, rtol=ALIKE, atol=0, equal_nan=True)
+def _same(actual: Array, known: Array) -> bool:
+    return np.allclose(actual, known, rtol=ALIKE, atol=0, equal_nan=True)
 
 
 def _short(values: Array) -> list[Any]:

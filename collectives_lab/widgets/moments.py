@@ -117,9 +117,9 @@ def _words(
     if not seen.is_steps:
         things += [*_waiting(seen, time), *_computing(seen, time)]
     more = len(things) - MOST_THINGS
-    said = things[:MOST_THINGS] + [f"and {more} more"] * (more > 0)
+    phrases = things[:MOST_THINGS] + [f"and {more} more"] * (more > 0)
     when = f"step {time:g}" if seen.is_steps else f"at {format_seconds(time)}"
-    return f"{when}: {'; '.join(said) or 'nothing is under way'}"
+    return f"{when}: {'; '.join(phrases) or 'nothing is under way'}"
 
 
 def _is_on(begin: float, time: float, end: float) -> bool:

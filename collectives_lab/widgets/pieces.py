@@ -121,13 +121,13 @@ def _numbered(ranks: Sequence[int]) -> list[tuple[int, int]]:
 def _start(verb: str, p: int, chunks: int, root: int) -> Holds:
     """Who has what before: dots are ranks that a chunk comes from."""
 
-    def held(rank: int, chunk: int) -> tuple[int, ...]:
+    def terms(rank: int, chunk: int) -> tuple[int, ...]:
         if verb in SUMS:
             return (rank,)
         is_there = rank == (root if verb in ("broadcast", "scatter") else chunk)
         return (rank,) if is_there else ()
 
-    return tuple(tuple(held(rank, c) for c in range(chunks)) for rank in range(p))
+    return tuple(tuple(terms(rank, c) for c in range(chunks)) for rank in range(p))
 
 
 def _played(
@@ -164,7 +164,9 @@ _PHASES = "copying", "adding"
 def _is_right(verb: str, holds: Holds, root: int) -> bool:
     """Return whether this is what the verb must leave."""
     p = len(holds)
-    whole = [[len(held) == (p if verb in SUMS else 1) for held in row] for row in holds]
+    whole = [
+        [len(terms) == (p if verb in SUMS else 1) for terms in row] for row in holds
+    ]
     if verb in ("reduce", "gather"):
         return all(whole[root])
     if verb in ("reduce_scatter", "scatter"):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collectives_lab.basics.units import format_bandwidth, format_seconds
 from collectives_lab.costs import training
 from collectives_lab.plots.figure import Diagram
-from collectives_lab.plots.ratio_picture import HIGHEST, LOOKS, LOWEST, ratio_picture
+from collectives_lab.plots.ratio_picture import HIGHEST, LOWEST, STYLES, ratio_picture
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import Knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
@@ -84,7 +84,7 @@ class RatioExplorer:
     @property
     def data(self) -> dict[str, Any]:
         """What the page shows: sliders, and a table of seconds for both halves."""
-        colors = zip(LOOKS, ("", "8 4"), strict=True)
+        colors = zip(STYLES, ("", "8 4"), strict=True)
         return {
             "worlds": self.worlds.tolist(),
             "compute": self._table(

@@ -40,19 +40,19 @@ class Scrubber:
 
     def _repr_html_(self) -> str:
         seen, figure = scene(self.trace), space_time(self.trace)
-        told = moments(seen, self.chunks)
+        timeline = moments(seen, self.chunks)
         data = {
             "name": "step" if seen.is_steps else "time",
-            "moments": [{"time": t, "x": across(figure, t)} for t, _ in told],
+            "moments": [{"time": t, "x": across(figure, t)} for t, _ in timeline],
             "arrows": arrows(figure, seen),
             "box": box(figure),
         }
-        items = "".join(f"<li>{html.escape(words)}</li>" for _, words in told)
+        items = "".join(f"<li>{html.escape(words)}</li>" for _, words in timeline)
         body = (
             '<div class="knobs"></div><div class="said" aria-live="polite"></div>'
             f'<div class="stage">{figure._repr_html_()}</div>'
             f"<div>{html.escape(self._below(seen))}</div>"
-            f"<details><summary {page.OWN_KEYS}>All {len(told)} moments in words"
+            f"<details><summary {page.OWN_KEYS}>All {len(timeline)} moments in words"
             f'</summary><ol class="moments">{items}</ol></details>'
         )
         above = self.stepper._repr_html_() if self.stepper else ""
@@ -62,6 +62,6 @@ class Scrubber:
         return " ".join(filter(None, [SIGNS * (not seen.is_steps), self.note]))
 
     def __repr__(self) -> str:
-        told = moments(scene(self.trace), self.chunks)
-        lines = [words for _, words in told]
+        timeline = moments(scene(self.trace), self.chunks)
+        lines = [words for _, words in timeline]
         return "\n".join([*([repr(self.stepper)] if self.stepper else []), *lines])

@@ -77,16 +77,18 @@ class Stepper:
         return f"{title}, {self.notes[number]}" if self.notes[number:] else title
 
     def _words(self, state: ChunkState) -> list[str]:
-        said = state.sentences()
-        if not said:
+        sentences = state.sentences()
+        if not sentences:
             own = "rank holds its own contribution to every chunk"
             return [f"every {own}"] if self.is_sum else ["what each rank has"]
         if not self.is_sum:
-            said = [sentence.split(", which ")[0] for sentence in said]
+            sentences = [sentence.split(", which ")[0] for sentence in sentences]
         if len(state.holds[0]) == 1:
-            said = [sentence.replace("chunk 0", "the tensor") for sentence in said]
-        more = len(said) - MOST_SENTENCES
-        return said[:MOST_SENTENCES] + [f"and {more} more messages"] * (more > 0)
+            sentences = [
+                sentence.replace("chunk 0", "the tensor") for sentence in sentences
+            ]
+        more = len(sentences) - MOST_SENTENCES
+        return sentences[:MOST_SENTENCES] + [f"and {more} more messages"] * (more > 0)
 
     def _panel(self, number: int, state: ChunkState) -> str:
         lines = "".join(f"<li>{html.escape(line)}</li>" for line in self._words(state))

@@ -39,14 +39,14 @@ def step_through(
             raise ValueError("there is no step to show; give some of chunk_states")
         return Stepper(tuple(thing))
     trace = trace_of(thing)
-    told, note = _story_of(trace, algorithm)
-    if told is None:
+    story, note = _story_of(trace, algorithm)
+    if story is None:
         return Scrubber(trace, note=note)
     if counts_steps(trace):
-        return Stepper(told.states, told.is_sum)
-    stepper = Stepper(told.states, told.is_sum, _times(trace, told))
+        return Stepper(story.states, story.is_sum)
+    stepper = Stepper(story.states, story.is_sum, _times(trace, story))
     return Scrubber(
-        trace, told.chunks, stepper, f"The messages are those of {told.name}."
+        trace, story.chunks, stepper, f"The messages are those of {story.name}."
     )
 
 
@@ -71,14 +71,14 @@ def _story_of(trace: Trace, algorithm: str | None) -> tuple[Story | None, str]:
     return next((one for one in stories if one), None), ""
 
 
-def _times(trace: Trace, told: Story) -> tuple[str, ...]:
+def _times(trace: Trace, story: Story) -> tuple[str, ...]:
     """For each state, from when to when the messages of its step were under way."""
     begins: dict[int, list[float]] = {}
     ends: dict[int, list[float]] = {}
     sent = dict.fromkeys(range(trace.world_size), 0)
     for message in trace.messages:
         rank = message.send.rank
-        step = told.steps[rank, sent[rank]]
+        step = story.steps[rank, sent[rank]]
         sent[rank] += 1
         if message.send.issued is not None and message.recv.completed is not None:
             begins.setdefault(step, []).append(message.send.issued)
@@ -87,5 +87,5 @@ def _times(trace: Trace, told: Story) -> tuple[str, ...]:
         f"from {format_seconds(min(begins[n]))} to {format_seconds(max(ends[n]))}"
         if n in begins
         else "before anything moves"
-        for n in range(len(told.states))
+        for n in range(len(story.states))
     )

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import collectives_lab as lab
 from collectives_lab import Event, Trace, algorithms, fabrics, plans
 from collectives_lab.emulation import Emulated
-from collectives_lab.emulation.held import _until_next, _Work
+from collectives_lab.emulation.delayed_works import _until_next, _Work
 from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.links import MOST
 from collectives_lab.emulation.network import Message, Network, Share

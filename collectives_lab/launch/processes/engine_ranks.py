@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.processes import engines, network
-from collectives_lab.launch.processes.engines import Found
+from collectives_lab.launch.processes.engines import Places
 from collectives_lab.launch.processes.handles import START_DEADLINE, RankHandles
 from collectives_lab.launch.processes.host_clocks import HostClocks
 from collectives_lab.launch.processes.network import NetworkChannel
@@ -61,20 +61,20 @@ class EngineRanks:
             args = f"{addresses!r}, {door.getsockname()[1]}, {secret!r}"
             module = f"__import__({AGENT!r}, fromlist=['start'])"
             begin = [f"{module}.start({args}, {rank})" for rank in range(len(ids))]
-            asked = engines.evaluate(client, ids, begin)
+            evaluations = engines.evaluate(client, ids, begin)
             until = time.monotonic() + START_DEADLINE
             while len(self._channels) < len(ids) and time.monotonic() < until:
-                if any(one.ready() and not one.successful() for one in asked):
+                if any(one.ready() and not one.successful() for one in evaluations):
                     break  # the error is raised below
                 with contextlib.suppress(TimeoutError):
                     self._accept(door.accept()[0], secret)
-            engines.answers(ids, asked)
+            engines.answers(ids, evaluations)
         for rank, number in enumerate(ids):
             if rank not in self._told:
                 raise LaunchError(f"engine {number} could not start its rank's process")
-            told = self._told[rank]
+            greeting = self._told[rank]
             self.handles.append(
-                RankHandles(self._channels[rank], None, None, told["pid"])
+                RankHandles(self._channels[rank], None, None, greeting["pid"])
             )
         self.clocks = HostClocks([self._told[r]["clock"] for r in range(len(ids))])
 
@@ -172,11 +172,11 @@ class EngineRanks:
                     self.ended[rank] = message[1]
 
 
-def _places(found: Found) -> list[dict[str, str]]:
+def _places(places: Places) -> list[dict[str, str]]:
     """Return what torchrun says of each rank's place: its host, and its number
     there.
     """
-    groups = list(engines.hosts(found).values())
+    groups = list(engines.hosts(places).values())
     return [
         {
             "LOCAL_RANK": str(ranks.index(rank)),
@@ -184,7 +184,7 @@ def _places(found: Found) -> list[dict[str, str]]:
             "GROUP_RANK": str(number),
             "GROUP_WORLD_SIZE": str(len(groups)),
         }
-        for rank in range(len(found))
+        for rank in range(len(places))
         for number, ranks in enumerate(groups)
         if rank in ranks
     ]

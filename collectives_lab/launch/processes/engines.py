@@ -22,7 +22,7 @@ from collectives_lab.launch.processes.handles import START_DEADLINE
 COMING = 20.0
 """Seconds in which the engines of a Cluster that has just begun register."""
 
-Found = list[dict[str, Any]]
+Places = list[dict[str, Any]]
 """What each engine tells of itself (`engine_agent.describe`); `id` is its number."""
 
 _DESCRIBE = """
@@ -37,7 +37,7 @@ except ModuleNotFoundError as error:
 
 @contextlib.contextmanager
 def connected(
-    cluster: Any, wanted: int | None = None
+    cluster: Any, count: int | None = None
 ) -> Iterator[tuple[Any, list[int]]]:
     """Yield a client of a cluster and the numbers of its engines, for a moment.
 
@@ -61,7 +61,7 @@ def connected(
         yield cluster, list(cluster.ids)
         return
     try:
-        client = _client_of(cluster, wanted, ipp)
+        client = _client_of(cluster, count, ipp)
     except LaunchError:
         raise
     except Exception as error:
@@ -75,7 +75,7 @@ def connected(
         client.close()
 
 
-def _client_of(cluster: Any, wanted: int | None, ipp: Any) -> Any:
+def _client_of(cluster: Any, count: int | None, ipp: Any) -> Any:
     """Return a client of our own."""
     if isinstance(cluster, str):
         return ipp.Client(profile=cluster, timeout=10)
@@ -88,7 +88,7 @@ def _client_of(cluster: Any, wanted: int | None, ipp: Any) -> Any:
         raise LaunchError(f"{cluster} is not running; start_cluster_sync() starts it")
     client = cluster.connect_client_sync(timeout=10)
     until = time.monotonic() + COMING
-    while len(client.ids) < (wanted or cluster.n or 1) and time.monotonic() < until:
+    while len(client.ids) < (count or cluster.n or 1) and time.monotonic() < until:
         time.sleep(0.05)  # its engines are still coming
     return client
 
@@ -122,10 +122,10 @@ def evaluate(client: Any, ids: Sequence[int], expressions: Sequence[str]) -> lis
         ) from error
 
 
-def answers(ids: Sequence[int], asked: Sequence[Any]) -> list[Any]:
+def answers(ids: Sequence[int], evaluations: Sequence[Any]) -> list[Any]:
     """Return what engines answer; LaunchError if one cannot or does not."""
     until, answers = time.monotonic() + START_DEADLINE, []
-    for number, one in zip(ids, asked, strict=True):
+    for number, one in zip(ids, evaluations, strict=True):
         one.wait(max(0.0, until - time.monotonic()))
         if not one.ready():
             raise LaunchError(
@@ -139,11 +139,11 @@ def answers(ids: Sequence[int], asked: Sequence[Any]) -> list[Any]:
     return answers
 
 
-def find(client: Any, ids: Sequence[int]) -> Found:
+def find(client: Any, ids: Sequence[int]) -> Places:
     """Ask engines where they are; LaunchError if they cannot have ranks of ours."""
     code = f"(lambda names: exec({_DESCRIBE!r}, names) or names['found'])({{}})"
-    found = answers(ids, evaluate(client, ids, [code] * len(ids)))
-    for number, one in zip(ids, found, strict=True):
+    places = answers(ids, evaluate(client, ids, [code] * len(ids)))
+    for number, one in zip(ids, places, strict=True):
         one["id"] = number
         name = f"engine {number} on {one['host']}"
         if "missing" in one:
@@ -162,7 +162,7 @@ def find(client: Any, ids: Sequence[int]) -> Found:
                     f"{name} has {what} {there}, and here is {here}: ranks and "
                     "notebook need the same, or they do not understand each other"
                 )
-    return found
+    return places
 
 
 def _release(what: str, version: str) -> str:
@@ -174,9 +174,9 @@ def _release(what: str, version: str) -> str:
     return version.partition("+")[0]
 
 
-def hosts(found: Found) -> dict[str, list[int]]:
+def hosts(places: Places) -> dict[str, list[int]]:
     """Return the ranks on each host."""
     by_host: dict[str, list[int]] = {}
-    for rank, one in enumerate(found):
+    for rank, one in enumerate(places):
         by_host.setdefault(one["network"], []).append(rank)
     return by_host

@@ -19,7 +19,7 @@ from typing import Any
 
 from collectives_lab.deadlock import name_ranks
 
-KEPT = 2**20
+MOST_KEPT = 2**20
 """Characters kept of the beginning, and again of the end, of one rank's output."""
 
 ECHOED = 2**16
@@ -44,7 +44,7 @@ class Transcript:
 
     def add(self, text: str) -> None:
         """Append text; what falls out of both ends' limits is counted and dropped."""
-        room = KEPT - self._in_head
+        room = MOST_KEPT - self._in_head
         if room > 0:
             self._head.append(text[:room])
             self._in_head += len(self._head[-1])
@@ -52,7 +52,7 @@ class Transcript:
         if text:
             self._tail.append(text)
             self._in_tail += len(text)
-        while self._tail and self._in_tail - len(self._tail[0]) >= KEPT:
+        while self._tail and self._in_tail - len(self._tail[0]) >= MOST_KEPT:
             dropped = len(self._tail.popleft())
             self._in_tail -= dropped
             self._lost += dropped
@@ -65,7 +65,7 @@ class Transcript:
         return "".join(self._head) + dropped + "".join(self._tail)
 
 
-_TOLD = (
+_GREETING = (
     b"[Gloo] Rank # is connected to # peer ranks. "
     b"Expected number of connected peer ranks is : #\n"
 )
@@ -73,7 +73,7 @@ _TOLD = (
 
 With numbers for #; it comes whole or in pieces.
 """
-_CONNECTED = re.compile(rb"\d+".join(map(re.escape, _TOLD.split(b"#"))))
+_CONNECTED = re.compile(rb"\d+".join(map(re.escape, _GREETING.split(b"#"))))
 
 
 class Decoder:
@@ -89,7 +89,7 @@ class Decoder:
     def __call__(self, data: bytes) -> str:
         data = _CONNECTED.sub(b"", self._held + data)
         end = data.rfind(b"[")
-        if end < 0 or not _TOLD.startswith(re.sub(rb"\d+", b"#", data[end:])):
+        if end < 0 or not _GREETING.startswith(re.sub(rb"\d+", b"#", data[end:])):
             end = len(data)
         self._held = data[end:]
         return self._decode(data[:end])
@@ -180,9 +180,9 @@ class Echo:
                 self._end_line(rank)
         elif not self._since or time.monotonic() < self._due:
             return
-        kept, self._held = self._held, [[] for _ in self._held]
+        pending, self._held = self._held, [[] for _ in self._held]
         self._since = 0.0
-        for step in zip_longest(*map(_steps, kept), fillvalue=[]):
+        for step in zip_longest(*map(_steps, pending), fillvalue=[]):
             for ranks, (stream, what) in _alike(dict(enumerate(step))):
                 self._show(ranks, stream, what)
         self._send()

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 
-_CAN_LOOK = hasattr(os, "waitid")
+_CAN_PEEK = hasattr(os, "waitid")
 """Not on macOS before Python 3.13: there a rank's children outlive its own death."""
 
 
@@ -34,7 +34,7 @@ def reap(process: subprocess.Popen) -> int | None:
 
     None while it runs.
     """
-    if process.returncode is None and _CAN_LOOK:
+    if process.returncode is None and _CAN_PEEK:
         with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
             if not has_ended(process.pid):
                 return None

@@ -53,8 +53,8 @@ def _ask(value: Any, method: str) -> Any:
         return None
 
 
-def _text(look: Any) -> Any:
-    return base64.b64encode(look).decode() if isinstance(look, bytes) else look
+def _text(content: Any) -> Any:
+    return base64.b64encode(content).decode() if isinstance(content, bytes) else content
 
 
 def _png(figure: Any) -> bytes:

@@ -20,16 +20,21 @@ class Namespace:
     given: `display` among them, by which figures are shown.
     """
 
-    def __init__(self, given: Mapping[str, Any]):
-        self._given = {"__name__": "__main__", "torch": torch, "dist": dist, **given}
-        self._variables = dict(self._given)
+    def __init__(self, variables: Mapping[str, Any]):
+        self._initial = {
+            "__name__": "__main__",
+            "torch": torch,
+            "dist": dist,
+            **variables,
+        }
+        self._variables = dict(self._initial)
 
     def execute(self, source: str, file: str, quiet: bool) -> dict[str, Any] | None:
         """Run a cell; return how its last expression looks, unless quiet.
 
         What was given is there again, where an earlier cell has deleted it.
         """
-        for name, value in self._given.items():
+        for name, value in self._initial.items():
             self._variables.setdefault(name, value)
         lines = source.splitlines(keepends=True)
         linecache.cache[file] = (len(source), None, lines, file)
@@ -46,7 +51,7 @@ class Namespace:
             value = eval(code, self._variables)
         if value is not None:
             self._variables["_"] = value
-        mime.publish_figures(self._given["display"])
+        mime.publish_figures(self._initial["display"])
         return None if value is None else mime.bundle(value)
 
     def push(self, variables: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Works of asynchronous collectives, ended when the emulated network has carried them.
 
 A collective with `async_op=True`, and those of DDP and of functional collectives, gives
-its caller a work at once. Here a thread (`Held`) has that work end when both are over,
-the real collective and the emulated one, so what runs meanwhile overlaps with it.
+its caller a work at once. Here a thread (`DelayedWorks`) has that work end when both
+are over, the real collective and the emulated one, so what runs meanwhile overlaps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collectives_lab.emulation.shared import SharedNetwork
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.call_record import now
 
-LOOK = 0.002
+POLL = 0.002
 """Seconds between two looks at what depends on calls that others have yet to make."""
 
 LONG = 1e6
@@ -38,7 +38,7 @@ class _Work(NamedTuple):
     value: Any
 
 
-class Held:
+class DelayedWorks:
     """A thread that ends works on time."""
 
     def __init__(self, network: SharedNetwork):
@@ -63,9 +63,9 @@ class Held:
             real = work.get_future()
         except RuntimeError:  # Gloo's reduce_scatter has none
             real = _future_of(work)
-        held = torch_ops.boxed_work(future.then(self._value))
+        delayed = torch_ops.boxed_work(future.then(self._value))
         real.add_done_callback(really_ended)
-        return held
+        return delayed
 
     def _value(self, future: torch.futures.Future) -> Any:
         """Return what the collective gave.
@@ -134,4 +134,4 @@ def _until_next(
     if not waiting:
         return None
     end = min(ends.get(work.share, 0.0) for work in waiting)
-    return LOOK if end == math.inf else min(max(end - now(), 0.0), LONG)
+    return POLL if end == math.inf else min(max(end - now(), 0.0), LONG)
