@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.measure import Row, times_faster
 from benchmarks.worker import Worker, serve
 from collectives_lab import costs, fabrics, plans
-from collectives_lab.replay import one_by_one, replay
+from collectives_lab.replay import reference, replay
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.program import compile_program
 from collectives_lab.trace import Trace
@@ -54,7 +54,7 @@ def by_one() -> float:
     trace = plans.ring_all_reduce(128, GIB)
     fabric = fabrics.uniform(128, 5e-6, 1 / 25e9)
     begun = time.process_time()
-    one_by_one.run(compile_program(calls_of(trace), fabric, 0.0))
+    reference.run(compile_program(calls_of(trace), fabric, 0.0))
     return (time.process_time() - begun) / (len(trace) // 2)
 
 
