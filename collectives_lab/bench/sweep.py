@@ -48,7 +48,7 @@ class Row:
 
     @property
     def busbw(self) -> float:
-        """Return the bytes a second of a link, by nccl-tests' factor for the verb."""
+        """Return the bytes a second of a link, by nccl-tests' factor."""
         return self.algbw * VERBS[self.verb].factor(self.world_size)
 
     @property
