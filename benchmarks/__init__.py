@@ -1,5 +1,5 @@
-"""What `make bench` measures: our figures beside those of peers, in one run.
+"""Benchmarks of `make bench`: our figures beside those of peers, in one run.
 
-`python -m benchmarks` prints the table and keeps it; a figure is a module, a peer a
+`python -m benchmarks` prints the table and saves it; a figure is a module, a peer a
 script in `peers`.
 """

@@ -34,9 +34,9 @@ FIGURES = {
 
 
 def main() -> None:
-    """Measure the figures that are asked for, one after the other."""
+    """Measure the requested figures one after another."""
     args = _parser().parse_args()
-    cloudpickle.register_pickle_by_value(benchmarks)  # as the functions of a notebook
+    cloudpickle.register_pickle_by_value(benchmarks)  # like the functions of a notebook
     where = table.machine()
     rows = []
     for name in args.only or FIGURES:

@@ -1,4 +1,4 @@
-"""A cell on 4 standing ranks, beside ipyparallel's engines."""
+"""A cell on 4 running ranks, beside ipyparallel's engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.worker import Worker
 
 
 def measure(quick: bool) -> list[Row]:
-    """Our two ways to a cell, each with the peer's cells between its own."""
+    """Measure our two ways to run a cell, in turn with the peer's."""
     rounds = 3 if quick else 100
     engines = Worker("benchmarks.peers.engines")
     with engines, lab.Ranks(4) as ranks, shell() as notebook:
@@ -26,43 +26,45 @@ def measure(quick: bool) -> list[Row]:
             notebook.run_cell_magic("ranks", "4", CELL)
 
         sides = (timed(by_execute), timed(by_magic), engines.ask)
-        executed, typed, other = interleave(*sides, rounds=rounds)
+        by_execute_seconds, by_magic_seconds, peer_seconds = interleave(
+            *sides, rounds=rounds
+        )
     return [
-        row("a `%%ranks` cell on 4 standing ranks", typed, other),
-        row("the same by `Ranks.execute`", executed, other),
+        row("a `%%ranks` cell on 4 standing ranks", by_magic_seconds, peer_seconds),
+        row("the same by `Ranks.execute`", by_execute_seconds, peer_seconds),
     ]
 
 
-def row(what: str, mine: list[float], other: list[float]) -> Row:
-    """At most 5 ms, and at most a third of the peer's."""
-    ratio = times_faster(mine, other)
-    reached = sorted(mine)[len(mine) // 2] <= 5e-3 and ratio >= 3
+def row(title: str, ours: list[float], peer: list[float]) -> Row:
+    """Make the row; the target is 5 ms at most, and a third of the peer's time."""
+    ratio = times_faster(ours, peer)
+    reached = sorted(ours)[len(ours) // 2] <= 5e-3 and ratio >= 3
     target = "5 ms, 3 times faster"
     faster = f"{ratio:.1f} times faster"
-    return Row("cells", what, "ms", mine, target, reached, "ipyparallel", other, faster)
+    return Row("cells", title, "ms", ours, target, reached, "ipyparallel", peer, faster)
 
 
-def timed(act: Callable[[], None]) -> Callable[[], float]:
-    """The seconds that something takes, as a function; what it prints is not shown."""
+def timed(action: Callable[[], None]) -> Callable[[], float]:
+    """Return a function that times an action; the action's output is not shown."""
 
     def seconds() -> float:
         with contextlib.redirect_stdout(io.StringIO()):
-            begun = time.perf_counter()
-            act()
-            return time.perf_counter() - begun
+            start = time.perf_counter()
+            action()
+            return time.perf_counter() - start
 
     return seconds
 
 
 @contextlib.contextmanager
 def shell() -> Iterator:
-    """A real IPython shell with our magics, which keeps no history."""
+    """Start an IPython shell with our magics and without a history."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    made = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
-    lab.load_ipython_extension(made)
+    ipython = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+    lab.load_ipython_extension(ipython)
     try:
-        yield made
+        yield ipython
     finally:
-        lab.unload_ipython_extension(made)
+        lab.unload_ipython_extension(ipython)

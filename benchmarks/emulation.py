@@ -1,7 +1,7 @@
-"""How exact emulated links are: real runs on them against the replay of the same calls.
+"""The error of emulated links: real runs on them against the replay of their calls.
 
 The fabric is so slow that the machine's own alpha and beta are small beside it. A run
-begins when the first rank leaves a barrier and ends when the last one is through.
+begins when the first rank leaves a barrier and ends when the last one has finished.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TARGET = 0.05
 
 
 def ping_pong() -> None:
-    """A message from rank 0 to the last one, and back."""
+    """Send a message from rank 0 to the last rank, and back."""
     x, rank, last = torch.ones(NUMBERS), dist.get_rank(), dist.get_world_size() - 1
     if rank == 0:
         dist.send(x, last)
@@ -43,27 +43,27 @@ def ping_pong() -> None:
 
 
 def ring() -> None:
-    """An all_reduce by messages."""
+    """All_reduce by messages."""
     algorithms.ring_all_reduce(torch.ones(NUMBERS))
 
 
 def library() -> None:
-    """An all_reduce by the library."""
+    """All_reduce by the library."""
     dist.all_reduce(torch.ones(NUMBERS))
 
 
 def broadcast() -> None:
-    """A broadcast by the library, not from rank 0."""
+    """Broadcast by the library, from rank 1."""
     dist.broadcast(torch.ones(NUMBERS), 1)
 
 
 def hierarchical() -> None:
-    """An all_reduce that knows of the two nodes, by messages."""
+    """All_reduce by messages, in a hierarchy of two nodes."""
     algorithms.hierarchical_all_reduce(torch.ones(NUMBERS), 2)
 
 
 def overlapping() -> None:
-    """Three all_reduces on their way while the rank does something else for 50 ms."""
+    """Run three all_reduces while the rank sleeps for 50 ms."""
     works = [dist.all_reduce(torch.ones(NUMBERS), async_op=True) for _ in range(3)]
     time.sleep(50e-3)
     for work in works:
@@ -81,37 +81,37 @@ CASES = (
 
 
 def spans(step: Callable[[], None], rounds: int) -> list[tuple[float, float]]:
-    """When a step began and ended, in every round; the first is dropped."""
-    found = []
+    """Return the begin and end of a step in every round but the first."""
+    intervals = []
     for _ in range(rounds + 1):
         dist.barrier()
-        begun = time.perf_counter()
+        start = time.perf_counter()
         step()
-        found.append((begun, time.perf_counter()))
-    return found[1:]
+        intervals.append((start, time.perf_counter()))
+    return intervals[1:]
 
 
 def measure(quick: bool) -> list[Row]:
-    """Each kind of call, emulated and replayed."""
+    """Measure each kind of call, emulated and replayed."""
     return [row(*case, 3 if quick else 20) for case in CASES]
 
 
-def row(what: str, step: Callable[[], None], fabric: Fabric, rounds: int) -> Row:
-    """What a step takes on a fabric, against what its replay there says."""
+def row(title: str, step: Callable[[], None], fabric: Fabric, rounds: int) -> Row:
+    """Measure a step on a fabric against its replay there."""
     expected = lab.run(step, WORLD_SIZE).trace.replay(fabric).elapsed
     run = lab.run(
         partial(spans, step, rounds), WORLD_SIZE, fabric=Emulated(fabric), timeout=240
     )
-    took = [
+    durations = [
         max(end for _, end in ranks) - min(begun for begun, _ in ranks)
         for ranks in zip(*run.results, strict=True)
     ]
-    errors = [seconds / expected - 1 for seconds in took]
+    errors = [seconds / expected - 1 for seconds in durations]
     return Row(
         "emulation",
-        f"{what}, on emulated links",
+        f"{title}, on emulated links",
         "ms",
-        took,
+        durations,
         f"{TARGET:.0%} off",
         abs(median(errors)) <= TARGET,
         "replayed",

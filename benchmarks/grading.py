@@ -46,7 +46,7 @@ PLAIN = "c = get_config()\nc.CourseDirectory.root = {root!r}\n" + (
 
 
 def measure(quick: bool) -> list[Row]:
-    """The class as a whole, then what a deadlock and a loop cost in it."""
+    """Measure a class, then the check of a deadlock and of a loop."""
     students, sample = (6, 2) if quick else (200, 40)
     with tempfile.TemporaryDirectory() as folder:
         course = new_course(Path(folder), students)
@@ -65,7 +65,7 @@ def measure(quick: bool) -> list[Row]:
 
 
 def new_course(folder: Path, students: int) -> Path:
-    """A copy of the autograder with its assignment and a class's submissions."""
+    """Copy the autograder with its assignment, and add a class's submissions."""
     kept = shutil.ignore_patterns("submitted", "*.db", "receipts", "__pycache__")
     shutil.copytree(ROOT / "autograder", folder / "autograder", ignore=kept)
     for kind in ("solutions", "exercises"):
@@ -87,10 +87,10 @@ def new_course(folder: Path, students: int) -> Path:
 
 
 def run(folder: Path, module: str, *arguments: str) -> None:
-    """`python -m MODULE ...` in this folder; what it says is told if it fails."""
+    """Run `python -m MODULE ...` in this folder; if it fails, raise with its output."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
         env=env,
@@ -98,12 +98,12 @@ def run(folder: Path, module: str, *arguments: str) -> None:
         text=True,
         timeout=3000,
     )
-    if done.returncode:
-        raise RuntimeError(f"{module} {arguments}: {done.stdout}{done.stderr}")
+    if result.returncode:
+        raise RuntimeError(f"{module} {arguments}: {result.stdout}{result.stderr}")
 
 
 def grade(course: Path) -> tuple[float, float]:
-    """Seconds for the class by two workers, and bytes of memory at the most."""
+    """Return the seconds for the class by two workers, and the peak memory in bytes."""
     with most_memory() as most:
         begun = time.perf_counter()
         run(course, "autograder", "grade", RING, "--workers", "2")
@@ -111,7 +111,7 @@ def grade(course: Path) -> tuple[float, float]:
 
 
 def plainly(course: Path, count: int) -> float:
-    """Seconds of nbgrader's own autograde for the first so many of the class."""
+    """Return the seconds of nbgrader's own autograde for the first `count` students."""
     plain = course / "plain"
     names = sorted(p.name for p in (course / "autograder" / "submitted").iterdir())
     for name in names[:count]:
@@ -121,14 +121,14 @@ def plainly(course: Path, count: int) -> float:
     (plain / "nbgrader_config.py").write_text(PLAIN.format(root=str(course)))
     run(plain, "nbgrader", "generate_assignment", RING, "--force")
     begun = time.perf_counter()
-    with suppress(RuntimeError):  # it says so if it could not read one of them
+    with suppress(RuntimeError):  # it fails if it cannot read one of them
         run(plain, "nbgrader", "autograde", RING)
     return time.perf_counter() - begun
 
 
 @contextmanager
 def most_memory() -> Iterator[Callable[[], float]]:
-    """Ask for the most memory that all children have held together, shared once."""
+    """Measure the peak memory of all children together, shared pages counted once."""
     most, done = [0.0], threading.Event()
 
     def watch() -> None:
@@ -157,8 +157,8 @@ LOOP = "def ring_all_reduce(tensor):\n    while True: pass\n"
 
 
 def single(rounds: int) -> list[Row]:
-    """A right submission, a deadlock and a loop, in one open box."""
-    right = (ZOO / "zoo" / RING / "ok_plain.py").read_text()
+    """Measure a right submission, a deadlock and a loop, in one open box."""
+    right = (ZOO / "ok_plain.py").read_text()
     with Box() as box:
 
         def seconds(text: str) -> float:

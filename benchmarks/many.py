@@ -1,4 +1,4 @@
-"""64 fresh ranks to the first all_reduce, and the memory that a rank has for itself.
+"""64 fresh ranks to the first all_reduce, and the private memory of a rank.
 
 As a script it serves one launch of 64 ranks, from a server that has started and done
 nothing else.
@@ -34,29 +34,31 @@ def private_bytes() -> int:
 
 
 def launch() -> float:
-    """Seconds from the call to the last of 64 ranks' first all_reduce."""
-    begun = time.perf_counter()
-    return max(lab.run(first_all_reduce, 64).results) - begun
+    """Return the seconds from the call to the last of 64 ranks' first all_reduce."""
+    start = time.perf_counter()
+    return max(lab.run(first_all_reduce, 64).results) - start
 
 
 def measure(quick: bool) -> list[Row]:
-    """The launch, each in a new process with a new server; then memory at each size."""
-    taken = []
+    """Measure launches, each with a new server, and the memory at each size."""
+    samples = []
     for _ in range(1 if quick else 7):
-        with Worker("benchmarks.many") as one:
-            taken.append(one.ask())
-    what = "64 fresh ranks to the first all_reduce"
-    rows = [Row("many", what, "s", taken, "2.5 s", median(taken) <= 2.5)]
+        with Worker("benchmarks.many") as worker:
+            samples.append(worker.ask())
+    title = "64 fresh ranks to the first all_reduce"
+    rows = [Row("many", title, "s", samples, "2.5 s", median(samples) <= 2.5)]
     return rows + [memory(size, 1 if quick else 3) for size in SIZES]
 
 
 def memory(size: int, runs: int) -> Row:
-    """Each rank is a sample, and the target holds for every one of them."""
-    taken = [b for _ in range(runs) for b in lab.run(private_bytes, size).results]
-    what = f"private memory a rank, {size} ranks"
-    most = f"{max(taken) / 1e6:.1f} MB at most"
+    """Measure memory; each rank is a sample, and all must reach the target."""
+    samples = [b for _ in range(runs) for b in lab.run(private_bytes, size).results]
+    title = f"private memory a rank, {size} ranks"
+    maximum = f"{max(samples) / 1e6:.1f} MB at most"
     target = "10 MB, every rank"
-    return Row("many", what, "MB", taken, target, max(taken) <= 10e6, compared=most)
+    return Row(
+        "many", title, "MB", samples, target, max(samples) <= 10e6, compared=maximum
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Samples, their spread, and the rows of the table.
 
-Here you can `interleave` measurements so that a drift of the machine hits all of them,
-and say in a `Row` what came of it.
+Here you can `interleave` measurements so that a drift of the machine affects all of
+them, and report the result in a `Row`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SCALES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "MB": 1e6, "%": 1e-2}
 def interleave(
     *sides: Callable[[], float], rounds: int, runs: int = 1, pause: float = 0.0
 ) -> list[list[float]]:
-    """Samples of each side, measured `runs` at a time in turn, `rounds` times.
+    """Measure each side in turn, `runs` at a time, `rounds` times; return the samples.
 
     pause: seconds of rest before each measurement. One of each side comes first and is
     dropped, and every other round goes backwards, so that no side always comes after
@@ -28,15 +28,15 @@ def interleave(
         side()
     for number in range(rounds):
         order = list(zip(sides, samples, strict=True))
-        for side, taken in order[:: -1 if number % 2 else 1]:
+        for side, side_samples in order[:: -1 if number % 2 else 1]:
             for _ in range(runs):
                 time.sleep(pause)
-                taken.append(side())
+                side_samples.append(side())
     return samples
 
 
 def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
-    """The lower quartile, the median and the upper quartile."""
+    """Return the lower quartile, the median and the upper quartile."""
     if len(samples) == 1:
         return samples[0], samples[0], samples[0]
     low, median, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -44,7 +44,7 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
 
 
 def spread(samples: Sequence[float], unit: str, sign: str = "") -> str:
-    """The median and, in brackets, the quartiles: `"24.1 ms (23.2 to 26)"`."""
+    """Write the median and, in brackets, the quartiles: `"24.1 ms (23.2 to 26)"`."""
     low, median, high = (value / _SCALES[unit] for value in quartiles(samples))
     form = sign + (".2f" if abs(median) < 1 else ".3g" if abs(median) < 100 else ".0f")
     return f"{median:{form}} {unit} ({low:{form}} to {high:{form}})"
@@ -52,9 +52,9 @@ def spread(samples: Sequence[float], unit: str, sign: str = "") -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. Samples in seconds or bytes; `unit` is what is printed.
+    """A line of the table, with samples in seconds or bytes, printed in `unit`.
 
-    compared: ours against the peer's, in words. target: what is to be reached.
+    compared: ours against the peer's, in words. target: the target, in words.
     """
 
     figure: str
@@ -68,7 +68,7 @@ class Row:
     compared: str = ""
 
     def cells(self) -> list[str]:
-        """The texts of the columns."""
+        """Return the texts of the columns."""
         peer = f"{self.peer_name}: {spread(self.peer, self.unit)}" if self.peer else ""
         reached = "yes" if self.reached else "**no**"
         ours = spread(self.ours, self.unit)
@@ -76,5 +76,5 @@ class Row:
 
 
 def times_faster(ours: Sequence[float], peer: Sequence[float]) -> float:
-    """How many times the peer's median is longer than ours."""
+    """Return the peer's median over ours."""
     return statistics.median(peer) / statistics.median(ours)

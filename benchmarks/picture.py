@@ -18,7 +18,7 @@ PICTURE = Path(__file__).resolve().parents[1] / "chapters" / "figures" / "first_
 
 
 def pass_it_on() -> float:
-    """Rank 2 comes late to an all_reduce; then everyone sends to the right, twice."""
+    """All_reduce with a late rank 2, then send to the right twice, on every rank."""
     rank, right = dist.get_rank(), (dist.get_rank() + 1) % 4
     x = torch.full((250_000,), 4.0**rank)
     dist.barrier()

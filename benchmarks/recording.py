@@ -1,6 +1,7 @@
-"""What recording costs: an operation that does next to nothing, and a large one.
+"""The cost of recording, for an operation that does almost nothing and a large one.
 
-Recorded and not take turns on the same rank: `recorder.absent` leaves torch alone.
+Recorded and unrecorded calls take turns on the same rank; `recorder.absent` switches
+the recorder off.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FEW = 4
 
 
 def alternating(one: Callable[[], float], rounds: int) -> list[list[float]]:
-    """What `one` says: recorded, and with torch alone."""
+    """Measure `one` in turn with the recorder and with torch alone."""
 
     def alone() -> float:
         with recorder.absent():
@@ -36,7 +37,7 @@ def alternating(one: Callable[[], float], rounds: int) -> list[list[float]]:
 
 
 def small_all_reduces(rounds: int) -> list[list[float]]:
-    """Seconds an all_reduce of 16 bytes, over a batch of them."""
+    """Return the seconds an all_reduce of 16 bytes, over a batch of them."""
     x = torch.ones(4)
 
     def one() -> float:
@@ -49,9 +50,9 @@ def small_all_reduces(rounds: int) -> list[list[float]]:
 
 
 def large_all_reduces(rounds: int) -> list[list[float]]:
-    """Seconds an all_reduce of 4 MiB, over a few from a barrier on.
+    """Return the seconds an all_reduce of 4 MiB, over a few after a barrier.
 
-    A few, since the ranks leave a barrier one by one.
+    It is more than one, since the ranks leave a barrier one by one.
     """
     x = torch.zeros(LARGE)
 
@@ -66,7 +67,7 @@ def large_all_reduces(rounds: int) -> list[list[float]]:
 
 
 def measure(quick: bool) -> list[Row]:
-    """The cost of an operation, of one by Gloo, and of a large all_reduce."""
+    """Measure the cost for an empty operation, a small and a large all_reduce."""
     rounds = 3 if quick else 100
     return [
         an_operation(rounds),
@@ -76,7 +77,7 @@ def measure(quick: bool) -> list[Row]:
 
 
 def an_operation(rounds: int) -> Row:
-    """One rank of four that are not there: on torch's fake backend nothing moves."""
+    """Measure an operation on torch's fake backend, where nothing moves."""
     return _row("an all_reduce that moves nothing, recorded", 1, rounds, _fake_group)
 
 
@@ -88,28 +89,46 @@ def _fake_group() -> None:
 
 
 def _row(
-    what: str,
+    title: str,
     world_size: int,
     rounds: int,
     prepare: Callable[[], None] = lambda: None,
 ) -> Row:
     with lab.Ranks(world_size, timeout=240) as ranks:
         ranks.run(prepare)
-        on, none = ranks.run(small_all_reduces, (rounds,)).results[0]
-    more = [a - b for a, b in zip(on, none, strict=True)]
-    reached, added = median(more) <= 25e-6, spread(more, "us", "+")
+        recorded, unrecorded = ranks.run(small_all_reduces, (rounds,)).results[0]
+    added_seconds = [a - b for a, b in zip(recorded, unrecorded, strict=True)]
+    reached, added = median(added_seconds) <= 25e-6, spread(added_seconds, "us", "+")
     return Row(
-        "recording", what, "us", on, "+25 us", reached, "torch alone", none, added
+        "recording",
+        title,
+        "us",
+        recorded,
+        "+25 us",
+        reached,
+        "torch alone",
+        unrecorded,
+        added,
     )
 
 
 def a_large_one(rounds: int) -> Row:
-    """An operation ends with its last rank; neighbours in time are compared."""
-    taken = lab.run(large_all_reduces, 4, (rounds,), timeout=240).results
-    on, none = (
-        [max(t) for t in zip(*s, strict=True)] for s in zip(*taken, strict=True)
+    """Measure a large all_reduce, which ends with its last rank, in pairs."""
+    by_rank = lab.run(large_all_reduces, 4, (rounds,), timeout=240).results
+    recorded, unrecorded = (
+        [max(t) for t in zip(*s, strict=True)] for s in zip(*by_rank, strict=True)
     )
-    more = [a / b - 1 for a, b in zip(on, none, strict=True)]
-    what = "an all_reduce of 4 MiB on 4 ranks, recorded"
-    reached, added = median(more) <= 0.03, spread(more, "%", "+")
-    return Row("recording", what, "ms", on, "+3 %", reached, "torch alone", none, added)
+    added_share = [a / b - 1 for a, b in zip(recorded, unrecorded, strict=True)]
+    title = "an all_reduce of 4 MiB on 4 ranks, recorded"
+    reached, added = median(added_share) <= 0.03, spread(added_share, "%", "+")
+    return Row(
+        "recording",
+        title,
+        "ms",
+        recorded,
+        "+3 %",
+        reached,
+        "torch alone",
+        unrecorded,
+        added,
+    )

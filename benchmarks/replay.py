@@ -2,7 +2,7 @@
 
 `python -m benchmarks.replay ring` serves one planned ring over 1024 ranks, built and
 replayed; `doubling` a halving-doubling over 65,536; `one_by_one` a smaller ring by the
-engine that defines the times.
+reference replay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.measure import Row, times_faster
 from benchmarks.worker import Worker, serve
 from collectives_lab import costs, fabrics, plans
-from collectives_lab.replay import one_by_one, replay
+from collectives_lab.replay import reference, replay
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.program import compile_program
 from collectives_lab.trace import Trace
@@ -29,86 +29,92 @@ GIB = 2**30
 
 
 def _replayed(plan: Callable[..., Trace], world_size: int) -> list[float]:
-    """Seconds to plan and to replay, and bytes of memory at the most."""
-    begun = time.process_time()
+    """Return the seconds to plan and to replay, and the peak memory in bytes."""
+    start = time.process_time()
     trace = plan(world_size, GIB)
     planned = time.process_time()
     replay(trace, fabrics.uniform(world_size, 5e-6, 1 / 25e9))
-    taken = time.process_time() - planned
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return [planned - begun, taken, most]
+    replay_seconds = time.process_time() - planned
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return [planned - start, replay_seconds, memory]
 
 
 def ring() -> list[float]:
-    """2.1 million messages of a ring over 1024 ranks."""
+    """Replay 2.1 million messages of a ring over 1024 ranks."""
     return _replayed(plans.ring_all_reduce, 1024)
 
 
 def doubling() -> list[float]:
-    """2.1 million messages of a halving-doubling over 65,536 ranks."""
+    """Replay 2.1 million messages of a halving-doubling over 65,536 ranks."""
     return _replayed(plans.halving_doubling_all_reduce, 65_536)
 
 
 def by_one() -> float:
-    """Seconds a message, of a ring over 128 ranks, by the engine that defines them."""
+    """Return the seconds a message of the reference replay, in a ring on 128 ranks."""
     trace = plans.ring_all_reduce(128, GIB)
     fabric = fabrics.uniform(128, 5e-6, 1 / 25e9)
-    begun = time.process_time()
-    one_by_one.run(compile_program(calls_of(trace), fabric, 0.0))
-    return (time.process_time() - begun) / (len(trace) // 2)
+    start = time.process_time()
+    reference.run(compile_program(calls_of(trace), fabric, 0.0))
+    return (time.process_time() - start) / (len(trace) // 2)
 
 
 def closed_form() -> float:
-    """Seconds for a formula at 10^6 ranks and 32 sizes at once."""
+    """Return the seconds of a formula at 10^6 ranks and 32 sizes at once."""
     sizes, runs = 2.0 ** np.arange(32), 200
-    begun = time.process_time()
+    start = time.process_time()
     for _ in range(runs):
         costs.ring_all_reduce(10**6, sizes, 5e-6, 1 / 25e9)
-    return (time.process_time() - begun) / runs
+    return (time.process_time() - start) / runs
 
 
 def measure(quick: bool) -> list[Row]:
-    """Each in a new process, which must not need more than one core."""
+    """Measure each replay in a new process on one core."""
     runs = 1 if quick else 5
     rings = [_ask("ring") for _ in range(runs)]
-    halves = [_ask("doubling") for _ in range(runs)]
-    ones = [_ask("one_by_one") for _ in range(runs)]
-    forms = [closed_form() for _ in range(runs + 1)][1:]
+    doublings = [_ask("doubling") for _ in range(runs)]
+    reference_samples = [_ask("one_by_one") for _ in range(runs)]
+    formula_seconds = [closed_form() for _ in range(runs + 1)][1:]
     return [
-        *_replay_rows("a ring on 1024 ranks", rings, 3.0, ones),
-        *_replay_rows("halving-doubling on 65,536 ranks", halves, 10.0),
+        *_replay_rows("a ring on 1024 ranks", rings, 3.0, reference_samples),
+        *_replay_rows("halving-doubling on 65,536 ranks", doublings, 10.0),
         Row(
             "replay",
             "a closed form at 10^6 ranks, 32 sizes",
             "us",
-            forms,
+            formula_seconds,
             "100 us",
-            median(forms) <= 100e-6,
+            median(formula_seconds) <= 100e-6,
         ),
     ]
 
 
 def _replay_rows(
-    what: str, samples: list, most: float, ones: list[float] | None = None
+    title: str,
+    samples: list,
+    limit: float,
+    reference_samples: list[float] | None = None,
 ) -> list[Row]:
     _, seconds, memory = (list(column) for column in zip(*samples, strict=True))
     compared = ""
-    if ones:
-        ones = [each * 2 * 1023 * 1024 for each in ones]
-        compared = f"{times_faster(seconds, ones):.1f} times faster"
-    name = "one by one, from 128 ranks" if ones else ""
-    text = f"the replay of {what}"
+    if reference_samples:
+        reference_samples = [
+            seconds_a_message * 2 * 1023 * 1024
+            for seconds_a_message in reference_samples
+        ]
+        compared = f"{times_faster(seconds, reference_samples):.1f} times faster"
+    name = "one by one, from 128 ranks" if reference_samples else ""
+    text = f"the replay of {title}"
     return [
-        Row("replay", text, "s", seconds, f"{most:g} s", median(seconds) <= most,
-            name, ones or (), compared),
-        Row("replay", f"the memory of it, {what}", "MB", memory, "1000 MB",
+        Row("replay", text, "s", seconds, f"{limit:g} s", median(seconds) <= limit,
+            name, reference_samples or (), compared),
+        Row("replay", f"the memory of it, {title}", "MB", memory, "1000 MB",
             max(memory) <= 1e9),
     ]  # fmt: skip
 
 
-def _ask(which: str) -> Any:
-    with Worker("benchmarks.replay", which) as one:
-        return one.ask()
+def _ask(name: str) -> Any:
+    with Worker("benchmarks.replay", name) as worker:
+        return worker.ask()
 
 
 SERVED = {"ring": ring, "doubling": doubling, "one_by_one": by_one}

@@ -20,23 +20,23 @@ SIZES = {4: 100, 16: 40, 64: 15}
 
 
 def seconds(mebibytes: int, pairs: int) -> list[list[float]]:
-    """Seconds of a call on this rank, from a barrier on: the ring's, the library's."""
+    """Return the seconds of the ring and of the library on this rank."""
     x = torch.zeros(mebibytes * 2**18)
 
     def one(all_reduce: Callable[[torch.Tensor], object]) -> float:
         dist.barrier()
-        begun = time.perf_counter()
+        start = time.perf_counter()
         all_reduce(x)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
-    with recorder.absent():  # as in a training script of the reader's
+    with recorder.absent():  # as in a reader's training script
         return interleave(
             lambda: one(ring_all_reduce), lambda: one(dist.all_reduce), rounds=pairs
         )
 
 
 def measure(quick: bool) -> list[Row]:
-    """A row for each world size and size."""
+    """Measure a row for each world size and size."""
     return [
         a_size(world_size, mebibytes, 3 if quick else pairs)
         for world_size in WORLD_SIZES
@@ -45,10 +45,10 @@ def measure(quick: bool) -> list[Row]:
 
 
 def a_size(world_size: int, mebibytes: int, pairs: int) -> Row:
-    """A call ends with its last rank."""
-    taken = lab.run(seconds, world_size, (mebibytes, pairs), timeout=240).results
+    """Measure one size; a call ends with its last rank."""
+    by_rank = lab.run(seconds, world_size, (mebibytes, pairs), timeout=240).results
     ring, library = (
-        [max(t) for t in zip(*s, strict=True)] for s in zip(*taken, strict=True)
+        [max(t) for t in zip(*s, strict=True)] for s in zip(*by_rank, strict=True)
     )
     return row(world_size, mebibytes, ring, library)
 
@@ -56,7 +56,7 @@ def a_size(world_size: int, mebibytes: int, pairs: int) -> Row:
 def row(
     world_size: int, mebibytes: int, ring: list[float], library: list[float]
 ) -> Row:
-    """The speed is the library's median by the ring's."""
+    """Make the row; the speed is the library's median over the ring's."""
     speed = median(library) / median(ring)
     return Row(
         "ring",

@@ -27,7 +27,7 @@ class is graded once, by two workers.
 
 
 def machine() -> dict[str, str]:
-    """Where and when, as names and texts."""
+    """Return the machine and the date, as texts by name."""
     return {
         "date": datetime.date.today().isoformat(),
         "processor": _processor(),
@@ -47,13 +47,13 @@ def _processor() -> str:
 
 
 def markdown(rows: Sequence[Row], where: dict[str, str]) -> str:
-    """The machine, the table and how to read it."""
+    """Write the machine, the table and its notes as Markdown."""
     columns = list(zip(HEAD, *(row.cells() for row in rows), strict=True))
     widths = [max(map(len, column)) for column in columns]
     lines = [_line(HEAD, widths), _line(["-" * width for width in widths], widths)]
     lines += [_line(row.cells(), widths) for row in rows]
-    said = ", ".join(f"{name} {text}" for name, text in where.items())
-    return f"{said}\n\n" + "\n".join(lines) + f"\n\n{NOTES}"
+    description = ", ".join(f"{name} {text}" for name, text in where.items())
+    return f"{description}\n\n" + "\n".join(lines) + f"\n\n{NOTES}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -65,13 +65,13 @@ BEGIN, END = "<!-- bench -->\n", "<!-- /bench -->\n"
 
 
 def quoted(page: str, rows: Sequence[Row], where: dict[str, str]) -> str:
-    """The text of docs/benchmarks.md with these rows in the place for them."""
-    before, rest = page.split(BEGIN)
+    """Replace the rows in the text of docs/benchmarks.md."""
+    before, after = page.split(BEGIN)
     lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    said = ", ".join(f"{name} {text}" for name, text in where.items())
-    note = f"\nMedians, with the quartiles in brackets; {said}.\n"
-    return f"{before}{BEGIN}{table}{note}{END}{rest.split(END)[1]}"
+    description = ", ".join(f"{name} {text}" for name, text in where.items())
+    note = f"\nMedians, with the quartiles in brackets; {description}.\n"
+    return f"{before}{BEGIN}{table}{note}{END}{after.split(END)[1]}"
 
 
 def keep(rows: Sequence[Row], where: dict[str, str], folder: Path) -> None:

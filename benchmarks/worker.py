@@ -1,7 +1,7 @@
-"""A process of its own that measures when it is asked, and is ended by handle.
+"""A separate process that measures on request, and is ended by its handle.
 
-A script calls `serve(measure)`; whoever wants its figures starts it as a `Worker` and
-asks. Only Python's own modules and psutil are used, so a peer is as light as it can be.
+A script calls `serve(measure)`; a benchmark starts it as a `Worker` and asks it. Only
+Python's own modules and psutil are used, so a peer is as light as it can be.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-START = 90.0
+START_SECONDS = 90.0
 """Seconds in which a worker must be ready; an ipyparallel cluster takes 15."""
 
-LIKE_OURS = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-"""What our ranks have in their environment, for the peers too."""
+RANK_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+"""The environment of our ranks, for the peers too."""
 
 
 def serve(measure: Callable[[], Any]) -> None:
     """Answer each line of standard input with what `measure` returns, to its end."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # the output of libraries is no answer
     print("ready", file=answers)
     for _ in sys.stdin:
         print(json.dumps(measure()), file=answers)
 
 
 class Worker:
-    """A module of ours that serves, in an interpreter and a session of its own."""
+    """A serving module in a separate interpreter and session."""
 
     def __init__(self, module: str, *args: str):
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._rest = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *args],
             cwd=ROOT,
-            env=os.environ | LIKE_OURS,
+            env=os.environ | RANK_ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             start_new_session=True,
         )
         try:
-            self._line(START)
+            self._line(START_SECONDS)
         except BaseException:
             self.close(0.0)
             raise
@@ -63,9 +63,9 @@ class Worker:
         self.close()
 
     def ask(self, seconds: float = 60.0) -> Any:
-        """What it measures now; RuntimeError if that takes longer than `seconds`."""
+        """Return a new measurement; RuntimeError if it takes longer than `seconds`."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its end is told by its silence
+        with contextlib.suppress(BrokenPipeError):  # its end is detected when reading
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
         return json.loads(self._line(seconds))
@@ -85,27 +85,27 @@ class Worker:
         return line
 
     def _why(self, ended: bool) -> str:
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace")[-4000:]
+        self._stderr.seek(0)
+        said = self._stderr.read().decode(errors="replace")[-4000:]
         did = "ended" if ended else "did not answer in time"
         return f"{' '.join(map(str, self._process.args[1:]))} {did}; it said:\n{said}"  # type: ignore[index]
 
     def close(self, seconds: float = 20.0) -> None:
-        """Let it end by itself, then end what is left of it and of its children."""
+        """Wait for its end, then kill the process and its remaining children."""
         import psutil
 
-        family = []
+        children = []
         with contextlib.suppress(psutil.NoSuchProcess):
-            family = psutil.Process(self._process.pid).children(recursive=True)
+            children = psutil.Process(self._process.pid).children(recursive=True)
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        for child in family:  # a psutil.Process is never another one with its number
+        for child in children:  # a psutil.Process is never another one with its number
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()
-        self._said.close()
+        self._stderr.close()

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def executed(chapter: Path) -> Execution:
-    """The chapter as it was kept, or executed now; says which."""
+    """Return the chapter as it was kept, or execute it now; print which."""
     if done := kept(chapter):
         print(f"book: {chapter.stem} is there, it took {done.seconds:.0f} s")
         return done

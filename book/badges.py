@@ -1,4 +1,4 @@
-"""How a notebook opens on Colab: its badge, and the cell that installs the package.
+"""Notebooks on Colab: the badge, and the cell that installs the package.
 
 Both come from one setting, the repository on GitHub and its tag, which stands under
 `[tool.collectives-lab]` in pyproject.toml. `make badges` writes them into every chapter
@@ -65,7 +65,7 @@ class Setting:
 
 
 def read_setting(root: Path = ROOT) -> Setting:
-    """The setting in a tree's pyproject.toml."""
+    """Return the setting in a tree's pyproject.toml."""
     text = (root / "pyproject.toml").read_text()
     return Setting(**tomllib.loads(text)["tool"]["collectives-lab"])
 
@@ -85,7 +85,7 @@ def write_setting(setting: Setting, root: Path = ROOT) -> None:
 
 
 def install_cell(setting: Setting) -> str:
-    """The first code cell, the same in all notebooks; silent where the package is."""
+    """Return the first code cell of all notebooks; silent if the package is there."""
     if not setting.repository:
         return FROM_A_WHEEL
     archive = f"https://github.com/{setting.repository}/archive/{setting.tag}.zip"
@@ -93,7 +93,7 @@ def install_cell(setting: Setting) -> str:
 
 
 def address(setting: Setting, path: str) -> str:
-    """Where Colab opens a notebook, whose path is that in the repository."""
+    """Return the address at which Colab opens a notebook of the repository."""
     return f"{COLAB}/github/{setting.repository}/blob/{setting.tag}/{quote(path)}"
 
 
@@ -113,7 +113,7 @@ def set_up(notebook: NotebookNode, setting: Setting, path: str) -> None:
 
 
 def is_set_up(notebook: NotebookNode, setting: Setting) -> bool:
-    """Whether the first code cell is what it must be."""
+    """Return whether the first code cell is the expected one."""
     code = next((c for c in notebook.cells if c.cell_type == "code"), None)
     return code is not None and code.source == install_cell(setting)
 
@@ -159,13 +159,13 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> None:
     parser = argparse.ArgumentParser(prog="book.badges", description=main.__doc__)
     parser.add_argument("--repository", help="owner/name on GitHub; '' for none")
     parser.add_argument("--tag", help="a tag or a branch of it")
-    given = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
         setting = read_setting(root)
-        if given.repository == "":
+        if options.repository == "":
             setting = Setting()
         else:
-            asked = {name: value for name, value in vars(given).items() if value}
+            asked = {name: value for name, value in vars(options).items() if value}
             setting = Setting(**asdict(setting) | asked)
     except SettingError as error:
         sys.exit(f"badges: {error}")

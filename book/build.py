@@ -13,7 +13,7 @@ from book.execution import ROOT, Execution
 
 
 class BuildError(Exception):
-    """There is no new site; says why, and what to look at."""
+    """Error for a site that was not built, with the reason."""
 
 
 def build(done: Sequence[Execution], site: Path) -> None:

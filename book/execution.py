@@ -35,7 +35,7 @@ MARK = "COLLECTIVES_LAB_TEST"
 
 
 class ProcessLeft(Exception):
-    """A notebook has left a process behind, which has been killed now."""
+    """Error for a notebook that left a process behind, which has been killed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Execution:
 
 
 def chapters() -> list[Path]:
-    """All chapters in the order of the book."""
+    """Return all chapters in the order of the book."""
     return sorted(CHAPTERS.glob("*.ipynb"))
 
 
@@ -114,7 +114,7 @@ def _execute(client: Callable[[], NotebookClient], env: dict[str, str]) -> None:
 
 
 def _left_behind(mark: str, patience: float = 10.0) -> list[psutil.Process]:
-    """The processes with this mark in their environment that do not end in time."""
+    """Return the processes with this mark in their environment that do not end."""
     end = time.monotonic() + patience
     while (marked := list(_processes(mark))) and time.monotonic() < end:
         time.sleep(0.1)
@@ -148,7 +148,7 @@ def execute(chapter: Path, deadline: float, claims: str = "") -> Execution:
 
 
 def complaints(notebook: NotebookNode) -> list[str]:
-    """What the cells of a notebook that ran wrote to stderr."""
+    """Return the stderr of the cells of an executed notebook."""
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     return [out.text for out in outputs if out.get("name") == "stderr"]
 
@@ -157,7 +157,7 @@ def complaints(notebook: NotebookNode) -> list[str]:
 
 
 def key(chapter: Path) -> str:
-    """A digest of all that the outputs of a chapter come from."""
+    """Return a digest of all sources of a chapter's outputs."""
     parts = [file.relative_to(ROOT).as_posix().encode() for file in _sources(chapter)]
     parts += [file.read_bytes() for file in _sources(chapter)]
     parts += [line.encode() for line in _surroundings()]
@@ -165,19 +165,19 @@ def key(chapter: Path) -> str:
 
 
 def _sources(chapter: Path) -> list[Path]:
-    """The chapter, the package, and what lies beside the chapters."""
-    near = (file for file in CHAPTERS.rglob("*") if file.suffix != ".ipynb")
-    files = [*(ROOT / "collectives_lab").rglob("*"), *near]
-    kept = (f for f in files if f.is_file() and "__pycache__" not in f.parts)
-    return [chapter, *sorted(kept)]
+    """Return the files of the chapter, the package, and beside the chapters."""
+    beside = (file for file in CHAPTERS.rglob("*") if file.suffix != ".ipynb")
+    files = [*(ROOT / "collectives_lab").rglob("*"), *beside]
+    sources = (f for f in files if f.is_file() and "__pycache__" not in f.parts)
+    return [chapter, *sorted(sources)]
 
 
 def _surroundings() -> list[str]:
-    """The machine and every installed package: any of them can change a number."""
+    """Return the machine and all packages, since any of them can change a number."""
     # Not by sys.path, to which what has been imported may have added.
     places = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
-    found = metadata.distributions(path=sorted({*places}))
-    installed = {f"{d.name}=={d.version}" for d in found}
+    distributions = metadata.distributions(path=sorted({*places}))
+    installed = {f"{d.name}=={d.version}" for d in distributions}
     machine = [platform.python_version(), platform.platform(), platform.node()]
     return [*machine, str(os.cpu_count()), *sorted(installed)]
 
@@ -203,7 +203,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def kept(chapter: Path) -> Execution | None:
-    """What was kept of a chapter, if it is whole and nothing has changed since."""
+    """Return the kept execution of a chapter; None if damaged or out of date."""
     try:
         record = json.loads((KEPT / f"{chapter.stem}.json").read_text())
         text = (KEPT / chapter.name).read_text()

@@ -15,9 +15,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 FOLLOWED = {"next", "prev", "search", "index", "author", "canonical"}
-"""What a <link> only points to; of any other kind it is loaded."""
+"""Kinds of <link> that only point to a page; other kinds are loaded."""
 LOADED = {"src", "poster", "data", "href", "xlink:href"}
-"""What is loaded, of any tag but those that only point to it."""
+"""Attributes whose address is loaded, except in tags that only link to it."""
 IN_STYLE = re.compile(r"""url\(\s*["']?([^"')]+)|@import\s+["']([^"']+)""")
 ADDRESS = re.compile(
     r"(https?://[\w.-]+\.[a-z]{2,}(:\d+)?(/\S*)?(\?\S*)?|mailto:\S+@\S+)"
@@ -26,7 +26,7 @@ ADDRESS = re.compile(
 
 @dataclass
 class Page(HTMLParser):
-    """What a page has: its anchors, what it links to, and what it loads."""
+    """A page: its anchors, its links, and the addresses that it loads."""
 
     text: str
     anchors: set[str] = field(default_factory=set)
@@ -39,13 +39,15 @@ class Page(HTMLParser):
         self.feed(self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         self.in_style = tag == "style"
-        self.anchors |= {given[name] for name in ("id", "name") if name in given}
-        self.loads += _addresses(given.get("style", ""))
-        points = tag in ("a", "area") or given.get("rel") in FOLLOWED
-        for name in LOADED & given.keys():
-            (self.links if points else self.loads).append(given[name])
+        self.anchors |= {
+            attributes[name] for name in ("id", "name") if name in attributes
+        }
+        self.loads += _addresses(attributes.get("style", ""))
+        is_link = tag in ("a", "area") or attributes.get("rel") in FOLLOWED
+        for name in LOADED & attributes.keys():
+            (self.links if is_link else self.loads).append(attributes[name])
 
     def handle_endtag(self, tag: str) -> None:
         self.in_style = False
@@ -56,46 +58,50 @@ class Page(HTMLParser):
 
 
 def _addresses(style: str) -> list[str]:
-    """What a style sheet loads."""
+    """Return the addresses that a style sheet loads."""
     return [url or imported for url, imported in IN_STYLE.findall(style)]
 
 
 @cache
 def read(path: Path) -> Page:
-    """The page in this file, of which the contents count once."""
+    """Parse the page in this file, once."""
     return Page(path.read_text(encoding="utf-8"))
 
 
 def pages(site: Path) -> list[Path]:
-    """All pages of a site."""
+    """Return all pages of a site."""
     return sorted(site.rglob("*.html"))
 
 
 def faults(site: Path) -> list[str]:
-    """Say, in a sentence each, what is broken and what comes from another host."""
+    """Return a sentence for each broken link and each load from another host."""
     read.cache_clear()
-    site, found = site.resolve(), []
+    site, problems = site.resolve(), []
     for path in pages(site):
         page, name = read(path), path.relative_to(site)
-        found += [f"{name} loads {a}" for a in page.loads if not _is_own(a)]
-        near = [*filter(_is_own, page.links + page.loads)]
-        found += [f"{name}: {wrong}" for a in near for wrong in _broken(a, path, site)]
+        problems += [f"{name} loads {a}" for a in page.loads if not _is_own(a)]
+        own_addresses = [*filter(_is_own, page.links + page.loads)]
+        problems += [
+            f"{name}: {wrong}"
+            for a in own_addresses
+            for wrong in _broken(a, path, site)
+        ]
         wrong_form = {a for a in page.links if not _is_own(a) and not _is_address(a)}
-        found += [f"{name} links to {a!r}, which is no address" for a in wrong_form]
+        problems += [f"{name} links to {a!r}, which is no address" for a in wrong_form]
     for path in sorted(site.rglob("*.css")):
         loads, name = _addresses(path.read_text()), path.relative_to(site)
-        found += [f"{name} loads {a}" for a in loads if not _is_own(a)]
-    return found
+        problems += [f"{name} loads {a}" for a in loads if not _is_own(a)]
+    return problems
 
 
 def outside(site: Path) -> list[str]:
-    """All addresses of other hosts that pages link to."""
+    """Return all addresses of other hosts that pages link to."""
     links = (link for path in pages(site.resolve()) for link in read(path).links)
     return sorted({link for link in links if not _is_own(link)})
 
 
 def _is_own(address: str) -> bool:
-    """Whether it is in the page or beside it."""
+    """Return whether an address is in the page or the same site."""
     parts = urlsplit(address)
     return parts.scheme == "data" or not (parts.scheme or parts.netloc)
 
@@ -105,7 +111,7 @@ def _is_address(address: str) -> bool:
 
 
 def _broken(address: str, path: Path, site: Path) -> Iterator[str]:
-    """What is wrong with an address within the site, if anything is."""
+    """Yield a problem of an address within the site, if it has one."""
     parts = urlsplit(address)
     if parts.scheme == "data":
         return
@@ -113,5 +119,5 @@ def _broken(address: str, path: Path, site: Path) -> Iterator[str]:
     if not target.is_relative_to(site) or not target.is_file():
         yield f"{address} is not there"
     elif parts.fragment and target.suffix == ".html":
-        named = unquote(parts.fragment) in read(target).anchors
-        yield from [] if named else [f"{address} has no such anchor"]
+        has_anchor = unquote(parts.fragment) in read(target).anchors
+        yield from [] if has_anchor else [f"{address} has no such anchor"]

@@ -31,12 +31,12 @@ TEXTS = {
 
 
 def exercises() -> list[Path]:
-    """All exercises, in the order in which the README names them."""
+    """Return all exercises, in the order of the README."""
     return _as_in_readme((ROOT / "exercises").glob("*/*.ipynb"))
 
 
 def details() -> list[Path]:
-    """The pages of `docs/`, in the order in which the README names them."""
+    """Return the pages of `docs/`, in the order of the README."""
     return _as_in_readme((ROOT / "docs").glob("*.md"))
 
 
@@ -61,13 +61,13 @@ def lay_out(executions: Sequence[Execution], folder: Path) -> None:
 
 
 def _beside() -> list[Path]:
-    """The figures of the chapters."""
+    """Return the figures of the chapters."""
     files = (path for path in CHAPTERS.rglob("*") if path.is_file())
     return [f for f in files if f.suffix != ".ipynb" and "__pycache__" not in f.parts]
 
 
 def index(chapters: Iterable[Path]) -> str:
-    """The first page, with the tree of all others, which the theme shows beside it."""
+    """Write the first page, with the tree of all others for the theme."""
     parts = {
         "Chapters": map(_name, chapters),
         "Exercises": map(_name, exercises()),
@@ -84,7 +84,7 @@ def _tree(part: str, names: Iterable[str]) -> str:
 
 
 def _name(path: Path) -> str:
-    """What Sphinx calls the page of a file."""
+    """Return Sphinx's name for the page of a file."""
     return path.relative_to(ROOT).with_suffix("").as_posix()
 
 
@@ -124,7 +124,7 @@ def exercise_page(path: Path) -> NotebookNode:
 
 
 def _place(path: Path, folder: Path) -> Path:
-    """Where a file of the repository belongs in this folder, which is made for it."""
+    """Return the place of a repository file in this folder, and make its folder."""
     place = folder / path.relative_to(ROOT)
     place.parent.mkdir(parents=True, exist_ok=True)
     return place

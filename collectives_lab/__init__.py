@@ -41,7 +41,7 @@ _HOME = {
     ),
     "check": "checking",
 }
-"""Where a name is defined."""
+"""The module that defines each name."""
 
 _ROOMS = (
     *("algorithms", "basics", "bench", "checking", "costs", "emulation", "fabrics"),
@@ -53,7 +53,7 @@ _THEORY = {
     *("basics", "costs", "fabrics", "plans", "plots", "replay", "strategies"),
     *("widgets", "compare", "table", "Event", "Message", "Trace", "Timeline"),
 }
-"""What needs numpy only."""
+"""Names that need numpy only."""
 
 __all__ = sorted([*_HOME, *_ROOMS])
 
@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _need_torch(name: str) -> None:
-    """Raise ImportError where there is no torch for what needs it."""
+    """Raise ImportError if torch or cloudpickle is missing."""
     try:
         import_module("cloudpickle")
         if not import_module("torch.distributed").is_available():
@@ -92,7 +92,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take the magics away and end their ranks."""
+    """Remove the magics and end their ranks."""
     import_module("collectives_lab.notebook.extension").unload(shell)
 
 

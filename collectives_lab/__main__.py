@@ -1,4 +1,4 @@
-"""`python -m collectives_lab COMMAND`: what can be done from a shell."""
+"""Commands of a shell: `python -m collectives_lab COMMAND`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COMMANDS = {
     "bench": ("bench.cli", "any verb and algorithm, in the columns of nccl-tests"),
     "check": ("checking.cli", "a solution, as the grader will check it"),
 }
-"""The module whose `main` runs, given the arguments, and what it is for."""
+"""By command, the module whose `main` gets the arguments, and the purpose."""
 
 USAGE = "\n".join(
     [
@@ -21,13 +21,13 @@ USAGE = "\n".join(
     ]
 )
 
-LEFT = 141
-"""The exit code by which a shell tells of SIGPIPE."""
+SIGPIPE_EXIT = 141
+"""The exit code of a process that SIGPIPE has ended, as a shell reports it."""
 
 
 def main() -> int:
-    """Run the command, or list the commands that there are."""
-    name, *rest = sys.argv[1:] or ["--help"]
+    """Run the command, or list the commands."""
+    name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print(USAGE)
         return 0
@@ -39,15 +39,15 @@ def main() -> int:
         if name != "doctor":
             getattr(sys.modules[__package__], module.partition(".")[0])
         command = import_module(f"collectives_lab.{module}")
-    except ImportError as error:  # which says what it lacks
+    except ImportError as error:  # its message names the missing package
         print(f"{name}: {error}", file=sys.stderr)
         return 1
     try:
-        return int(command.main(rest))
-    except BrokenPipeError:  # whoever reads, such as `head`, may leave before the end
+        return int(command.main(arguments))
+    except BrokenPipeError:  # the reader, such as `head`, may close early
         # Python flushes at its end again, and must not fail then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return LEFT
+        return SIGPIPE_EXIT
 
 
 if __name__ == "__main__":

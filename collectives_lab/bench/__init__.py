@@ -1,19 +1,19 @@
-"""Measuring: sweeps in the columns of nccl-tests, and predictions to hold them against.
+"""Measurements: sweeps in the columns of nccl-tests, with predictions beside them.
 
     python -m collectives_lab bench all_reduce --algorithms library,ring --sizes 8:64M
 
 In code, `rows(Sweep("all_reduce", [2**20]))` measures the same. `ping_pong` measures
-messages between two ranks, `fit` makes a Link of them, and `predict` says what a
-collective takes on that link.
+messages between two ranks, `fit` fits a Link to them, and `predict` predicts the time
+of a collective on that link.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collectives_lab.bench.crew import crew
 from collectives_lab.bench.link import fit, ping_pong
 from collectives_lab.bench.prediction import predict
+from collectives_lab.bench.rank_pool import rank_pool
 from collectives_lab.bench.sweep import Row, Sweep, names
 from collectives_lab.bench.timing import measure
 
@@ -25,6 +25,6 @@ def rows(
 ) -> Iterator[Row]:
     """Measure a sweep on fresh ranks, row by row; timeout: seconds for each size."""
     sweep.check(world_size)
-    with crew(world_size, backend, timeout) as ranks:
+    with rank_pool(world_size, backend, timeout) as ranks:
         for count in sweep.counts(world_size):
             yield from ranks.call(measure, sweep, count)

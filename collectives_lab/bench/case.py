@@ -1,7 +1,7 @@
-"""One call on one rank: its buffers, their values, and what must come out.
+"""A measured call on one rank: its buffers, their values, and the expected result.
 
-A `Case` gives every rank values of its own (`fill`), does the verb (`call`) and counts
-the elements that came out wrong (`wrong`).
+A `Case` gives every rank different values (`fill`), calls the verb (`call`) and counts
+the wrong elements of the result (`wrong`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import torch.distributed as dist
 from collectives_lab.bench.verbs import Function, Verb
 
 PERIOD = 8191
-"""Values repeat after so many: a prime, so that exchanged chunks are found."""
+"""Period of the values: a prime, so that swapped chunks are detected."""
 
 
 @dataclass
 class Case:
-    """One rank's side of a measurement: its buffers, and the values they must get.
+    """A measurement on one rank: its buffers, and the values that they must get.
 
     count: as `Verb.count` gives it. op: a name of `dist.ReduceOp`.
     """
@@ -42,13 +42,13 @@ class Case:
         is_in_place = self.verb.gets == "same"
         self.got = self.sent if is_in_place else self._empty(self.verb.gets)
 
-    def _empty(self, what: str) -> torch.Tensor:
-        return torch.empty(self.size(what), dtype=self.dtype, device=self.device)
+    def _empty(self, extent: str) -> torch.Tensor:
+        return torch.empty(self.size(extent), dtype=self.dtype, device=self.device)
 
-    def size(self, what: str) -> int:
-        """Elements of the `"whole"` tensor, or of one `"part"`."""
-        is_many = self.verb.is_split and what == "whole"
-        return self.count * self.world_size if is_many else self.count
+    def size(self, extent: str) -> int:
+        """Return the elements of the `"whole"` tensor, or of one `"part"`."""
+        is_full = self.verb.is_split and extent == "whole"
+        return self.count * self.world_size if is_full else self.count
 
     @property
     def reduce_op(self) -> Any:
@@ -60,12 +60,12 @@ class Case:
 
     @property
     def parts(self) -> list[torch.Tensor]:
-        """The root's list for scatter and gather."""
-        whole = self.sent if self.verb.sends == "whole" else self.got
-        return list(whole.split(self.count))
+        """Return the root's list for scatter and gather."""
+        full_tensor = self.sent if self.verb.sends == "whole" else self.got
+        return list(full_tensor.split(self.count))
 
     def fill(self) -> None:
-        """Put this rank's values into what it sends, and zeros where it receives."""
+        """Write this rank's values to its send buffer, and zeros where it receives."""
         self.got.zero_()
         begin = self.rank * self.count if self.verb.sends == "part" else 0
         self.sent.copy_(self._values(self.rank, begin, self.sent.numel()))
@@ -73,50 +73,54 @@ class Case:
             self.sent.zero_()
 
     def call(self, function: Function) -> None:
-        """Do the verb once, by the library or an algorithm."""
+        """Call the verb once, in the library or by an algorithm."""
         function(*self.verb.arguments(self))
 
     def wrong(self) -> int:
-        """Count the elements of the result that are not what they must be.
+        """Count the wrong elements of the result.
 
-        Floats may be off by one rounding: an average, or a sum too large for 16 bits.
+        Floats may be off by one rounding, as in an average or a sum too large for 16
+        bits.
         """
         if not (self.verb.everywhere or self.is_root):
             return 0
-        right = self._expected().to(self.dtype).to(self.device)
+        expected = self._expected().to(self.dtype).to(self.device)
         if not self.dtype.is_floating_point:
-            return int((self.got != right).sum())
+            return int((self.got != expected).sum())
         eps = torch.finfo(self.dtype).eps
-        return int((~torch.isclose(self.got, right, rtol=eps, atol=0)).sum())
+        return int((~torch.isclose(self.got, expected, rtol=eps, atol=0)).sum())
 
     def _expected(self) -> torch.Tensor:
-        n, mine = self.count, self.rank * self.count
+        count, own_begin = self.count, self.rank * self.count
         if self.verb.reduces:
-            begin = mine if self.verb.gets == "part" else 0
-            return _tile(self._reduced(), begin, self.got.numel())
+            begin = own_begin if self.verb.gets == "part" else 0
+            return _repeated(self._reduced(), begin, self.got.numel())
         if self.verb.name == "sendrecv":
             peer = 1 - self.rank if self.rank < 2 else self.rank
-            return self._values(peer, 0, n) if self.rank < 2 else torch.zeros(n)
+            return self._values(peer, 0, count) if self.rank < 2 else torch.zeros(count)
         if self.verb.rooted and self.verb.sends == "whole":
-            begin = mine if self.verb.gets == "part" else 0
-            return self._values(self.root, begin, n)
+            begin = own_begin if self.verb.gets == "part" else 0
+            return self._values(self.root, begin, count)
         is_all_to_all = self.verb.name == "all_to_all"
         ranks = range(self.world_size)
         return torch.cat(
-            [self._values(r, mine if is_all_to_all else r * n, n) for r in ranks]
+            [
+                self._values(r, own_begin if is_all_to_all else r * count, count)
+                for r in ranks
+            ]
         )
 
     def _table(self, rank: int) -> torch.Tensor:
-        """The values of a rank, one period of them: 1 to 3, or 1 and 2 to multiply.
+        """Return one period of a rank's values: 1 to 3, or 1 and 2 for a product.
 
-        So small that their sums are exact in bfloat16 for 85 ranks.
+        They are so small that sums over 85 ranks are exact in bfloat16.
         """
-        random = torch.Generator().manual_seed(rank)
-        most = 2 if self.op == "product" else 3
-        return torch.randint(1, most + 1, (PERIOD,), generator=random)
+        generator = torch.Generator().manual_seed(rank)
+        largest = 2 if self.op == "product" else 3
+        return torch.randint(1, largest + 1, (PERIOD,), generator=generator)
 
     def _values(self, rank: int, begin: int, count: int) -> torch.Tensor:
-        return _tile(self._table(rank), begin, count)
+        return _repeated(self._table(rank), begin, count)
 
     def _reduced(self) -> torch.Tensor:
         tables = torch.stack([self._table(rank) for rank in range(self.world_size)])
@@ -138,6 +142,6 @@ DTYPES = (
 )
 
 
-def _tile(table: torch.Tensor, begin: int, count: int) -> torch.Tensor:
-    turned = table.roll(-(begin % PERIOD))
-    return turned.repeat(-(-count // PERIOD))[:count]
+def _repeated(table: torch.Tensor, begin: int, count: int) -> torch.Tensor:
+    rotated = table.roll(-(begin % PERIOD))
+    return rotated.repeat(-(-count // PERIOD))[:count]

@@ -17,9 +17,9 @@ from collectives_lab.basics import devices
 from collectives_lab.basics.units import format_bandwidth, format_seconds, parse_bytes
 from collectives_lab.bench import table
 from collectives_lab.bench.case import OPS
-from collectives_lab.bench.crew import Crew, crew, is_torchrun
 from collectives_lab.bench.link import fit, samples
 from collectives_lab.bench.prediction import predict
+from collectives_lab.bench.rank_pool import RankPool, is_torchrun, rank_pool
 from collectives_lab.bench.sweep import Row, Sweep, name_of
 from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
@@ -30,90 +30,91 @@ INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line; the usage is what --help is for."""
+    """A parser whose errors are one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"bench: {message}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; return 0, 1 for what went wrong, 2 for bad arguments."""
+    """Measure and print; return 0, or 1 after an error, or 2 for bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
     bench = Bench(args)
     try:
         sweep = _sweep(args)
         sweep.check(_world_size(args))
-        with crew(_world_size(args), args.backend, args.timeout) as ranks:
+        with rank_pool(_world_size(args), args.backend, args.timeout) as ranks:
             bench.run(sweep, ranks)
     except (LaunchError, ValueError) as error:
         parser.error(str(error))
     except LabError as error:
-        # What `Ranks` and notebooks can do next, a command cannot.
+        # The advice for `Ranks` and notebooks does not apply to a command.
         print(f"bench: {error.found or error}", file=sys.stderr)
         if isinstance(error, DeadlineExceeded):
-            cure = f"--timeout, which is {args.timeout:g}"
+            advice = f"--timeout, which is {args.timeout:g}"
             print(
-                f"If a size needs longer, give it more seconds: {cure}", file=sys.stderr
+                f"If a size needs longer, give it more seconds: {advice}",
+                file=sys.stderr,
             )
         return 1
     except KeyboardInterrupt:
-        kept = f"the {len(bench.rows)} rows so far are kept"
-        print(f"\nbench: interrupted; {kept}", file=sys.stderr)
+        summary = f"the {len(bench.rows)} rows so far are kept"
+        print(f"\nbench: interrupted; {summary}", file=sys.stderr)
         return INTERRUPTED
     return 1 if any(row.wrong for row in bench.rows) else 0
 
 
 class Bench:
-    """One run of the command: the rows so far, and where they go."""
+    """A run of the command: the rows so far, and their files."""
 
     def __init__(self, args: argparse.Namespace):
         self.args = args
         self.rows: list[Row] = []
         self.link: Link | None = None
 
-    def run(self, sweep: Sweep, ranks: Crew) -> None:
-        """Measure every size, and keep and print its rows at once."""
+    def run(self, sweep: Sweep, ranks: RankPool) -> None:
+        """Measure every size, and save and print its rows at once."""
         self.about = _about(sweep, ranks)
-        say = print if ranks.is_first else _silent
+        print_line = print if ranks.is_first else _print_nothing
         _warn_of_few_cores(ranks)
-        say(_title(sweep, ranks))
+        print_line(_title(sweep, ranks))
         if self.args.predict:
             self.link = _fitted(sweep, ranks)
         if self.link is not None:
             self.about["link"] = asdict(self.link)
-            say(_link_line(self.link))
-        say(table.heading(self.link is not None), flush=True)
+            print_line(_link_line(self.link))
+        print_line(table.heading(self.link is not None), flush=True)
         counts = sweep.counts(ranks.world_size)
-        for done, count in enumerate(counts):
-            _progress(ranks, done, len(counts))
+        for index, count in enumerate(counts):
+            _progress(ranks, index, len(counts))
             rows = [
                 self._predicted(row, ranks) for row in ranks.call(measure, sweep, count)
             ]
             _progress(ranks)
-            # Kept before they are shown: who has seen a row can count on it.
+            # Saved before they are printed, so every printed row is in the files.
             self.rows += rows
             if ranks.is_first:
                 self.keep()
             for row in rows:
-                say(table.line(row), flush=True)
+                print_line(table.line(row), flush=True)
 
-    def _predicted(self, row: Row, ranks: Crew) -> Row:
+    def _predicted(self, row: Row, ranks: RankPool) -> Row:
         if self.link is None:
             return row
-        what = (row.verb, row.algorithm, row.world_size, row.nbytes)
-        return replace(row, predicted=predict(*what, self.link, ranks.backend))
+        arguments = (row.verb, row.algorithm, row.world_size, row.nbytes)
+        return replace(row, predicted=predict(*arguments, self.link, ranks.backend))
 
     def keep(self) -> None:
-        """Write the files that were asked for, with what there is."""
+        """Write the requested files with the rows so far."""
         if self.args.csv:
             table.save_csv(self.rows, self.args.csv)
         if self.args.json:
             table.save_json(self.rows, self.args.json, self.about)
 
 
-def _silent(*_: Any, **__: Any) -> None:
-    """Say nothing, as all ranks but the first do."""
+def _print_nothing(*_: Any, **__: Any) -> None:
+    """Print nothing, on all ranks but the first."""
 
 
 def _sweep(args: argparse.Namespace) -> Sweep:
@@ -143,21 +144,23 @@ def sizes(text: str, factor: int = 2) -> list[int]:
         raise ValueError(f"--factor is {factor}; need at least 2")
     if not 0 < size <= last:
         raise ValueError(f"--sizes is {text!r}; need 0 < first <= last")
-    found = []
+    sizes_read = []
     while size <= last:
-        found.append(size)
+        sizes_read.append(size)
         size *= factor
-    return found
+    return sizes_read
 
 
 def _world_size(args: argparse.Namespace) -> int:
-    """How many ranks: torchrun's, or as many as are asked for."""
+    """Return the number of ranks: torchrun's, else the requested one."""
     if not is_torchrun():
         return 4 if args.world_size is None else args.world_size
-    there = int(os.environ["WORLD_SIZE"])
-    if args.world_size not in (None, there):
-        raise ValueError(f"--world-size is {args.world_size}; torchrun started {there}")
-    return there
+    torchrun_size = int(os.environ["WORLD_SIZE"])
+    if args.world_size not in (None, torchrun_size):
+        raise ValueError(
+            f"--world-size is {args.world_size}; torchrun started {torchrun_size}"
+        )
+    return torchrun_size
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -184,8 +187,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _about(sweep: Sweep, ranks: Crew) -> dict[str, Any]:
-    """What a table is worth little without."""
+def _about(sweep: Sweep, ranks: RankPool) -> dict[str, Any]:
+    """Return the conditions of a measurement: versions, machine, sweep."""
     return {
         "world_size": ranks.world_size,
         "backend": ranks.backend,
@@ -199,15 +202,15 @@ def _about(sweep: Sweep, ranks: Crew) -> dict[str, Any]:
     }
 
 
-def _title(sweep: Sweep, ranks: Crew) -> str:
+def _title(sweep: Sweep, ranks: RankPool) -> str:
     return (
         f"# {sweep.verb}, {ranks.world_size} ranks, {ranks.backend} ({ranks.reason}), "
         f"torch {torch.__version__}; the median of {sweep.iterations} and its quartiles"
     )
 
 
-def _fitted(sweep: Sweep, ranks: Crew) -> Link | None:
-    """The link of these ranks, or None, and why, where ping-pong does not tell it."""
+def _fitted(sweep: Sweep, ranks: RankPool) -> Link | None:
+    """Fit the link of these ranks; print why and return None where that fails."""
     try:
         return fit(samples(ranks, iterations=sweep.iterations))
     except ValueError as error:
@@ -229,7 +232,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _warn_of_few_cores(ranks: Crew) -> None:
+def _warn_of_few_cores(ranks: RankPool) -> None:
     if ranks.is_first and ranks.local_size > _cores():
         print(
             f"bench: {ranks.local_size} ranks on {_cores()} cores: the times contain "
@@ -238,8 +241,8 @@ def _warn_of_few_cores(ranks: Crew) -> None:
         )
 
 
-def _progress(ranks: Crew, done: int | None = None, total: int = 0) -> None:
-    """Show how many sizes are done, or take the bar away; on a terminal only."""
+def _progress(ranks: RankPool, done: int | None = None, total: int = 0) -> None:
+    """Show how many sizes are done, or remove the bar; on a terminal only."""
     if not (ranks.is_first and sys.stderr.isatty()):
         return
     bar = ""

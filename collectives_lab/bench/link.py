@@ -1,4 +1,4 @@
-"""From ping-pong to a Link: alpha and beta of this machine, with nothing else fitted.
+"""A Link fitted to ping-pong: alpha and beta of this machine, and nothing else.
 
 Here you can measure messages between two ranks (`ping_pong`) and `fit` a Link to them.
 """
@@ -11,7 +11,7 @@ from statistics import median
 
 import numpy as np
 
-from collectives_lab.bench.crew import Crew, crew
+from collectives_lab.bench.rank_pool import RankPool, rank_pool
 from collectives_lab.bench.sweep import Sweep
 from collectives_lab.bench.timing import measure
 from collectives_lab.fabrics import Link
@@ -23,7 +23,7 @@ Sample = tuple[int, float]
 """The bytes of a message, and the seconds it took one way."""
 
 _ROUNDS = 30
-"""Of reweighting: more than what it takes to settle."""
+"""Rounds of reweighting, more than convergence needs."""
 
 
 def ping_pong(
@@ -34,14 +34,14 @@ def ping_pong(
     timeout: float = 300.0,
 ) -> list[Sample]:
     """Measure messages between ranks 0 and 1 of `world_size`; medians, one a size."""
-    with crew(world_size, backend, timeout) as ranks:
+    with rank_pool(world_size, backend, timeout) as ranks:
         return samples(ranks, sizes, iterations)
 
 
 def samples(
-    ranks: Crew, sizes: Iterable[int] = SIZES, iterations: int = 20
+    ranks: RankPool, sizes: Iterable[int] = SIZES, iterations: int = 20
 ) -> list[Sample]:
-    """Measure messages between the first two of ranks that stand."""
+    """Measure messages between the first two of running ranks."""
     sweep = Sweep("sendrecv", tuple(sizes), dtype="uint8", iterations=iterations)
     sweep.check(ranks.world_size)
     counts = sweep.counts(ranks.world_size)
@@ -52,10 +52,10 @@ def samples(
 def fit(samples: Iterable[Sample]) -> Link:
     """Fit time = alpha + nbytes * beta to ping-pong samples, several a size or one.
 
-    It makes the sum of the *relative* errors of the medians small: so small messages,
-    which tell alpha, and large ones, which tell beta, weigh the same, and one disturbed
-    size moves little. Raises ValueError where fewer than two sizes were measured, or
-    where alpha or beta would be negative.
+    It minimizes the sum of the *relative* errors of the medians. So small messages,
+    which determine alpha, and large ones, which determine beta, have the same weight,
+    and one disturbed size changes little. Raises ValueError where fewer than two sizes
+    were measured, or where alpha or beta would be negative.
     """
     nbytes, seconds = _medians(samples)
     design = np.stack([np.ones_like(nbytes), nbytes], axis=1) / seconds[:, None]
@@ -86,16 +86,16 @@ def _medians(samples: Iterable[Sample]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checked(alpha: float, beta: float, nbytes: np.ndarray) -> tuple[float, float]:
-    """Alpha and beta, if these samples tell them."""
-    span = f"{nbytes[0]:.0f} to {nbytes[-1]:.0f} bytes"
+    """Return alpha and beta; ValueError if one is negative."""
+    sizes = f"{nbytes[0]:.0f} to {nbytes[-1]:.0f} bytes"
     if alpha < 0:
         raise ValueError(
-            f"these times ({span}) would make alpha {alpha:.3g} s: they grow faster "
+            f"these times ({sizes}) would make alpha {alpha:.3g} s: they grow faster "
             "than the size; measure smaller messages too, and again if that is not it"
         )
     if beta < 0:
         raise ValueError(
-            f"these times ({span}) would make beta {beta:.3g} s/B: they do not grow "
+            f"these times ({sizes}) would make beta {beta:.3g} s/B: they do not grow "
             "with the size; measure larger messages too, and again if that is not it"
         )
     return alpha, beta

@@ -1,7 +1,7 @@
-"""What a collective should take on a Link that was fitted to ping-pong alone.
+"""Predicted times of collectives on a Link that was fitted to ping-pong alone.
 
-Here you can `predict` any algorithm by its cost, and Gloo's own verbs as Gloo does
-them, which is not always what a textbook would expect.
+Here you can `predict` any algorithm by its cost, and Gloo's verbs by the algorithms
+that Gloo uses, which are not always those of the textbooks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def predict(
     link: Link,
     backend: str = "gloo",
 ) -> float | None:
-    """Return the seconds that the link allows for, None where there is no formula.
+    """Return the predicted seconds on the link, None where there is no formula.
 
-    algorithm: as in a Sweep; `"library"` is what the backend does for the verb, which
-    is known of Gloo only: NCCL chooses by size and topology. Arithmetic, copies and
-    waiting for a core are not in it. Nor is it that on one machine a rank which sends
-    and receives at once does both with the same core: ranks that exchange take up to
-    twice as long there.
+    algorithm: as in a Sweep; `"library"` is the algorithm of the backend, known for
+    Gloo only, since NCCL chooses by size and topology. The prediction leaves out
+    arithmetic, copies and waiting for a core. On one machine a rank that sends and
+    receives at once uses one core for both, so exchanges take up to twice as long
+    there.
     """
     if (verb, algorithm) == ("all_reduce", "ring"):
         cost: Cost | None = partial(costs.ring_all_reduce, segment=SEGMENT)
@@ -46,7 +46,7 @@ def predict(
 
 
 def segments(world_size: int, nbytes: int) -> int:
-    """Messages in which Gloo's ring sends one chunk: 2 at least, of 1 MiB at most."""
+    """Return the messages of a chunk in Gloo's ring: 2 or more, each 1 MiB at most."""
     return max(2, math.ceil(nbytes / world_size / SEGMENT))
 
 
@@ -64,8 +64,8 @@ def _all_reduce(world_size: int, nbytes: int, alpha: float, beta: float) -> floa
 def _reduce(world_size: int, nbytes: int, alpha: float, beta: float) -> float:
     """Time a ring reduce-scatter, then a gather to the root (gloo/reduce.cc).
 
-    The ring goes on to the last but two of all segments: past what it needs where a
-    chunk has more than two.
+    The ring runs to the last but two of all segments, which is more than it needs where
+    a chunk has more than two.
     """
     if world_size == 1:
         return 0.0
@@ -85,4 +85,4 @@ GLOO: dict[str, Cost] = {
     "all_reduce": _all_reduce,
     "all_to_all": costs.direct_all_to_all,
 }
-"""What Gloo does for each verb, as its traffic shows."""
+"""The cost of the algorithm that Gloo uses for each verb, by its recorded traffic."""

@@ -1,7 +1,7 @@
 """Sweeps: one verb over many sizes, by one algorithm or several.
 
-Here you can describe a `Sweep` and ask which algorithms there are (`names`). What comes
-of it is a `Row` for each size and algorithm.
+Here you can describe a `Sweep` and list the algorithms of a verb (`names`). Its result
+is a `Row` for each size and algorithm.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collectives_lab.bench.verbs import VERBS, Function
 
 @dataclass(frozen=True)
 class Row:
-    """What one algorithm took for one size: seconds, and what follows from them.
+    """The measured seconds of one algorithm at one size, and its bandwidths.
 
     nbytes: S, a multiple of what the ranks share. count: elements as nccl-tests counts
     them. seconds: the median over the iterations of the slowest rank's time; lower and
     upper: the quartiles. wrong: wrong elements, on all ranks together. predicted: the
-    seconds that were foretold, where they were.
+    predicted seconds, None without a prediction.
     """
 
     verb: str
@@ -43,23 +43,23 @@ class Row:
 
     @property
     def algbw(self) -> float:
-        """Bytes of the full tensor a second."""
+        """Return the bytes of the full tensor a second."""
         return self.nbytes / self.seconds
 
     @property
     def busbw(self) -> float:
-        """Bytes a second that each link carries, by nccl-tests' factor for the verb."""
+        """Return the bytes a second of a link, by nccl-tests' factor."""
         return self.algbw * VERBS[self.verb].factor(self.world_size)
 
     @property
     def gap(self) -> float | None:
-        """By what part it took longer than predicted: 0.2 is a fifth longer."""
+        """Return the excess over the prediction: 0.2 is a fifth longer."""
         return self.seconds / self.predicted - 1 if self.predicted else None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is to be measured; ValueError for what cannot be.
+    """The settings of a measurement; ValueError for impossible ones.
 
     sizes: S of each row, in bytes. algorithms: `"library"`, names as `"ring"` for
     `ring_all_reduce`, or functions. dtype, op: as torch spells them (`"float32"`,
@@ -101,7 +101,7 @@ class Sweep:
             raise ValueError("device is cuda, and torch finds no GPU here; use cpu")
 
     def check(self, world_size: int) -> None:
-        """Raise ValueError where so many ranks cannot do this."""
+        """Raise ValueError where this number of ranks cannot run the sweep."""
         if world_size < 1:
             raise ValueError(f"world_size is {world_size}; need at least 1 rank")
         if self.verb == "sendrecv" and world_size < 2:
@@ -114,7 +114,7 @@ class Sweep:
             )
 
     def counts(self, world_size: int) -> list[int]:
-        """Elements of each size, as nccl-tests counts; sizes that come to one, once."""
+        """Return the elements of each size, as nccl-tests counts; no count twice."""
         verb, itemsize = VERBS[self.verb], getattr(torch, self.dtype).itemsize
         return list(
             dict.fromkeys(verb.count(s, itemsize, world_size) for s in self.sizes)
@@ -122,19 +122,19 @@ class Sweep:
 
 
 def function_of(verb: str, algorithm: str | Function) -> Function:
-    """The function of an algorithm's name; ValueError with the names there are."""
+    """Return the function of an algorithm's name; ValueError for an unknown name."""
     if callable(algorithm):
         return algorithm
     if algorithm not in names(verb):
         raise ValueError(
             f"no algorithm {algorithm!r} for {verb}; there are {', '.join(names(verb))}"
         )
-    ours = getattr(algorithms, f"{algorithm}_{verb}", None)
-    return VERBS[verb].library if ours is None else ours
+    own_function = getattr(algorithms, f"{algorithm}_{verb}", None)
+    return VERBS[verb].library if own_function is None else own_function
 
 
 def names(verb: str) -> list[str]:
-    """The algorithms there are for a verb, the library first."""
+    """Return the names of the algorithms for a verb, the library first."""
     return ["library", *algorithms_of(verb, algorithms.__all__)]
 
 

@@ -1,7 +1,7 @@
 """Rows as text: the columns of nccl-tests, CSV and JSON.
 
-Here you can print a table line by line (`heading`, `line`), and keep it (`save_csv`,
-`save_json`), where everything is in bytes and seconds.
+Here you can print a table line by line (`heading`, `line`), and save it in bytes and
+seconds (`save_csv`, `save_json`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPUTED = ("algbw", "busbw", "gap")
 
 
 def heading(has_predictions: bool = False) -> str:
-    """Two lines that begin as comments do: the names of the columns, their units."""
+    """Return two comment lines: the names of the columns, and their units."""
     names, units = [*_COLUMNS], [*_UNITS]
     if has_predictions:
         names += [name for name, _ in _PREDICTED]
@@ -40,7 +40,7 @@ def heading(has_predictions: bool = False) -> str:
 
 
 def line(row: Row) -> str:
-    """One row: times in microseconds, bandwidths in 10^9 bytes a second."""
+    """Format a row: times in microseconds, bandwidths in 10^9 bytes a second."""
     cells = [
         *(str(row.nbytes), str(row.count), row.dtype, row.op, str(row.root)),
         *(_digits(t * 1e6) for t in (row.seconds, row.lower, row.upper)),
@@ -59,14 +59,14 @@ def _joined(cells: Sequence[str]) -> str:
 
 
 def _digits(value: float) -> str:
-    """Two places, as nccl-tests has; fewer for large numbers, more for tiny ones."""
+    """Format with two decimals, as nccl-tests; fewer if large, more if tiny."""
     if value >= 10000:
         return f"{value:.0f}"
     return f"{value:.2f}" if value >= 0.1 or not value else f"{value:.2g}"
 
 
 def record(row: Row) -> dict[str, Any]:
-    """A row's fields and what follows from them, by name."""
+    """Return a row's fields and computed columns, by name."""
     return asdict(row) | {name: getattr(row, name) for name in COMPUTED}
 
 
@@ -82,13 +82,13 @@ def save_csv(rows: Sequence[Row], path: Path) -> None:
 
 
 def save_json(rows: Sequence[Row], path: Path, about: Mapping[str, Any]) -> None:
-    """Write what is known `about` the run, and its rows, in bytes and seconds."""
-    whole = dict(about) | {"rows": [record(row) for row in rows]}
-    _replace(path, json.dumps(whole, indent=1) + "\n")
+    """Write the conditions of the run (`about`) and its rows, in bytes and seconds."""
+    document = dict(about) | {"rows": [record(row) for row in rows]}
+    _replace(path, json.dumps(document, indent=1) + "\n")
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all: a measurement may end at any moment."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text)
-    beside.replace(path)
+    """Write a file atomically, since a measurement may end at any moment."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,4 +1,4 @@
-"""The clock: how long the algorithms of a sweep take at one size.
+"""Timing of the algorithms of a sweep at one size.
 
 Here you can `measure` one size of a sweep, on every rank of a group.
 """
@@ -21,10 +21,10 @@ from collectives_lab.bench.verbs import VERBS, Function
 def measure(sweep: Sweep, count: int) -> list[Row]:
     """Measure all algorithms at one size; every rank calls this and gets the rows.
 
-    An iteration times each algorithm once, so that what else the machine does meets
-    all of them. Between two timings all ranks meet. The time of a rank runs from there
+    An iteration times each algorithm once, so disturbances of the machine affect all of
+    them. All ranks synchronize between two timings. The time of a rank runs from there
     to the end of its call; on a GPU, by CUDA events, to the end of its kernels, with
-    the launch of the first in it.
+    the launch of the first one included.
     """
     case = _case(sweep, count)
     calls = [function_of(sweep.verb, a) for a in sweep.algorithms]
@@ -35,7 +35,7 @@ def measure(sweep: Sweep, count: int) -> list[Row]:
     times = _times(case, calls, sweep.iterations)
     rows = []
     for algorithm, call, seconds in zip(sweep.algorithms, calls, times, strict=True):
-        wrong = _wrong(case, call)
+        wrong = _wrong_elements(case, call)
         rows.append(_row(sweep, case, name_of(algorithm), seconds, wrong))
     return rows
 
@@ -59,10 +59,10 @@ def _case(sweep: Sweep, count: int) -> Case:
 
 
 def _times(case: Case, calls: list[Function], iterations: int) -> torch.Tensor:
-    """Seconds by algorithm and iteration, of the slowest rank.
+    """Return the seconds of the slowest rank, by algorithm and iteration.
 
-    Nothing is recorded meanwhile, as that takes time too. The warm-up was: a deadlock
-    has been found there.
+    Recording is off, since it takes time. It is on in the warm-up, so a deadlock is
+    detected there.
     """
     with recorder.absent():
         rounds = [[_seconds(case, call) for call in calls] for _ in range(iterations)]
@@ -71,27 +71,27 @@ def _times(case: Case, calls: list[Function], iterations: int) -> torch.Tensor:
 
 
 def _seconds(case: Case, call: Function) -> float:
-    """Time one call on this rank: from when all ranks have met to its end here.
+    """Time one call on this rank, from the synchronization to its end here.
 
-    For a ping-pong it is half of there and back, by the clock of rank 0, which sees
-    both; the one before it makes sure that rank 1 is at it.
+    A ping-pong takes half of the round trip, by the clock of rank 0; the untimed one
+    before it makes sure that rank 1 is ready.
     """
     is_ping_pong = case.verb.name == "sendrecv"
     if is_ping_pong:
         case.call(call)
     else:
-        _meet(case.device)
-    taken = _taken(case, call)
+        _synchronize(case.device)
+    duration = _duration(case, call)
     if is_ping_pong:
-        return taken / 2 if case.rank == 0 else 0.0
-    return taken
+        return duration / 2 if case.rank == 0 else 0.0
+    return duration
 
 
-def _taken(case: Case, call: Function) -> float:
+def _duration(case: Case, call: Function) -> float:
     if case.device.type != "cuda":
-        begun = time.perf_counter()
+        start = time.perf_counter()
         case.call(call)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     case.call(call)  # the stream waits for it, whatever streams its kernels are on
@@ -100,7 +100,7 @@ def _taken(case: Case, call: Function) -> float:
     return begin.elapsed_time(end) / 1e3
 
 
-def _meet(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
     """Wait for all ranks, and on a GPU for all work."""
     if device.type == "cuda":
         _over_ranks(torch.zeros(1), device, dist.ReduceOp.SUM)
@@ -110,29 +110,29 @@ def _meet(device: torch.device) -> None:
 
 
 def _over_ranks(x: torch.Tensor, device: torch.device, op: Any) -> torch.Tensor:
-    there = x.to(device)
-    dist.all_reduce(there, op)
-    return there.cpu()
+    on_device = x.to(device)
+    dist.all_reduce(on_device, op)
+    return on_device.cpu()
 
 
-def _wrong(case: Case, call: Function) -> int:
+def _wrong_elements(case: Case, call: Function) -> int:
     case.fill()
     case.call(call)
     devices.finish(case.device)
-    mine = torch.tensor([case.wrong()])
-    return int(_over_ranks(mine, case.device, dist.ReduceOp.SUM))
+    own_count = torch.tensor([case.wrong()])
+    return int(_over_ranks(own_count, case.device, dist.ReduceOp.SUM))
 
 
 def _row(
     sweep: Sweep, case: Case, algorithm: str, seconds: torch.Tensor, wrong: int
 ) -> Row:
     quartiles = seconds.quantile(seconds.new_tensor([0.25, 0.5, 0.75])).tolist()
-    whole = max(case.sent.numel(), case.got.numel())
+    elements = max(case.sent.numel(), case.got.numel())
     return Row(
         sweep.verb,
         algorithm,
         case.world_size,
-        whole * case.dtype.itemsize,
+        elements * case.dtype.itemsize,
         case.count,
         sweep.dtype,
         sweep.op if case.verb.reduces else "none",

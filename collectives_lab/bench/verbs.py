@@ -1,7 +1,7 @@
-"""The verbs that can be measured: how each is called, and on what.
+"""The verbs that can be measured, with their functions and arguments.
 
-A `Verb` knows the library's function for it, what that takes and what nccl-tests
-counts. VERBS holds them by name.
+A `Verb` has the library's function, its arguments and the counts of nccl-tests. VERBS
+holds them by name.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Verb:
-    """What is common to all calls of a verb.
+    """A verb: its function, arguments and buffers.
 
-    library: torch's function. arguments: what a function for this verb is called with.
+    library: torch's function. arguments: the arguments of a function for this verb.
     sends, gets: the `"whole"` tensor of S bytes or a rank's `"part"` of it; gets is
     `"same"` in place. factor: busbw over algbw, as nccl-tests' PERFORMANCE.md has it.
     rooted, reduces: whether it has a root, or a reduction. everywhere: whether the
@@ -43,13 +43,13 @@ class Verb:
 
     @property
     def is_split(self) -> bool:
-        """Whether the whole is as many equal parts as there are ranks."""
+        """Return whether the full tensor consists of one equal part for each rank."""
         return "part" in (self.sends, self.gets) or self.name == "all_to_all"
 
     def count(self, nbytes: int, itemsize: int, world_size: int) -> int:
-        """Elements in nccl-tests' count column: of one part, where there are parts.
+        """Return the elements in nccl-tests' count column: of one part, if split.
 
-        What is too small for an element a rank gets one each.
+        Every rank has at least one element.
         """
         return max(1, nbytes // itemsize // (world_size if self.is_split else 1))
 
@@ -66,7 +66,7 @@ def ping_pong(sent: torch.Tensor, got: torch.Tensor) -> None:
 
 
 def _newest(*names: str) -> Function:
-    """The first of torch's names that this version of it has."""
+    """Return the first of these functions that this version of torch has."""
     return next(getattr(dist, name) for name in names if hasattr(dist, name))
 
 

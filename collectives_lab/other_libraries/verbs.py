@@ -1,9 +1,9 @@
 """The same verbs in other libraries, run here if they are installed, else as recorded.
 
 Here you can let MPI call a verb on real ranks (`mpi`), see what XLA's compiler makes of
-one (`xla`) and let it run over Gloo (`xla_over_gloo`). Each starts a program of
-`collectives_lab.scripts` and gives a `Started`, whose `answer()` says what it printed,
-and whether it ran here or is the record that ships. They want the packages openmpi and
+one (`xla`) and run it over Gloo (`xla_over_gloo`). Each starts a program of
+`collectives_lab.scripts` and returns a `Started`, whose `answer()` has the program's
+output, from here or from the record that ships. They need the packages openmpi and
 mpi4py, and jax: the extra `libraries`.
 
 `python -m collectives_lab.other_libraries.verbs` makes the records anew.
@@ -43,7 +43,7 @@ FORCED = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program printed. live: it ran here; where: this, in words."""
+    """The output of a program. live: whether it ran here; where: this in words."""
 
     said: dict[str, Any]
     live: bool
@@ -89,7 +89,7 @@ def xla_over_gloo(nbytes: int) -> Started:
 
 
 class Started:
-    """A program on its way or, where it cannot run, its record."""
+    """A running program or, where it cannot run, its record."""
 
     def __init__(self, name: str, command: Sequence[str], why_not: str = "") -> None:
         self.name, self._why_not = name, why_not
@@ -106,33 +106,33 @@ class Started:
             )
 
     def answer(self, timeout: float = 50.0) -> Answer:
-        """What it printed; the record, if it cannot run, failed or takes too long.
+        """Return its output, or the record if it cannot run, failed or takes too long.
 
         timeout: seconds from now on. Raises LookupError where no record of this call
         ships either.
         """
         if self._answer is None:
             try:
-                self._answer = self._hear(timeout)
+                self._answer = self._read_output(timeout)
             finally:  # also where the reader interrupts
                 self.stop()
         return self._answer
 
-    def _hear(self, timeout: float) -> Answer:
+    def _read_output(self, timeout: float) -> Answer:
         if self._program is None:
             return _recorded(self.name, self._why_not)
         try:
-            printed, errors = self._program.communicate(timeout=timeout)
+            stdout, errors = self._program.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             return _recorded(self.name, f"it took over {timeout:g} s")
         if self._program.returncode:
-            last = (errors.strip() or "no message").splitlines()[-1]
-            return _recorded(self.name, f"it failed here ({last})")
-        said = json.loads(printed.splitlines()[-1])
-        return Answer(said, True, f"run here: {said['library']}")
+            last_line = (errors.strip() or "no message").splitlines()[-1]
+            return _recorded(self.name, f"it failed here ({last_line})")
+        report = json.loads(stdout.splitlines()[-1])
+        return Answer(report, True, f"run here: {report['library']}")
 
     def stop(self) -> None:
-        """End the program, and what it has started, if it still runs."""
+        """End the program and its children, if it still runs."""
         program = self._program
         for number in signal.SIGTERM, signal.SIGKILL:
             if program is None or program.poll() is not None:
@@ -144,7 +144,7 @@ class Started:
 
 
 def _why_not(*packages: str) -> str:
-    """Why a program cannot run here, or nothing."""
+    """Return why a program cannot run here; empty if it can."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         return f"{missing[0]} is not installed"
@@ -155,26 +155,28 @@ def _why_not(*packages: str) -> str:
 
 @cache
 def _mpirun() -> str | None:
-    """The launcher of Open MPI: the one beside this Python, else one on the path."""
-    beside = Path(sys.executable).parent / "mpirun"
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
+    """Return the launcher of Open MPI beside this Python, else on the path."""
+    own_mpirun = Path(sys.executable).parent / "mpirun"
+    path = str(own_mpirun) if own_mpirun.exists() else shutil.which("mpirun")
+    if path is None:
         return None
-    asked = [found, "--version"]
-    said = subprocess.run(
-        asked, capture_output=True, text=True, check=False, timeout=20
+    command = [path, "--version"]
+    version = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=20
     )
-    return found if "Open MPI" in said.stdout else None
+    return path if "Open MPI" in version.stdout else None
 
 
-def _recorded(name: str, why: str) -> Answer:
+def _recorded(name: str, reason: str) -> Answer:
     records = json.loads(shipped(RECORDS).read_text())
     if name not in records:
         raise LookupError(
-            f"{why}, and there is no record of {name!r}; {_names(records)}"
+            f"{reason}, and there is no record of {name!r}; {_names(records)}"
         )
-    said, when = records[name], records["recorded"]
-    return Answer(said, False, f"{why}; recorded {when} with {said['library']}")
+    answer, date_recorded = records[name], records["recorded"]
+    return Answer(
+        answer, False, f"{reason}; recorded {date_recorded} with {answer['library']}"
+    )
 
 
 def _names(records: dict[str, Any]) -> str:
@@ -189,14 +191,14 @@ VERBS = (
 
 
 def calls() -> list[Started]:
-    """Start all calls of which a record ships."""
+    """Start all calls that have a record in the package."""
     forced = [mpi("all_reduce", 2**20, algorithm=name) for name in FORCIBLE]
     decided = [mpi("all_reduce", *SIZES), mpi("reduce_scatter", 2**22)]
     return [*decided, *forced, mpi(VERBS, 2**20), xla(), xla_over_gloo(2**20)]
 
 
 def record() -> None:
-    """Write down what all calls answer here."""
+    """Record the answers of all calls on this machine."""
     records: dict[str, Any] = {"recorded": date.today().isoformat()}
     for started in calls():
         answer = started.answer(120)

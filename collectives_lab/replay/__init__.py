@@ -1,11 +1,10 @@
-"""Replay: a trace and a fabric give the time that the trace would take there.
+"""Replay of a trace on a fabric, in virtual time.
 
-Here you can `replay` a recorded run or a plan on a cluster that you do not have, and
-record `until_stuck` what ranks do whose calls do not fit each other. One model serves
-all of them: a rank sends one message and receives one at a time, a message sets out
-when both its ends are posted, and what it shares with others (ports, NICs, a spine)
-serves first come first served. It is exact and deterministic, and no algorithm is a
-special case.
+Here you can `replay` a recorded run or a plan on a cluster that you do not have. All
+follow one model: a rank sends one message and receives one at a time, a message starts
+when both its send and its recv are posted, and shared links (ports, NICs, a spine)
+serve messages first come first served. The replay is exact and deterministic, and no
+algorithm is a special case.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from numbers import Real
 import numpy as np
 
 from collectives_lab.fabrics import Fabric
-from collectives_lab.replay import one_by_one, waves
-from collectives_lab.replay.calls import Calls, calls_of
+from collectives_lab.replay import reference, vectorised
+from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import Plan, open_collectives
 from collectives_lab.replay.path import Step
 from collectives_lab.replay.program import Program, compile_program
@@ -30,11 +29,11 @@ __all__ = ["Step", "Stuck", "Timeline", "replay", "until_stuck"]
 
 
 class Stuck(ValueError):
-    """A trace whose calls, in the order in which ranks made them, never end."""
+    """Error for a trace whose ranks wait for each other for ever."""
 
 
-MANY = 3000
-"""Messages from which waves are faster than one by one."""
+MANY_MESSAGES = 3000
+"""Messages from which the vectorised replay is faster than the reference."""
 
 
 def replay(
@@ -45,12 +44,12 @@ def replay(
 ) -> Timeline:
     """Play a trace, recorded or planned, on a fabric of at least its size.
 
-    compute: how many times the computing that was recorded between a rank's calls; 0
-    leaves the communication alone, 1 keeps the computing of the machine it ran on.
-    What the trace says to compute (op `compute`) always counts. algorithms: by verb,
-    the algorithm inside a library's collective, `{"all_reduce": "tree"}`; the others
-    are as in `expand.USUAL`. Raises ValueError for a fabric that is too small, a
-    message without its other end, an unknown algorithm, and ranks that wait for ever.
+    compute: the factor on the computing recorded between a rank's calls; 0 replays the
+    communication only, 1 keeps the computing of the machine that was recorded. Events
+    with op `compute` always count. algorithms: by verb, the algorithm inside a
+    library's collective, `{"all_reduce": "tree"}`; the default is `expand.USUAL`.
+    Raises ValueError for a fabric that is too small, a send or recv without its
+    counterpart, an unknown algorithm, and ranks that wait for ever.
     """
     _check_arguments(trace, fabric, compute, algorithms)
     calls = open_collectives(trace, calls_of(trace), algorithms or {})
@@ -109,33 +108,37 @@ def _check_arguments(
 
 def _play(calls: Calls, fabric: Fabric, compute: float) -> tuple[Program, Times]:
     program = compile_program(calls, fabric, compute)
-    many = len(calls.send) >= MANY and waves.can_run(program)
-    return program, (waves if many else one_by_one).run(program)
+    is_large = len(calls.send) >= MANY_MESSAGES and vectorised.can_run(program)
+    times = (vectorised if is_large else reference).run(program)
+    _check_finished(trace, program, times)
+    return Timeline(trace, fabric, program, times)
 
 
-def _check_ended(trace: Trace, program: Program, times: Times) -> None:
-    """Every lane must come to its end."""
+def _check_finished(trace: Trace, program: Program, times: Times) -> None:
+    """Raise Stuck if a lane never comes to its end."""
     awaited = np.flatnonzero((program.message >= 0) & (program.closes >= 0))
-    never = awaited[times.end[program.message[awaited]] < 0]
-    stuck = never[times.begun[program.closes[never]] >= 0].tolist()
-    if not stuck:
+    unfinished = awaited[times.end[program.message[awaited]] < 0]
+    waiting_calls = unfinished[times.begun[program.closes[unfinished]] >= 0].tolist()
+    if not waiting_calls:
         return
-    waits: dict[int, str] = {}
-    for call in stuck:
+    descriptions: dict[int, str] = {}
+    for call in waiting_calls:
         row = int(program.calls.row[call])
         if row >= 0:
             event = trace.event(row)
-            waits.setdefault(event.rank, _in_words(event))
+            descriptions.setdefault(event.rank, _describe_wait(event))
     raise Stuck(
-        f"{'; '.join(list(waits.values())[:8])}: these wait for each other for ever; "
-        "need an order of calls in which some rank can go on"
+        f"{'; '.join(list(descriptions.values())[:8])}: these wait for each other "
+        "for ever; need an order of calls in which some rank can go on"
     )
 
 
-def _in_words(event: Event) -> str:
-    peer = "" if event.peer is None else f" {_SIDE.get(event.op, '')} {event.peer}"
-    place = f" at {event.where}" if event.where else ""
-    return f"rank {event.rank} waits in {event.op}{peer}{place}"
+def _describe_wait(event: Event) -> str:
+    peer = (
+        "" if event.peer is None else f" {_PREPOSITION.get(event.op, '')} {event.peer}"
+    )
+    location = f" at {event.where}" if event.where else ""
+    return f"rank {event.rank} waits in {event.op}{peer}{location}"
 
 
-_SIDE = {"send": "to", "recv": "from"}
+_PREPOSITION = {"send": "to", "recv": "from"}

@@ -1,9 +1,9 @@
-"""Collectives opened: what a library call does inside, by the plan of an algorithm.
+"""Expansion of collectives into messages, by the plan of an algorithm.
 
-A rank runs the collectives of a group one after another in a stream of its own, as NCCL
-does, so they go on while the caller computes. The stream begins a collective when the
-caller has issued it, and the caller's wait ends when the stream is through: two signals
-between lanes of one rank, which take no time.
+A rank runs the collectives of a group one after another in a separate stream, as NCCL
+does, so they run while the caller computes. The stream begins a collective when the
+caller has issued it, and the caller's wait ends when the stream has finished it: two
+signals between lanes of one rank, which take no time.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ USUAL: dict[str, str] = {
     "all_reduce": "ring",
     "all_to_all": "pairwise",
 }
-"""The algorithm that stands for a library's verb unless another is asked for."""
+"""The algorithm of each verb in a library, unless another is requested."""
 
-_APART = 2.0**32
-"""Between collectives on the clock of a stream; more steps than any plan has."""
+_SPACING = 2.0**32
+"""Time between collectives on the clock of a stream; more than the steps of a plan."""
 
 
 def open_collectives(
@@ -46,7 +46,7 @@ def open_collectives(
     algorithms: Mapping[str, str | Plan],
     is_complete: bool = True,
 ) -> Calls:
-    """Put the plan of its algorithm in the place of every collective of the trace.
+    """Replace every collective of the trace by the plan of its algorithm.
 
     algorithms: by verb, the name of an algorithm (`"ring"`, `"ring_all_reduce"`) or a
     function `(world_size, nbytes, itemsize) -> Trace`. Raises ValueError for a verb or
@@ -57,14 +57,16 @@ def open_collectives(
     for op in algorithms:
         if op not in USUAL:
             raise ValueError(f"{op!r} is no verb; need one of {', '.join(USUAL)}")
-    inside = ~(trace.is_op("send") | trace.is_op("recv") | trace.is_op("compute"))
-    if not inside.any():
+    is_collective = ~(
+        trace.is_op("send") | trace.is_op("recv") | trace.is_op("compute")
+    )
+    if not is_collective.any():
         return calls
-    found = _collectives(trace, np.flatnonzero(inside))
+    collectives = _collectives(trace, np.flatnonzero(is_collective))
     call_of = np.empty(len(calls), dtype=np.int64)
     call_of[calls.row] = np.arange(len(calls))
     streams = _Streams(calls, call_of)
-    for group, instances in found.items():
+    for group, instances in collectives.items():
         for number, rows in enumerate(instances):
             if mismatch := _mismatch(trace, rows, group, number):
                 if is_complete:
@@ -76,38 +78,39 @@ def open_collectives(
 
 
 def _collectives(trace: Trace, rows: np.ndarray) -> dict[str, list[dict[int, int]]]:
-    """By group, its collectives in order: the row of each rank that calls it."""
-    found: dict[str, list[dict[int, int]]] = defaultdict(list)
+    """Return the collectives of each group in order, each as its row by rank."""
+    collectives: dict[str, list[dict[int, int]]] = defaultdict(list)
     calls: dict[tuple[str, int], int] = defaultdict(int)
-    c = trace.columns
+    columns = trace.columns
     for row in rows.tolist():
-        group, rank = trace.texts[c["group"][row]], int(c["rank"][row])
+        group, rank = trace.texts[columns["group"][row]], int(columns["rank"][row])
         number = calls[group, rank]
         calls[group, rank] += 1
-        if number == len(found[group]):
-            found[group].append({})
-        found[group][number][rank] = row
-    return found
+        if number == len(collectives[group]):
+            collectives[group].append({})
+        collectives[group][number][rank] = row
+    return collectives
 
 
 def _mismatch(trace: Trace, rows: dict[int, int], group: str, number: int) -> str:
     """Say which rank calls a collective unlike the others; empty if none does."""
     events = {rank: trace.event(row) for rank, row in rows.items()}
-    one = next(iter(events.values()))
+    first = next(iter(events.values()))
     for rank in _ranks_of(trace, group):
         other = events.get(rank)
-        if other is None or other.op != one.op:
-            does = "never comes to it" if other is None else f"calls {other.op}"
-        elif one.op in _ANY_LENGTH and other.nbytes != one.nbytes:
-            does = f"calls it with {other.nbytes} bytes, not {one.nbytes}"
-        elif one.op in _ROOTED and (one.root is None or other.root != one.root):
-            does = f"says that its root is {other.root}, not {one.root}"
+        if other is None or other.op != first.op:
+            difference = "never comes to it" if other is None else f"calls {other.op}"
+        elif first.op in _ANY_LENGTH and other.nbytes != first.nbytes:
+            difference = f"calls it with {other.nbytes} bytes, not {first.nbytes}"
+        elif first.op in _ROOTED and (first.root is None or other.root != first.root):
+            difference = f"says that its root is {other.root}, not {first.root}"
         else:
-            does = ""
-        if does:
-            return (
-                f"rank {one.rank} calls {one.op}, number {number} of group {group!r}, "
-                f"and rank {rank} {does}; need the same collective on all its ranks"
+            difference = ""
+        if difference:
+            raise ValueError(
+                f"rank {first.rank} calls {first.op}, number {number} of group "
+                f"{group!r}, and rank {rank} {difference}; need the same collective on "
+                "all its ranks"
             )
     return ""
 
@@ -121,33 +124,37 @@ def _plan_of(
         return _barrier(len(ranks))
     calls = [trace.event(rows[rank]) for rank in ranks]
     if any(call.splits for call in calls):
-        return _uneven([_parts(call, len(ranks)) for call in calls])
+        return _uneven([_split_sizes(call, len(ranks)) for call in calls])
     root = None if event.root is None else ranks.index(event.root)
-    given = algorithms.get(event.op, USUAL.get(event.op))
-    plan = given if callable(given) else _named(event.op, given)
+    algorithm = algorithms.get(event.op, USUAL.get(event.op))
+    plan = algorithm if callable(algorithm) else _named(event.op, algorithm)
     return _planned(plan, len(ranks), *_size(event, len(ranks)), root)
 
 
 def _size(event: Event, world_size: int) -> tuple[int, int]:
-    """Bytes and item size; shares that differ by rank are taken as equal ones."""
+    """Return bytes and item size, rounded up so that the shares of ranks are equal."""
     itemsize = _ITEMSIZE.get(event.dtype, 1)
-    whole = itemsize if event.op in _ANY_LENGTH else itemsize * world_size
-    return -(-event.nbytes // whole) * whole, itemsize
+    multiple = itemsize if event.op in _ANY_LENGTH else itemsize * world_size
+    return -(-event.nbytes // multiple) * multiple, itemsize
 
 
-def _parts(event: Event, world_size: int) -> list[int]:
+def _split_sizes(event: Event, world_size: int) -> list[int]:
     if event.splits:
         return [int(n) for n in event.splits.split(",")]
     return [event.nbytes // world_size] * world_size
 
 
-def _uneven(parts: list[list[int]]) -> Trace:
-    """A pairwise all_to_all, whatever was asked for, of parts with different sizes."""
-    world_size = len(parts)
-    steps, ranks, part = Steps(world_size), np.arange(world_size), np.array(parts)
+def _uneven(sizes: list[list[int]]) -> Trace:
+    """Plan a pairwise all_to_all of parts with different sizes."""
+    world_size = len(sizes)
+    steps, ranks, sizes_by_pair = (
+        Steps(world_size),
+        np.arange(world_size),
+        np.array(sizes),
+    )
     for k in range(1, world_size):
-        to = (ranks + k) % world_size
-        steps.step(ranks, to, part[ranks, to])
+        peers = (ranks + k) % world_size
+        steps.step(ranks, peers, sizes_by_pair[ranks, peers])
     return steps.trace()
 
 
@@ -169,12 +176,14 @@ _ITEMSIZE = {
 
 
 def _named(op: str, name: str | None) -> Plan:
-    known = algorithms_of(op, plans.__all__)
+    names = algorithms_of(op, plans.__all__)
     short = str(name).removesuffix(f"_{op}")
-    if short in known:
+    if short in names:
         return getattr(plans, f"{short}_{op}")
-    have = f"there are {', '.join(known)}" if known else "there are none for this verb"
-    raise ValueError(f"{op} by {name!r}: no such algorithm; {have}")
+    alternatives = (
+        f"there are {', '.join(names)}" if names else "there are none for this verb"
+    )
+    raise ValueError(f"{op} by {name!r}: no such algorithm; {alternatives}")
 
 
 @lru_cache(maxsize=8)
@@ -182,18 +191,18 @@ def _planned(
     plan: Plan, world_size: int, nbytes: int, itemsize: int, root: int | None
 ) -> Trace:
     rooted = {} if root is None else {"root": root}
-    made = plan(world_size, nbytes, itemsize, **rooted)
-    if not isinstance(made, Trace) or made.world_size != world_size:
+    trace = plan(world_size, nbytes, itemsize, **rooted)
+    if not isinstance(trace, Trace) or trace.world_size != world_size:
         raise ValueError(
-            f"the plan {getattr(plan, '__name__', plan)} gives {made!r:.80}; need a "
+            f"the plan {getattr(plan, '__name__', plan)} gives {trace!r:.80}; need a "
             f"Trace of {world_size} ranks"
         )
-    return made
+    return trace
 
 
 @lru_cache(maxsize=8)
 def _barrier(world_size: int) -> Trace:
-    """Dissemination: in step k every rank tells the one 2**k after it, by one byte.
+    """Plan a dissemination barrier: in step k rank r sends 1 byte to rank r + 2**k.
 
     Hensgen, Finkel, Manber 1988, section 4.
     """
@@ -206,14 +215,14 @@ def _barrier(world_size: int) -> Trace:
 
 
 class _Streams:
-    """Calls and messages that come to those of the threads."""
+    """Calls and messages of collectives, in addition to those of the threads."""
 
     def __init__(self, calls: Calls, call_of: np.ndarray):
         self._calls, self._call_of = calls, call_of
         self._lanes: dict[tuple[int, str], int] = {}
-        self._new: dict[str, list] = defaultdict(list)
+        self._new_columns: dict[str, list] = defaultdict(list)
         self._messages: dict[str, list] = defaultdict(list)
-        self._known = len(calls)
+        self._call_count = len(calls)
 
     def open(
         self,
@@ -223,29 +232,34 @@ class _Streams:
         group: str,
         number: int,
     ) -> None:
-        """Add one collective: its plan's calls, and the signals that frame it.
+        """Add one collective: the calls of its plan, and the signals around them.
 
         rows: by rank, the row of the collective. members: the ranks of the group, in
         the order in which the plan numbers them.
         """
         ranks = np.array(members)
-        base = number * _APART + 2
-        c = plan.columns
-        inner = self._add(
-            ranks[c["rank"]], group, base + c["issued"], base + c["waited"]
+        base = number * _SPACING + 2
+        columns = plan.columns
+        plan_calls = self._add(
+            ranks[columns["rank"]],
+            group,
+            base + columns["issued"],
+            base + columns["waited"],
         )
         send, recv = plan.pairs()
-        self._join(inner[send], inner[recv], c["nbytes"][send], False)
+        self._connect(
+            plan_calls[send], plan_calls[recv], columns["nbytes"][send], False
+        )
 
         callers = self._call_of[[rows[rank] for rank in ranks.tolist()]]
-        at, never = np.zeros(len(ranks)), np.full(len(ranks), np.nan)
+        zeros, never = np.zeros(len(ranks)), np.full(len(ranks), np.nan)
         issued, lane = self._calls.issued[callers], self._calls.lane[callers]
-        told = self._add(ranks, "", issued, never, lane)
-        begins = self._add(ranks, group, at + base - 2, at + base - 1)
-        done = self._add(ranks, group, at + base + _APART - 3, never)
+        starts = self._add(ranks, "", issued, never, lane)
+        begins = self._add(ranks, group, zeros + base - 2, zeros + base - 1)
+        ends = self._add(ranks, group, zeros + base + _SPACING - 3, never)
         no_bytes = np.zeros(len(ranks), dtype=np.int64)
-        self._join(told, begins, no_bytes, True)
-        self._join(done, callers, no_bytes, True)
+        self._connect(starts, begins, no_bytes, True)
+        self._connect(ends, callers, no_bytes, True)
 
     def _add(
         self,
@@ -260,27 +274,30 @@ class _Streams:
             for key in lanes:
                 self._lanes.setdefault(key, self._calls.threads + len(self._lanes))
             lane = np.array([self._lanes[key] for key in lanes], dtype=np.int32)
-        new = {"lane": lane, "rank": rank, "issued": issued, "waited": waited}
-        for name, column in new.items():
-            self._new[name].append(column)
-        self._known += len(rank)
-        return np.arange(self._known - len(rank), self._known)
+        columns = {"lane": lane, "rank": rank, "issued": issued, "waited": waited}
+        for name, column in columns.items():
+            self._new_columns[name].append(column)
+        self._call_count += len(rank)
+        return np.arange(self._call_count - len(rank), self._call_count)
 
-    def _join(
+    def _connect(
         self, send: np.ndarray, recv: np.ndarray, nbytes: np.ndarray, is_signal: bool
     ) -> None:
         signals = np.full(len(send), is_signal)
-        new = {"send": send, "recv": recv, "nbytes": nbytes, "is_signal": signals}
-        for name, column in new.items():
+        columns = {"send": send, "recv": recv, "nbytes": nbytes, "is_signal": signals}
+        for name, column in columns.items():
             self._messages[name].append(column)
 
     def calls(self) -> Calls:
-        """All calls, old and new, not yet sorted by lane."""
-        c, n = self._calls, self._known - len(self._calls)
-        self._new |= {"ended": [np.full(n, np.nan)], "seconds": [np.zeros(n)]}
-        self._new["row"] = [np.full(n, -1, np.int32)]
+        """Return all calls, old and new, not yet sorted by lane."""
+        calls, new_count = self._calls, self._call_count - len(self._calls)
+        self._new_columns |= {
+            "ended": [np.full(new_count, np.nan)],
+            "seconds": [np.zeros(new_count)],
+        }
+        self._new_columns["row"] = [np.full(new_count, -1, np.int32)]
         columns: dict[str, Any] = {}
-        for name, parts in (self._new | self._messages).items():
-            known = getattr(c, name)
-            columns[name] = np.concatenate([known, *parts]).astype(known.dtype)
-        return replace(c, **columns)
+        for name, pieces in (self._new_columns | self._messages).items():
+            column = getattr(calls, name)
+            columns[name] = np.concatenate([column, *pieces]).astype(column.dtype)
+        return replace(calls, **columns)

@@ -1,4 +1,4 @@
-"""The critical path: from the end back to what it waited for, until the start."""
+"""The critical path, traced back from the end through its causes to the start."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collectives_lab.replay.state import Times
 
 
 class Step(NamedTuple):
-    """A stretch of the critical path: seconds from begin to end, and what happens.
+    """A step of the critical path, from begin to end in seconds.
 
-    kind: `message` from rank to peer, or `compute` on rank. held_by: the link that the
-    message had to wait for, empty if it set out as soon as both its ends were posted.
+    kind: `message` from rank to peer, or `compute` on rank. held_by: the link for which
+    the message had to wait; empty if it started as soon as send and recv were posted.
     """
 
     kind: str
@@ -27,17 +27,17 @@ class Step(NamedTuple):
 
 
 def critical_path(program: Program, times: Times) -> list[Step]:
-    """The chain that ends last, first step first; each began when the last one let it.
+    """Return the chain of steps that ends last, first step first.
 
-    A step ends when its message has arrived, or has left the link that the next one was
-    held by, or when the computing is done.
+    Each step begins when the one before it ends: when its message has arrived or has
+    left the link for which the next one waits, or when the computing is done.
     """
-    return _Path(program, times).steps
+    return _PathFinder(program, times).steps
 
 
-class _Path:
+class _PathFinder:
     def __init__(self, program: Program, times: Times):
-        self.p, self.t = program, times
+        self.program, self.times = program, times
         self.steps: list[Step] = []
         self.by_closes = np.argsort(program.closes, kind="stable")
         self.closes = program.closes[self.by_closes]
@@ -46,10 +46,10 @@ class _Path:
         self.steps.reverse()
 
     def _back_from_the_end(self) -> None:
-        waits = self.t.begun + self.p.length
+        waits = self.times.begun + self.program.length
         last = int(waits.argmax()) if len(waits) else -1
-        message = int(self.t.end.argmax()) if len(self.t.end) else -1
-        if message >= 0 and (last < 0 or self.t.end[message] >= waits[last]):
+        message = int(self.times.end.argmax()) if len(self.times.end) else -1
+        if message >= 0 and (last < 0 or self.times.end[message] >= waits[last]):
             post: tuple[int, int] | None = self._arrived(message)
         else:
             post = (last, int(waits[last])) if last >= 0 else None
@@ -57,87 +57,91 @@ class _Path:
             post = self._posted(*post)
 
     def _posted(self, phase: int, time: int) -> tuple[int, int] | None:
-        """From a call made at `time` in a phase back to another call, if any."""
-        begun = int(self.t.begun[phase])
+        """Go from a call made at `time` in a phase back to an earlier call, if any."""
+        begun = int(self.times.begun[phase])
         self._compute(phase, begun, time)
-        if phase == 0 or not self.p.goes_on[phase - 1]:
+        if phase == 0 or not self.program.has_next[phase - 1]:
             return None
-        before = phase - 1
-        first, end = _range_of(before, self.closes)
+        previous = phase - 1
+        first, end = _rows_with(previous, self.closes)
         for call in self.by_closes[first:end].tolist():
-            message = int(self.p.message[call])
-            if message >= 0 and self.t.end[message] == begun:
+            message = int(self.program.message[call])
+            if message >= 0 and self.times.end[message] == begun:
                 return self._arrived(message)
-        return before, begun
+        return previous, begun
 
     def _arrived(self, message: int) -> tuple[int, int]:
-        """From the arrival of a message back to the later of its two ends."""
-        end, stage = int(self.t.end[message]), -1
-        for number, s in enumerate(self.p.stages):
-            if s.link[message] >= 0:
-                entered = self.t.entered[number][message]
-                if entered + s.through[message] == end:
+        """Go from the arrival of a message back to its send or recv, the later one."""
+        end, stage = int(self.times.end[message]), -1
+        for number, stage_columns in enumerate(self.program.stages):
+            if stage_columns.link[message] >= 0:
+                entered = self.times.entered[number][message]
+                if entered + stage_columns.through[message] == end:
                     stage = number
                     break
         while stage >= 0:
             end, message, stage = self._entered(message, stage, end)
-        calls, ready = self.p.calls, int(self.t.ready[message])
+        calls, ready = self.program.calls, int(self.times.ready[message])
         for call in (int(calls.send[message]), int(calls.recv[message])):
-            phase = int(self.p.phase[call])
-            if self.t.begun[phase] + self.p.delay[call] == ready:
+            phase = int(self.program.phase[call])
+            if self.times.begun[phase] + self.program.delay[call] == ready:
                 break
         return phase, ready
 
     def _entered(self, message: int, stage: int, end: int) -> tuple[int, int, int]:
-        """Note the message, back to when it entered the stage that decided; go on.
+        """Add the message to the path, from when it entered the deciding stage.
 
-        Returns the end of the step before, its message and the stage to go back from;
-        the stage is -1 when the message has set out at once.
+        Returns the end of the previous step, its message and the stage to go back from;
+        the stage is -1 when the message did not wait for a link.
         """
-        entered, held = int(self.t.entered[stage][message]), ""
-        arrived, earlier = int(self.t.ready[message]), -1
+        entered, held_by = int(self.times.entered[stage][message]), ""
+        arrived, earlier = int(self.times.ready[message]), -1
         for number in range(stage):
-            if self.p.stages[number].link[message] >= 0:
-                arrived, earlier = int(self.t.entered[number][message]), number
+            if self.program.stages[number].link[message] >= 0:
+                arrived, earlier = int(self.times.entered[number][message]), number
         if entered == arrived and earlier >= 0:
             return end, message, earlier
         if entered > arrived:
-            s = self.p.stages[stage]
-            held = s.names.format(s.link[message])
-        self._message(message, entered, end, held)
-        if not held:
+            stage_columns = self.program.stages[stage]
+            held_by = stage_columns.names.format(stage_columns.link[message])
+        self._message(message, entered, end, held_by)
+        if not held_by:
             return entered, message, -1
-        return entered, self._before(message, stage), stage
+        return entered, self._previous_on_link(message, stage), stage
 
-    def _before(self, message: int, stage: int) -> int:
-        """The message that kept the link of this stage from another."""
-        link, entered = self.p.stages[stage].link, self.t.entered[stage]
+    def _previous_on_link(self, message: int, stage: int) -> int:
+        """Return the message that occupied the link of this stage before this one."""
+        link, entered = self.program.stages[stage].link, self.times.entered[stage]
         if stage not in self.queues:
             self.queues[stage] = np.lexsort((np.arange(len(link)), entered, link))
         order = self.queues[stage]
-        begin, end = _range_of(int(link[message]), link, order)
-        here = order[begin:end]
-        # Who entered earlier, not only was served earlier: of several at one time all
-        # but the last keep the link for no time.
-        return int(here[np.searchsorted(entered[here], entered[message]) - 1])
+        begin, end = _rows_with(int(link[message]), link, order)
+        rows = order[begin:end]
+        # It entered earlier, and was not only served earlier: of several messages that
+        # entered at one time, all but the last occupy the link for no time.
+        return int(rows[np.searchsorted(entered[rows], entered[message]) - 1])
 
-    def _message(self, message: int, begin: int, end: int, held: str) -> None:
-        calls, q = self.p.calls, self.p.quantum
+    def _message(self, message: int, begin: int, end: int, held_by: str) -> None:
+        calls, quantum = self.program.calls, self.program.quantum
         src, dst = (int(calls.rank[e[message]]) for e in (calls.send, calls.recv))
         nbytes = int(calls.nbytes[message])
-        self.steps.append(Step("message", src, dst, nbytes, begin * q, end * q, held))
+        self.steps.append(
+            Step("message", src, dst, nbytes, begin * quantum, end * quantum, held_by)
+        )
 
     def _compute(self, phase: int, begin: int, end: int) -> None:
         if end > begin:
-            rank, q = int(self.p.rank[phase]), self.p.quantum
-            self.steps.append(Step("compute", rank, None, 0, begin * q, end * q, ""))
+            rank, quantum = int(self.program.rank[phase]), self.program.quantum
+            self.steps.append(
+                Step("compute", rank, None, 0, begin * quantum, end * quantum, "")
+            )
 
 
-def _range_of(
+def _rows_with(
     value: int, column: np.ndarray, order: np.ndarray | None = None
 ) -> tuple[int, int]:
-    """Where a value is in a column that is sorted, or that `order` would sort."""
-    # In the column's own type, or numpy would convert all of it each time.
+    """Return the range of rows with a value in a column sorted by `order`."""
+    # The column's own dtype, or numpy would convert the whole column each time.
     ends = np.array([value, value + 1], dtype=column.dtype)
     begin, end = np.searchsorted(column, ends, sorter=order)
     return int(begin), int(end)

@@ -1,4 +1,4 @@
-"""What a replay finds out: when everything began and ended, in quanta."""
+"""Times of a replay: begin and end of phases and messages, in quanta."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class Times(NamedTuple):
-    """Columns of phases and messages; -1 for what never happens.
+    """Times of phases and messages as columns; -1 for events that never happen.
 
-    begun[phase]. ready[message]: both its ends are posted. end[message]: its last byte
-    has arrived. entered[stage][message]: when it took its link of this stage.
+    begun[phase]: its beginning. ready[message]: send and recv are posted. end[message]:
+    its last byte has arrived. entered[stage][message]: it took its link of this stage.
     """
 
     begun: np.ndarray

@@ -1,4 +1,4 @@
-"""Plain programs for torchrun, to read, to run and to take along.
+"""Plain programs for torchrun, to read, to run and to copy.
 
 From the package, on any machine that has it:
 

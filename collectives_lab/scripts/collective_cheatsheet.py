@@ -64,9 +64,9 @@ def reduce_scatter(x: torch.Tensor) -> torch.Tensor:
 
 def all_to_all(x: torch.Tensor) -> torch.Tensor:
     """Rank r gets slot r of every rank's buffer"""
-    got = torch.empty_like(x)
-    dist.all_to_all_single(got, x)
-    return got
+    received = torch.empty_like(x)
+    dist.all_to_all_single(received, x)
+    return received
 
 
 VERBS = [
@@ -76,11 +76,11 @@ VERBS = [
 
 
 def empty_pieces(piece: torch.Tensor) -> list[torch.Tensor]:
-    """Room for a piece of every rank."""
+    """Return an empty tensor for the piece of every rank."""
     return [torch.empty_like(piece) for _ in range(dist.get_world_size())]
 
 
-def tell(verb: Callable, x: torch.Tensor) -> None:
+def show(verb: Callable, x: torch.Tensor) -> None:
     """Apply a verb to a buffer of this rank; rank 0 prints all buffers, in order."""
     rank, before = dist.get_rank(), x.tolist()
     after = verb(x)
@@ -94,7 +94,7 @@ def tell(verb: Callable, x: torch.Tensor) -> None:
 
 
 def numbers(values: list[float] | None) -> str:
-    """A buffer as text; a dash where there is none."""
+    """Write a buffer as text; a dash stands for None."""
     return "-" if values is None else " ".join(f"{value:.0f}" for value in values)
 
 
@@ -110,7 +110,7 @@ def main() -> None:
     slots = 10.0 ** torch.arange(world_size, dtype=torch.float64, device=device)
     for verb in VERBS:
         x = 4.0**rank * slots
-        tell(verb, x[rank : rank + 1] if verb in (gather, all_gather) else x)
+        show(verb, x[rank : rank + 1] if verb in (gather, all_gather) else x)
     dist.destroy_process_group()
 
 

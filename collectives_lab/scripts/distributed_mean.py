@@ -25,20 +25,22 @@ def average(x: torch.Tensor) -> torch.Tensor:
 
 
 def slope(w: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
-    """The gradient, at w, of the mean of (w - number)**2 over a shard."""
+    """Return the gradient, at w, of the mean of (w - number)**2 over a shard."""
     w = w.clone().requires_grad_()
     (gradient,) = torch.autograd.grad((w - shard).square().mean(), w)
     return gradient
 
 
-def tell(what: str, own: torch.Tensor, mean: torch.Tensor, alone: torch.Tensor) -> None:
-    """Rank 0 prints what each rank had and has now, and what one process would get."""
+def show(
+    title: str, own: torch.Tensor, mean: torch.Tensor, reference: torch.Tensor
+) -> None:
+    """Print on rank 0 each rank's value before and after, and one process's result."""
     row = own.item(), mean.item()
-    first, world_size = dist.get_rank() == 0, dist.get_world_size()
-    rows: list[Any] | None = [None] * world_size if first else None
+    is_first, world_size = dist.get_rank() == 0, dist.get_world_size()
+    rows: list[Any] | None = [None] * world_size if is_first else None
     dist.gather_object(row, rows, dst=0)
     if rows:
-        print(f"\n{what}; one process with all numbers: {alone.item():g}")
+        print(f"\n{title}; one process with all numbers: {reference.item():g}")
         for rank, (before, after) in enumerate(rows):
             print(f"  rank {rank}  {before:8g}  ->  {after:g}")
 
@@ -51,14 +53,14 @@ def main() -> None:
     if on_gpu:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if on_gpu else "gloo")
-    around = torch.tensor([-0.75, -0.25, 0.25, 0.75], device=device).double()
-    everything = torch.cat([4.0**r + around for r in range(dist.get_world_size())])
-    shard = everything.chunk(dist.get_world_size())[dist.get_rank()]
+    offsets = torch.tensor([-0.75, -0.25, 0.25, 0.75], device=device).double()
+    all_numbers = torch.cat([4.0**r + offsets for r in range(dist.get_world_size())])
+    shard = all_numbers.chunk(dist.get_world_size())[dist.get_rank()]
     own = shard.mean()
-    tell("mean", own, average(own.clone()), everything.mean())
+    show("mean", own, average(own.clone()), all_numbers.mean())
     w = torch.zeros((), dtype=torch.float64, device=device)
     own = slope(w, shard)
-    tell("gradient", own, average(own.clone()), slope(w, everything))
+    show("gradient", own, average(own.clone()), slope(w, all_numbers))
     dist.destroy_process_group()
 
 

@@ -29,7 +29,7 @@ BATCH = 24
 
 
 def arguments(words: list[str] | None) -> argparse.Namespace:
-    """What the command line says, or these words."""
+    """Parse the command line, or these words."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--steps", type=int, default=20, help="steps of the whole training")
@@ -37,10 +37,10 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     add("--checkpoint", type=Path, default=Path("elastic_checkpoint.pt"))
     add("--kill-rank", type=int, help="the rank that kills itself, once")
     add("--kill-step", type=int, default=12, help="after how many steps it does")
-    given = parser.parse_args(words)
-    if given.steps < 1 or given.every < 1:
-        parser.error(f"{given.steps} steps, every {given.every}; need 1 or more")
-    return given
+    options = parser.parse_args(words)
+    if options.steps < 1 or options.every < 1:
+        parser.error(f"{options.steps} steps, every {options.every}; need 1 or more")
+    return options
 
 
 def join(attempt: int) -> None:
@@ -55,22 +55,22 @@ def join(attempt: int) -> None:
     store = None
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        whole = dist.TCPStore(host, port, is_master=False)
-        store = dist.PrefixStore(f"attempt {attempt}", whole)
+        tcp_store = dist.TCPStore(host, port, is_master=False)
+        store = dist.PrefixStore(f"attempt {attempt}", tcp_store)
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
 
 
 def gradients(model: nn.Module, step: int) -> float:
-    """The gradients of a step's batch, from all ranks' shares of it; and its loss."""
+    """Compute the gradients of a step from all shares of its batch; return the loss."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    seeded = torch.Generator().manual_seed(step)
-    x = torch.randn(BATCH, 4, generator=seeded, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(BATCH, 4, generator=generator, dtype=torch.float64)
     y = x.abs().sum(1, keepdim=True)
-    part = slice(rank * BATCH // world_size, (rank + 1) * BATCH // world_size)
+    share = slice(rank * BATCH // world_size, (rank + 1) * BATCH // world_size)
     model.zero_grad()
-    # Divided by the whole batch, so that the shares add up, however uneven they are.
-    loss = (model(x[part]) - y[part]).square().sum() / BATCH
+    # Divided by the full batch, so the shares add up even if they are uneven.
+    loss = (model(x[share]) - y[share]).square().sum() / BATCH
     loss.backward()
     total = loss.detach()
     dist.all_reduce(total)
@@ -80,7 +80,7 @@ def gradients(model: nn.Module, step: int) -> float:
 
 
 def save(path: Path, step: int, model: nn.Module, optimizer: torch.optim.Adam) -> None:
-    """Write all that the next step needs; the file is the old one or the new one."""
+    """Write the state for the next step atomically: the file is the old or the new."""
     state = {
         "step": step,
         "model": model.state_dict(),
@@ -92,7 +92,7 @@ def save(path: Path, step: int, model: nn.Module, optimizer: torch.optim.Adam) -
 
 
 def load(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -> int:
-    """Take up the last checkpoint; return how many steps it has, 0 without one."""
+    """Load the last checkpoint; return its number of steps, 0 without one."""
     if not path.exists():
         return 0
     state = torch.load(path)
@@ -103,29 +103,31 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -> int:
 
 def main(words: list[str] | None = None) -> None:
     """Train from the last checkpoint on; call it on every rank, where RANK is set."""
-    given = arguments(words)
+    options = arguments(words)
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
     join(attempt)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    first = load(given.checkpoint, model, optimizer)
+    first_step = load(options.checkpoint, model, optimizer)
     if rank == 0:
-        print(f"attempt {attempt}: {world_size} ranks begin with step {first}")
-    for step in range(first, given.steps):
-        if (rank, step, attempt) == (given.kill_rank, given.kill_step, 0):
+        print(f"attempt {attempt}: {world_size} ranks begin with step {first_step}")
+    for step in range(first_step, options.steps):
+        if (rank, step, attempt) == (options.kill_rank, options.kill_step, 0):
             os.kill(os.getpid(), signal.SIGKILL)
         loss = gradients(model, step)
         optimizer.step()
-        done = step + 1
+        steps_done = step + 1
         if rank == 0:
             print(f"step {step}: loss {loss!r}", flush=True)
-        if rank == 0 and (done % given.every == 0 or done == given.steps):
-            save(given.checkpoint, done, model, optimizer)
+        if rank == 0 and (
+            steps_done % options.every == 0 or steps_done == options.steps
+        ):
+            save(options.checkpoint, steps_done, model, optimizer)
     if rank == 0:
         weights = parameters_to_vector(model.parameters())
-        print(f"after {given.steps} steps: |weights| {weights.norm().item()!r}")
+        print(f"after {options.steps} steps: |weights| {weights.norm().item()!r}")
     dist.destroy_process_group()
 
 

@@ -1,11 +1,11 @@
-"""The eight verbs in MPI, and what each of them puts on the wire.
+"""The eight verbs in MPI, and the bytes that each of them puts on the wire.
 
     mpirun -n 4 python mpi_verbs.py all_reduce,broadcast 1024 1048576
 
 calls both verbs on tensors of 1 KiB and of 1 MiB, with Open MPI over TCP if the wire is
 to be read: `--mca pml ob1 --mca btl tcp,self`. Rank r contributes 4**r. Rank 0 prints
 one line of JSON: the library, and for every verb and size the bytes from rank to rank
-and what the first and the last number of each rank's result was.
+and the first and the last number of each rank's result.
 """
 
 import json
@@ -79,7 +79,7 @@ NAMED = {verb.__name__: verb for verb in VERBS}
 
 
 def x_ray(comm: MPI.Intracomm, verb: Verb, nbytes: int) -> dict | None:
-    """Call a verb, with the counters of all connections read before and after it."""
+    """Call a verb, and count its bytes on all connections and its results on rank 0."""
     verb(comm, np.full(nbytes // 8, 4.0**comm.rank))  # opens the connections
     comm.Barrier()
     before = TCP_INFO["connections"]()

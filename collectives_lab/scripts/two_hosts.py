@@ -32,7 +32,7 @@ TIMEOUT = datetime.timedelta(seconds=100)
 
 
 def arguments(words: list[str] | None) -> argparse.Namespace:
-    """What the command line says, or these words."""
+    """Parse the command line, or these words."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--nbytes", type=int, default=2**22, help="of the tensor, on every rank")
@@ -42,63 +42,63 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def seat(round_robin: bool) -> tuple[int, int, int]:
-    """This process's rank, the world size and the ranks on each host."""
+def rank_and_layout(round_robin: bool) -> tuple[int, int, int]:
+    """Return this process's rank, the world size and the ranks on each host."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    each = int(os.environ["LOCAL_WORLD_SIZE"])
+    ranks_per_host = int(os.environ["LOCAL_WORLD_SIZE"])
     if round_robin:
-        host, place = divmod(rank, each)
-        rank = place * (size // each) + host
-    return rank, size, each
+        host, local_rank = divmod(rank, ranks_per_host)
+        rank = local_rank * (size // ranks_per_host) + host
+    return rank, size, ranks_per_host
 
 
 def seconds(verb: Callable, nbytes: int) -> float:
-    """How long one all-reduce takes this rank, from when all are there.
+    """Return the seconds of one all-reduce on this rank, after a barrier.
 
-    Rank r contributes 4**r, so that a wrong sum says whose part is missing.
+    Rank r contributes 4**r, so a wrong sum shows which rank is missing.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     x = torch.full((nbytes // 8,), 4.0**rank, dtype=torch.float64)
     dist.barrier()
-    begun = time.perf_counter()
+    start = time.perf_counter()
     verb(x)
-    took = time.perf_counter() - begun
+    duration = time.perf_counter() - start
     assert x.unique().tolist() == [sum(4.0**r for r in range(size))]
-    return took
+    return duration
 
 
 def spans(trace: Trace) -> list[float]:
-    """Seconds of each all-reduce in a recording, from its first call to its last end.
+    """Return the seconds of each all-reduce, from its first call to its last end.
 
-    They lie between barriers, and their ends on different hosts: so it takes a trace
-    that has all ranks on one clock.
+    All-reduces are separated by barriers. Their calls and ends are on different hosts,
+    so the trace must have all ranks on one clock.
     """
     is_barrier = trace.is_op("barrier")
-    # Rows stand rank by rank, with as many barriers each.
-    turn = (np.cumsum(is_barrier) - 1) % (is_barrier.sum() // trace.world_size)
+    # Rows are sorted by rank, and all ranks have the same number of barriers.
+    call_number = (np.cumsum(is_barrier) - 1) % (is_barrier.sum() // trace.world_size)
     issued, completed = trace.columns["issued"], trace.columns["completed"]
-    moves = [~is_barrier & (turn == number) for number in np.unique(turn)]
-    return [completed[rows].max() - issued[rows].min() for rows in moves]
+    calls = [~is_barrier & (call_number == number) for number in np.unique(call_number)]
+    return [completed[rows].max() - issued[rows].min() for rows in calls]
 
 
 def main(words: list[str] | None = None) -> None:
     """Measure both algorithms; call it on every rank, where RANK is set."""
-    given = arguments(words)
-    rank, size, each = seat(given.round_robin)
+    options = arguments(words)
+    rank, size, ranks_per_host = rank_and_layout(options.round_robin)
     dist.init_process_group("gloo", rank=rank, world_size=size, timeout=TIMEOUT)
     verbs: dict[str, Callable] = {
         "ring": algorithms.ring_all_reduce,
         "hierarchical": partial(
-            algorithms.hierarchical_all_reduce, ranks_per_node=each
+            algorithms.hierarchical_all_reduce, ranks_per_node=ranks_per_host
         ),
     }
     for name, verb in verbs.items():
-        seconds(verb, given.nbytes)  # connects the ranks
-        with record(given.traces / name):
-            took = [seconds(verb, given.nbytes) for _ in range(given.repeats)]
+        seconds(verb, options.nbytes)  # connects the ranks
+        with record(options.traces / name):
+            durations = [seconds(verb, options.nbytes) for _ in range(options.repeats)]
         if rank == 0:
-            median = sorted(took)[len(took) // 2]
-            print(f"{name}: {median:.3f} s, {took}", flush=True)
+            median = sorted(durations)[len(durations) // 2]
+            print(f"{name}: {median:.3f} s, {durations}", flush=True)
     dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""Four verbs of XLA on four processes, over Gloo, and what they put on the wire.
+"""Four verbs of XLA on four processes, over Gloo, and their bytes on the wire.
 
     python xla_over_gloo.py 1048576
 
@@ -25,28 +25,28 @@ Counted = dict[tuple, int]
 """Bytes by the two ends of a connection."""
 WORLD_SIZE = 4
 SETTLED = 0.1
-"""Seconds after which the last bytes of a call have left: its end waits for others."""
+"""Seconds after which all ranks have sent the last bytes of a call."""
 
 
 def verbs() -> dict[str, tuple]:
-    """Each verb, how its result is dealt out, and what rank r's result begins with."""
+    """Return each verb, the sharding of its result, and rank r's first number."""
     from jax import lax
     from jax.sharding import PartitionSpec
 
-    ours, same = PartitionSpec("ranks"), PartitionSpec()
+    sharded, replicated = PartitionSpec("ranks"), PartitionSpec()
     return {
-        "all_reduce": (lambda x: lax.psum(x, "ranks"), same, lambda r: 85),
+        "all_reduce": (lambda x: lax.psum(x, "ranks"), replicated, lambda r: 85),
         "reduce_scatter": (
             lambda x: lax.psum_scatter(x, "ranks", tiled=True),
-            *(ours, lambda r: 85),
+            *(sharded, lambda r: 85),
         ),
         "all_gather": (
             lambda x: lax.all_gather(x[: len(x) // 4], "ranks", tiled=True),
-            *(ours, lambda r: 1),
+            *(sharded, lambda r: 1),
         ),
         "all_to_all": (
             lambda x: lax.all_to_all(x, "ranks", 0, 0, tiled=True),
-            *(ours, lambda r: 1),
+            *(sharded, lambda r: 1),
         ),
     }
 
@@ -61,40 +61,45 @@ def rank_main(nbytes: int, rank: int, port: int) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", WORLD_SIZE, rank)
     mesh = jax.make_mesh((WORLD_SIZE,), ("ranks",))
-    ours = PartitionSpec("ranks")
+    sharded = PartitionSpec("ranks")
     own = np.full(nbytes // 4, 4.0**rank, np.float32)
-    x = jax.make_array_from_process_local_data(NamedSharding(mesh, ours), own)
+    x = jax.make_array_from_process_local_data(NamedSharding(mesh, sharded), own)
     readings = {}
-    for name, (verb, dealt, begins) in verbs().items():
-        shared = jax.shard_map(verb, mesh=mesh, in_specs=ours, out_specs=dealt)
-        call = jax.jit(shared)
+    for name, (verb, out_specs, first_value) in verbs().items():
+        sharded_verb = jax.shard_map(
+            verb, mesh=mesh, in_specs=sharded, out_specs=out_specs
+        )
+        call = jax.jit(sharded_verb)
         call(x).block_until_ready()  # compiles, and opens the connections
         time.sleep(SETTLED)
         before = TCP_INFO["connections"]()
         result = call(x).block_until_ready()
         time.sleep(SETTLED)
         readings[name] = before, TCP_INFO["connections"]()
-        assert result.addressable_data(0)[0] == begins(rank), (name, rank, result)
+        assert result.addressable_data(0)[0] == first_value(rank), (name, rank, result)
     print(json.dumps([jax.__version__, {k: pairs(*v) for k, v in readings.items()}]))
     jax.distributed.shutdown()
 
 
 def pairs(before: Counted, after: Counted) -> list:
-    """What was sent on each connection, as JSON takes it."""
+    """Return the bytes sent on each connection, in a form for JSON."""
     return [[ends, count - before.get(ends, 0)] for ends, count in after.items()]
 
 
 def matrix(by_rank: list[list]) -> list | None:
-    """The bytes from rank to rank, of what `pairs` gave on each."""
-    counted = [{(tuple(a), tuple(b)): n for (a, b), n in one} for one in by_rank]
-    found = WIRE["wire_matrix"]([{}] * len(counted), counted)
-    return None if found is None else found.tolist()
+    """Return the bytes from rank to rank, from the `pairs` of each rank."""
+    counted = [
+        {(tuple(a), tuple(b)): n for (a, b), n in pairs_of_rank}
+        for pairs_of_rank in by_rank
+    ]
+    result = WIRE["wire_matrix"]([{}] * len(counted), counted)
+    return None if result is None else result.tolist()
 
 
 def main(nbytes: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     ranks = [
         subprocess.Popen(
             [sys.executable, __file__, nbytes, str(rank), str(port)],
@@ -103,9 +108,12 @@ def main(nbytes: str) -> None:
         )
         for rank in range(WORLD_SIZE)
     ]
-    said = [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
-    library = f"jax {said[0][0]} over Gloo"
-    wire = {name: matrix([one[name] for _, one in said]) for name in said[0][1]}
+    reports = [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
+    library = f"jax {reports[0][0]} over Gloo"
+    wire = {
+        name: matrix([verb_pairs[name] for _, verb_pairs in reports])
+        for name in reports[0][1]
+    }
     print(json.dumps({"library": library, "wire": wire}))
 
 

@@ -1,4 +1,4 @@
-"""One sum in XLA: what one asks for, and what its compiler makes of it.
+"""Sums in XLA: the requested collectives, and those that its compiler makes of them.
 
     python xla_verbs.py
 
@@ -19,8 +19,8 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-OURS = PartitionSpec("ranks")
-"""Dealt out over the ranks; PartitionSpec() is the same on all."""
+SHARDED = PartitionSpec("ranks")
+"""Sharded over the ranks; PartitionSpec() is replicated on all."""
 
 
 def one_sum(x: Array) -> Array:
@@ -48,15 +48,15 @@ def unused_sum(x: Array) -> Array:
 PROGRAMS = {
     one_sum: PartitionSpec(),
     two_sums: PartitionSpec(),
-    own_piece_of_the_sum: OURS,
-    scattered_sum: OURS,
-    unused_sum: OURS,
+    own_piece_of_the_sum: SHARDED,
+    scattered_sum: SHARDED,
+    unused_sum: SHARDED,
 }
-"""Programs, each with how its result is dealt out."""
+"""Programs, each with the sharding of its result."""
 
 
 def collectives(text: str | None) -> list[str]:
-    """The lines of a program that communicate, without what tells where they stood."""
+    """Return the lines of a program that communicate, without their metadata."""
     lines = [
         re.sub(r", metadata=.*", "", line.strip()) for line in (text or "").splitlines()
     ]
@@ -67,19 +67,21 @@ def collectives(text: str | None) -> list[str]:
 def main() -> None:
     mesh = jax.make_mesh((4,), ("ranks",))
     numbers = np.repeat(4.0 ** np.arange(4, dtype=np.float32), 8)
-    x = jax.device_put(numbers, NamedSharding(mesh, OURS))
+    x = jax.device_put(numbers, NamedSharding(mesh, SHARDED))
     programs = {}
     for program, result in PROGRAMS.items():
-        shared = jax.shard_map(program, mesh=mesh, in_specs=OURS, out_specs=result)
-        lowered = jax.jit(shared).lower(x)
+        sharded_program = jax.shard_map(
+            program, mesh=mesh, in_specs=SHARDED, out_specs=result
+        )
+        lowered = jax.jit(sharded_program).lower(x)
         compiled = lowered.compile()
         programs[program.__name__] = {
             "asked": collectives(lowered.as_text()),
             "compiled": collectives(compiled.as_text()),
             "result": np.asarray(jax.tree.leaves(compiled(x))[0]).tolist(),
         }
-    said = {"library": f"jax {jax.__version__}", "processes": 1, "programs": programs}
-    print(json.dumps(said))
+    report = {"library": f"jax {jax.__version__}", "processes": 1, "programs": programs}
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import collectives_lab as lab
 from collectives_lab import fabrics
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.plans.steps import Steps, share
-from collectives_lab.replay import one_by_one, replay, until_stuck, waves
+from collectives_lab.replay import reference, replay, vectorised
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
 from collectives_lab.replay.program import compile_program
@@ -274,7 +274,7 @@ def test_waves_and_one_by_one_say_the_same(fabric: Fabric, compute: float) -> No
         trace = random_trace(seed)
         calls = open_collectives(trace, calls_of(trace), {})
         program = compile_program(calls, fabric, compute)
-        slow, fast = one_by_one.run(program), waves.run(program)
+        slow, fast = reference.run(program), vectorised.run(program)
         for name, a, b in zip(slow._fields, slow, fast, strict=True):
             for x, y in zip(np.atleast_2d(a), np.atleast_2d(b), strict=True):
                 assert np.array_equal(x, y), f"seed {seed}: {name} differs"

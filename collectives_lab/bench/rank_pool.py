@@ -1,6 +1,7 @@
-"""The ranks that measure: our own, or those that torchrun has started.
+"""The ranks of a measurement: our own, or those that torchrun has started.
 
-Here you can have them (`crew`), and call a function on all of them (`Crew.call`).
+Here you can start or join them (`rank_pool`), and call a function on all of them
+(`RankPool.call`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from collectives_lab.launch import Ranks
 
 
 @dataclass(frozen=True)
-class Crew:
-    """Ranks that stand ready. `call(fn, *args)` returns what rank 0 returned.
+class RankPool:
+    """Running ranks. `call(fn, *args)` returns what rank 0 returned.
 
-    reason: why this backend. is_first: whether this process speaks for all: the
-    launcher, or rank 0. local_size: how many of the ranks are on this machine.
+    reason: why this backend was chosen. is_first: whether this process prints for all:
+    the launcher, or rank 0. local_size: the number of ranks on this machine.
     """
 
     world_size: int
@@ -35,15 +36,15 @@ class Crew:
 
 
 def is_torchrun() -> bool:
-    """Whether this process is one of many that torchrun, or its like, has started."""
+    """Return whether this process was started by torchrun or a similar launcher."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 @contextmanager
-def crew(world_size: int, backend: str, timeout: float) -> Iterator[Crew]:
-    """Have ranks for as long as the block lasts; timeout: seconds for each call."""
+def rank_pool(world_size: int, backend: str, timeout: float) -> Iterator[RankPool]:
+    """Run ranks until the block ends; timeout: seconds for each call."""
     if is_torchrun():
-        yield _join(backend)
+        yield _join_torchrun(backend)
         dist.destroy_process_group()  # not after an error: it may wait for the others
         return
     with Ranks(world_size, backend, timeout) as ranks:
@@ -51,12 +52,12 @@ def crew(world_size: int, backend: str, timeout: float) -> Iterator[Crew]:
         def call(fn: Callable[..., Any], *args: Any) -> Any:
             return ranks.run(fn, args).results[0]
 
-        yield Crew(
+        yield RankPool(
             world_size, ranks.backend, ranks.backend_reason, call, True, world_size
         )
 
 
-def _join(backend: str) -> Crew:
+def _join_torchrun(backend: str) -> RankPool:
     """Become a rank of the group that the environment describes (env://)."""
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     gpus = devices.count()
@@ -65,11 +66,11 @@ def _join(backend: str) -> Crew:
     gpu = devices.take(int(os.environ.get("LOCAL_RANK", 0)), gpus, backend)
     recorder.install()  # which lets Gloo send CUDA tensors
     # Gloo beside NCCL: tensors on the CPU can be measured too.
-    both = "cpu:gloo,cuda:nccl" if backend == "nccl" else backend
-    dist.init_process_group(both, device_id=gpu)
+    backends = "cpu:gloo,cuda:nccl" if backend == "nccl" else backend
+    dist.init_process_group(backends, device_id=gpu)
 
     def call(fn: Callable[..., Any], *args: Any) -> Any:
         return fn(*args)
 
     world_size, is_first = dist.get_world_size(), dist.get_rank() == 0
-    return Crew(world_size, backend, "under torchrun", call, is_first, local_size)
+    return RankPool(world_size, backend, "under torchrun", call, is_first, local_size)

@@ -1,10 +1,10 @@
-"""The replay for millions of messages: the times of `one_by_one`, in waves.
+"""Vectorised replay for millions of messages, with the times of `reference`.
 
-No message can end sooner after an arrival than the quickest one takes. So all arrivals
-in a time as short as that are one wave: nothing that follows from them can come before
-the last of them. A wave passes stage after stage, each for all its messages at once.
-The whole of a message never holds all its links together: that would be easier, and
-would make an all-to-all over shared NICs many times too slow.
+A message takes at least as long as the quickest one from its arrival to its end. So all
+arrivals within that time form one wave: none of their effects can come before the last
+of them. A wave passes stage after stage, each for all its messages at once. A message
+never occupies all its links together: that would be easier, but would make an
+all-to-all over shared NICs many times too slow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collectives_lab.replay.state import Times
 
 
 def can_run(program: Program) -> bool:
-    """Whether every message takes some time: without that there are no waves."""
+    """Return whether every message takes some time, without which waves are empty."""
     return bool(program.stages[-1].through[~program.calls.is_signal].min(initial=1) > 0)
 
 
@@ -27,27 +27,33 @@ def run(program: Program) -> Times:
 
 class _Waves:
     def __init__(self, program: Program):
-        p = self.program = program
-        n, phases = len(p.calls.send), len(p.length)
-        self.begun = np.full(phases, -1, np.int64)
-        self.latest = np.zeros(phases, np.int64)
-        self.needs = p.needs.copy()
-        self.ends = [_Ends(p.calls.send, p.closes), _Ends(p.calls.recv, p.closes)]
-        self.is_send = np.zeros(len(p.message), dtype=bool)
-        self.is_send[p.calls.send] = True
-        self.posted = np.zeros(n, np.int8)
-        self.ready, self.end = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-        self.entered = [np.full(n, -1, np.int64) for _ in p.stages]
-        self.free = [np.zeros(stage.links, np.int64) for stage in p.stages]
-        self.mark = [np.zeros(stage.links, np.int64) for stage in p.stages]
-        self.at = np.zeros(n, np.int64)
-        self.waiting = [_Pool() for _ in p.stages]
-        self.some_computes = bool((p.message < 0).any())
-        self.some_signals = bool(p.calls.is_signal.any())
+        program = self.program = program
+        message_count, phase_count = len(program.calls.send), len(program.length)
+        self.begun = np.full(phase_count, -1, np.int64)
+        self.latest = np.zeros(phase_count, np.int64)
+        self.needs = program.needs.copy()
+        self.ends = [
+            _Ends(program.calls.send, program.closes),
+            _Ends(program.calls.recv, program.closes),
+        ]
+        self.is_send = np.zeros(len(program.message), dtype=bool)
+        self.is_send[program.calls.send] = True
+        self.posted = np.zeros(message_count, np.int8)
+        self.ready, self.end = (
+            np.full(message_count, -1, np.int64),
+            np.full(message_count, -1, np.int64),
+        )
+        self.entered = [np.full(message_count, -1, np.int64) for _ in program.stages]
+        self.free = [np.zeros(stage.links, np.int64) for stage in program.stages]
+        self.mark = [np.zeros(stage.links, np.int64) for stage in program.stages]
+        self.at = np.zeros(message_count, np.int64)
+        self.waiting = [_Pool() for _ in program.stages]
+        self.some_computes = bool((program.message < 0).any())
+        self.some_signals = bool(program.calls.is_signal.any())
         self.beginning: list[tuple[np.ndarray, np.ndarray]] = []
-        real = ~p.calls.is_signal
-        last = p.stages[-1].through
-        self.quickest = int(last[real].min()) if real.any() else 0
+        is_transfer = ~program.calls.is_signal
+        last = program.stages[-1].through
+        self.quickest = int(last[is_transfer].min()) if is_transfer.any() else 0
 
     def play(self) -> Times:
         starts = self.program.starts
@@ -62,7 +68,7 @@ class _Waves:
         return Times(self.begun, self.ready, self.end, self.entered)
 
     def wave(self, until: int) -> None:
-        """Let all that arrive somewhere before `until` take their links."""
+        """Let all messages that arrive at a stage before `until` take their links."""
         for number, stage in enumerate(self.program.stages):
             ids = self.waiting[number].take(until)
             if not len(ids):
@@ -92,41 +98,46 @@ class _Waves:
         self.end[ids] = np.maximum(self.end[ids], time + stage.through[ids])
 
     def finish(self, ids: np.ndarray, times: np.ndarray) -> None:
-        """Both ends of these messages are done; phases that waited for them may end."""
+        """Complete the send and the recv of messages; phases that waited may end."""
         for ends in self.ends:
-            phases, then = ends.closes[ids], times
+            phases, end_times = ends.closes[ids], times
             if ends.some_unawaited:
-                phases, then = phases[phases >= 0], times[phases >= 0]
+                phases, end_times = phases[phases >= 0], times[phases >= 0]
             if ends.is_alone:
-                self.latest[phases] = np.maximum(self.latest[phases], then)
+                self.latest[phases] = np.maximum(self.latest[phases], end_times)
                 self.needs[phases] -= 1
             else:
-                np.maximum.at(self.latest, phases, then)
+                np.maximum.at(self.latest, phases, end_times)
                 np.subtract.at(self.needs, phases, 1)
                 phases = np.unique(phases)
-            self.go_on(phases[(self.needs[phases] == 0) & (self.begun[phases] >= 0)])
+            self.advance(phases[(self.needs[phases] == 0) & (self.begun[phases] >= 0)])
 
-    def go_on(self, phases: np.ndarray) -> None:
-        """Let the next phases of lanes begin that have all that they wait for."""
-        phases = phases[self.program.goes_on[phases]]
+    def advance(self, phases: np.ndarray) -> None:
+        """Begin the next phases of lanes whose awaited calls are all done."""
+        phases = phases[self.program.has_next[phases]]
         if len(phases):
             waits = self.begun[phases] + self.program.length[phases]
-            then = np.maximum(waits, self.latest[phases])
-            self.beginning.append((phases + 1, then))
+            start_times = np.maximum(waits, self.latest[phases])
+            self.beginning.append((phases + 1, start_times))
 
     def begin(self, phases: np.ndarray, times: np.ndarray) -> None:
-        """Post the calls of phases; messages with both ends posted set out."""
-        p = self.program
-        counts = p.first[phases + 1] - p.first[phases]
+        """Post the calls of phases; messages with send and recv posted start."""
+        program = self.program
+        counts = program.first[phases + 1] - program.first[phases]
         begins = np.cumsum(counts) - counts
-        calls = np.repeat(p.first[phases] - begins, counts) + np.arange(counts.sum())
-        ids, then = p.message[calls], np.repeat(times, counts) + p.delay[calls]
+        calls = np.repeat(program.first[phases] - begins, counts) + np.arange(
+            counts.sum()
+        )
+        ids, post_times = (
+            program.message[calls],
+            np.repeat(times, counts) + program.delay[calls],
+        )
         is_send = self.is_send[calls]
         ids = np.concatenate(
-            [self.post(ids[end], then[end]) for end in (is_send, ~is_send)]
+            [self.post(ids[end], post_times[end]) for end in (is_send, ~is_send)]
         )
         if self.some_signals:
-            signal = p.calls.is_signal[ids]
+            signal = program.calls.is_signal[ids]
             self.end[ids[signal]] = self.ready[ids[signal]]
             signals, ids = ids[signal], ids[~signal]
         self.at[ids] = self.end[ids] = self.ready[ids]
@@ -134,10 +145,10 @@ class _Waves:
         if self.some_signals:
             self.finish(signals, self.end[signals])
         self.begun[phases] = times
-        self.go_on(phases[self.needs[phases] == 0])
+        self.advance(phases[self.needs[phases] == 0])
 
     def post(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Post one end of each of these messages; return those that have both now."""
+        """Post the send or recv of each message; return those that have both now."""
         if self.some_computes:
             ids, times = ids[ids >= 0], times[ids >= 0]
         self.ready[ids] = np.maximum(self.ready[ids], times)
@@ -149,9 +160,9 @@ _NEVER = 2**63 - 1
 
 
 class _Pool:
-    """Messages on their way to a stage, with the times at which they arrive.
+    """Messages on their way to a stage, with the times of their arrival.
 
-    Most are kept sorted; late comers are looked through until they are too many.
+    Most are kept sorted; late ones are searched linearly until they are too many.
     """
 
     def __init__(self) -> None:
@@ -159,12 +170,12 @@ class _Pool:
         self.late_ids, self.late_times = self.ids, self.times
 
     def first(self) -> int:
-        """The earliest arrival, or a time that never comes."""
+        """Return the earliest arrival, or a time that never comes."""
         early = int(self.times[0]) if len(self.times) else _NEVER
         return min(early, int(self.late_times.min(initial=_NEVER)))
 
     def add(self, ids: np.ndarray, times: np.ndarray) -> None:
-        """Expect messages at their times."""
+        """Add messages with the times of their arrival."""
         if not len(self.late_ids):
             self.late_ids, self.late_times = ids, times
             return
@@ -172,7 +183,7 @@ class _Pool:
         self.late_times = np.concatenate([self.late_times, times])
 
     def take(self, until: int) -> np.ndarray:
-        """Take out those that arrive before `until`."""
+        """Remove and return the messages that arrive before `until`."""
         end = int(np.searchsorted(self.times, until))
         ids, self.ids, self.times = self.ids[:end], self.ids[end:], self.times[end:]
         if len(self.late_ids) and self.late_times.max() < until:
@@ -197,10 +208,10 @@ class _Pool:
 
 
 class _Ends:
-    """One end of every message: `closes` is the phase that waits for it, -1 for none.
+    """The sends or the recvs of all messages, with the phase that waits for each.
 
-    some_unawaited: there are -1. is_alone: no phase waits for two of them, so numpy can
-    count without `ufunc.at`.
+    closes: that phase, -1 for none. some_unawaited: whether there are -1. is_alone: no
+    phase waits for two of them, so numpy can count without `ufunc.at`.
     """
 
     def __init__(self, calls: np.ndarray, closes: np.ndarray):
@@ -216,25 +227,26 @@ def _queue(
     busy: np.ndarray,
     free: np.ndarray,
 ) -> np.ndarray:
-    """When each of the messages, sorted by link and arrival, takes its link.
+    """Return when each message, sorted by link and arrival, takes its link.
 
-    The k-th of every link are served together; where few links have many messages, link
-    by link instead: with the sum of what came before taken off, a running maximum does.
+    The k-th messages of all links are served together. Few links with many messages are
+    served link by link instead: with the busy time of earlier messages subtracted, the
+    times are a running maximum.
     """
     first = np.flatnonzero(np.append(True, link[1:] != link[:-1]))
     sizes = np.diff(np.append(first, len(link)))
-    taken = np.empty_like(time)
+    entered = np.empty_like(time)
     if len(first) < sizes.max():
         for begin, size in zip(first.tolist(), sizes.tolist(), strict=True):
-            here = slice(begin, begin + size)
-            passed = np.cumsum(busy[here])
-            before = passed - busy[here]
-            earliest = np.maximum(time[here], free[link[begin]]) - before
-            taken[here] = np.maximum.accumulate(earliest) + before
-            free[link[begin]] = taken[begin + size - 1] + busy[begin + size - 1]
-        return taken
+            link_rows = slice(begin, begin + size)
+            elapsed = np.cumsum(busy[link_rows])
+            before = elapsed - busy[link_rows]
+            earliest = np.maximum(time[link_rows], free[link[begin]]) - before
+            entered[link_rows] = np.maximum.accumulate(earliest) + before
+            free[link[begin]] = entered[begin + size - 1] + busy[begin + size - 1]
+        return entered
     for k in range(int(sizes.max())):
         rows = first[sizes > k] + k
-        taken[rows] = np.maximum(time[rows], free[link[rows]])
-        free[link[rows]] = taken[rows] + busy[rows]
-    return taken
+        entered[rows] = np.maximum(time[rows], free[link[rows]])
+        free[link[rows]] = entered[rows] + busy[rows]
+    return entered
