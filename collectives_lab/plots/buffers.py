@@ -23,7 +23,7 @@ WIDEST = 9.5  # inches
 
 
 def ranks_in(value: float) -> list[int]:
-    """The ranks in a sum of `4**rank`, or of that times a power of ten for its slot.
+    """Return the ranks in a sum of `4**rank`, or of that times its slot's power of ten.
 
     A rank that was added twice is there twice. Of the powers of ten that fit, the first
     is taken with which no rank is doubled: `ranks_in(850)` is `[0, 1, 2, 3]`. What is
@@ -78,7 +78,7 @@ def before_after(
     dots.draw(ax)
     fact = f"{p} ranks, before and after; a dot says that a rank's number is in it."
     figure.caption = fact if caption is None else caption
-    figure.alt = f"What {p} ranks hold. {_told('Before', sides[0])} " + _told(
+    figure.alt = f"What {p} ranks hold. {_described('Before', sides[0])} " + _described(
         "After", sides[1]
     )
     return figure
@@ -97,7 +97,7 @@ def _numbers(rank: int, buffer: Any) -> list[float]:
 
 
 def _place(dots: Dots, x: float, top: float, ranks: Sequence[int]) -> None:
-    """Below the number, in rows of a few."""
+    """Place dots below the number, in rows of a few."""
     for n in range(0, len(ranks), ROW):
         dots.row(x, top + 0.62 + 0.24 * n / ROW, ranks[n : n + ROW])
 
@@ -120,7 +120,7 @@ def _set_axes(ax: Axes, p: int, widths: Sequence[int], height: float) -> None:
 def _draw(
     ax: Axes, side: Sequence[list[float]], left: int, height: float, inch: float
 ) -> None:
-    """The cells and, where there is room, their numbers."""
+    """Draw the cells and, where there is room, their numbers."""
     cells = []
     for rank, held in enumerate(side):
         top = (rank - 0.5) * height
@@ -141,7 +141,7 @@ def _short(value: float) -> str:
     return exact if len(exact) <= 7 else f"{value:.3g}"
 
 
-def _told(when: str, side: Sequence[list[float]]) -> str:
+def _described(when: str, side: Sequence[list[float]]) -> str:
     rows = (
         f"rank {rank} {', '.join(f'{v:.7g}' for v in held) or 'nothing'}"
         for rank, held in enumerate(side)

@@ -56,7 +56,9 @@ def chunk_table(
     whole = sum(last.is_whole(r, c) for r in range(p) for c in range(p))
     fact = f"{p} ranks, {p} chunks, {last.title}: {whole} of {p * p} are whole."
     figure.caption = fact if caption is None else caption
-    figure.alt = " ".join([f"Tables of ranks and chunks. {fact}", *map(_told, shown)])
+    figure.alt = " ".join(
+        [f"Tables of ranks and chunks. {fact}", *map(_described, shown)]
+    )
     return figure
 
 
@@ -67,7 +69,7 @@ def _cell(p: int, panels: int) -> float:
 
 
 def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
-    """The first two states and the last two of each phase."""
+    """Return the first two states and the last two of each phase."""
     numbers = {0, 1}
     for phase in {state.phase for state in states[1:]}:
         numbers |= {*[n for n, s in enumerate(states) if s.phase == phase][-2:]}
@@ -75,7 +77,7 @@ def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
 
 
 def _panels(shown: Sequence[ChunkState], side: float) -> Diagram:
-    """A figure with an axes for each state, in rows that are about equally full."""
+    """Make a figure with an axes for each state, in rows about equally full."""
     most = max(1, int((WIDEST - NAMES) // (side + GAP)))
     down = -(-len(shown) // most)
     across = -(-len(shown) // down)
@@ -119,7 +121,7 @@ def _set_axes(ax: Axes, state: ChunkState, ranks: range, cell: float) -> None:
 
 
 def _key(figure: Diagram, shown: Sequence[ChunkState], has_numbers: bool) -> None:
-    """What frame and shade mean, and which rank is where if dots have no numbers."""
+    """Add a key to frames and shades, and to places if dots have no numbers."""
     p = shown[0].world_size
     signs: dict[str, Any] = {}
     if any(state.moves for state in shown):
@@ -134,7 +136,7 @@ def _key(figure: Diagram, shown: Sequence[ChunkState], has_numbers: bool) -> Non
     figure.legend(signs.values(), signs.keys(), loc="outside upper center", ncols=3)
 
 
-def _told(state: ChunkState) -> str:
+def _described(state: ChunkState) -> str:
     first, *more = state.sentences() or ["every rank holds its own contribution"]
     others = f", and {len(more)} more messages" if more else ""
     return f"{state.title[0].upper()}{state.title[1:]}: {first}{others}."

@@ -1,4 +1,4 @@
-"""How much moves: between each pair of ranks, and out of each rank.
+"""Bytes that move: between each pair of ranks, and out of each rank.
 
 Here you can draw the traffic matrix (`traffic_matrix`) and the bytes each rank sends
 beside what the wire carried and a bound (`bytes_by_rank`).
@@ -93,7 +93,7 @@ def traffic_matrix(
 def _matrix(
     traffic: Trace | Traced | np.ndarray | Sequence[Sequence[float]], which: str
 ) -> tuple[np.ndarray, str]:
-    """The bytes [src, dst] to draw, and which key of SOURCES they are."""
+    """Return the bytes [src, dst] to draw, and which key of SOURCES they are."""
     if isinstance(traffic, (np.ndarray, Sequence)):
         matrix = np.asarray(traffic, dtype=float)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
@@ -118,7 +118,7 @@ def _matrix(
 
 
 def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
-    """The number in each cell that is not empty, light on dark and dark on light."""
+    """Write numbers into the cells that have one, light on dark or dark on light."""
     colors = image.to_rgba(image.get_array())
     for (src, dst), nbytes in np.ndenumerate(matrix):
         if nbytes:
@@ -128,7 +128,7 @@ def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
 
 
 def _scale(nbytes: float) -> tuple[float, str]:
-    """The binary unit that suits a size, as a number and a name."""
+    """Return the binary unit that suits a size, as a number and a name."""
     power = min(4, int(np.log2(max(nbytes, 1)) // 10))
     return 1024.0**power, ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
 
