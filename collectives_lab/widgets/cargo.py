@@ -26,16 +26,16 @@ EQUAL = ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
 
 
 def cargos(plan: Plan, name: str, world_size: int) -> Iterator[Cargo]:
-    """What the sends of a plan may carry; to play it shows whether they do."""
+    """Yield what the sends of a plan may carry; to play it shows whether they do."""
     verb = verb_of(name)
     if verb not in EQUAL:
         yield _lengthened(plan, world_size)
         return
-    told = _gathered if verb in ("gather", "all_gather") else _scattered
+    chunks_of = _gathered if verb in ("gather", "all_gather") else _scattered
     sends = sends_of(plan(world_size, world_size**2))
     for else_sent in (-1, 0):
         with suppress(ValueError):
-            yield told(sends, world_size, else_sent)
+            yield chunks_of(sends, world_size, else_sent)
 
 
 def sends_of(trace: Trace) -> Columns:

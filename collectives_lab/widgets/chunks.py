@@ -43,7 +43,7 @@ def _cell(state: ChunkState, rank: int, chunk: int, sender: int | None) -> str:
 
 
 def style(key: str, p: int) -> str:
-    """The rules for the tables inside of what has the class `key`."""
+    """Return the rules for the tables inside of what has the class `key`."""
     columns = math.ceil(math.sqrt(p))
     dot = 1.7 if p <= 4 else 1.35
     rules = [

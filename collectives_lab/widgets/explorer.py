@@ -73,7 +73,7 @@ class CostExplorer:
 
     @property
     def knobs(self) -> tuple[Knob, ...]:
-        """The sliders, in their order."""
+        """Return the sliders, in their order."""
         return self.size, self.ranks, self.alpha, self.bandwidth
 
     @cached_property
@@ -113,7 +113,7 @@ class CostExplorer:
         return cost(world, self.sizes, alpha, 1 / bandwidth)
 
     def diagram(self) -> Diagram:
-        """The curves for what the sliders begin with."""
+        """Return the curves for what the sliders begin with."""
         figure = cost_curves(
             self.costs,
             self.sizes,
@@ -207,7 +207,7 @@ def _winner(times: Mapping[str, float]) -> str:
 
 
 def _look(number: int) -> dict[str, str]:
-    """The line of the n-th algorithm in the page, by colour and by dashes."""
+    """Return the line of the n-th algorithm in the page, by colour and by dashes."""
     return {
         "color": SERIES[number % len(SERIES)],
         "dashes": DASHES[number % len(DASHES)],

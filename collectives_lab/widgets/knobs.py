@@ -30,12 +30,12 @@ class Knob:
 
     @property
     def value(self) -> Any:
-        """The value that it begins with."""
+        """Return the value that it begins with."""
         return self.values[self.start]
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """Return the same in words."""
         return self.texts[self.start]
 
 
@@ -58,7 +58,7 @@ def knob(
 
 
 def shares_of(values: ArrayLike) -> tuple[float, ...]:
-    """How far each of the values is on the way from the first to the last."""
+    """Return how far each of the values is on the way from the first to the last."""
     at = np.asarray(values, float)
     return tuple(((at - at[0]) / (at[-1] - at[0])).tolist())
 

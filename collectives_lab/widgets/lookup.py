@@ -22,7 +22,7 @@ ALIKE = 1e-6
 
 
 def axes_of(knobs: Sequence[Knob], along: ArrayLike) -> list[dict[str, Any]]:
-    """The axes of a table as the page gets them; `along` has the key `place`."""
+    """Return the axes of a table as the page gets them; `along` has the key `place`."""
     shares = {one.key: one.shares for one in knobs} | {"place": shares_of(along)}
     return [{"key": key, "shares": known} for key, known in shares.items()]
 
@@ -64,7 +64,7 @@ def table_of(
 
 
 def _some(knob: Knob) -> set[int]:
-    """The stops at which a table is compared with its formula."""
+    """Return the stops at which a table is compared with its formula."""
     last = len(knob.values) - 1
     return {0, last // 3, knob.start, 2 * last // 3, last}
 

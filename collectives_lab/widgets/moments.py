@@ -41,7 +41,7 @@ def moments(seen: Scene, chunks: Chunks) -> list[tuple[float, str]]:
 
 
 def across(figure: Diagram, time: float) -> float:
-    """Where a time is in the picture, in percent from the left."""
+    """Return where a time is in the picture, in percent from the left."""
     return _place(figure, time, 0)[0]
 
 

@@ -42,7 +42,7 @@ class Story:
 
 
 def algorithms_like(trace: Trace) -> dict[str, int]:
-    """The names in `plans` with just these messages, and the root of each."""
+    """Return the names in `plans` with just these messages, and the root of each."""
     if not 1 < trace.world_size <= MOST_RANKS or set(trace.ops()) - _PLANNED:
         return {}
     roots = range(trace.world_size)
@@ -63,7 +63,7 @@ def _plan(name: str, root: int) -> Plan:
 
 
 def _is(trace: Trace, plan: Plan) -> bool:
-    """Whether the messages are those of the plan, for some size of a tensor."""
+    """Return whether the messages are those of the plan, for some size of a tensor."""
     p, even = trace.world_size, 64 * trace.world_size**2
     try:
         like = plan(p, even)
@@ -133,7 +133,7 @@ def _start(verb: str, p: int, chunks: int, root: int) -> Holds:
 def _played(
     moves: Sequence[Any], start: Holds, rule: str, is_sum: bool
 ) -> list[ChunkState] | None:
-    """The states, if a rule explains all messages of all steps."""
+    """Return the states, if a rule explains all messages of all steps."""
     of = max(step for step, _, _ in moves)
     states = [ChunkState(0, of, "start", (), start)]
     last = [list(chunks) for chunks in start]
@@ -162,7 +162,7 @@ _PHASES = "copying", "adding"
 
 
 def _is_right(verb: str, holds: Holds, root: int) -> bool:
-    """Whether this is what the verb must leave."""
+    """Return whether this is what the verb must leave."""
     p = len(holds)
     whole = [[len(held) == (p if verb in SUMS else 1) for held in row] for row in holds]
     if verb in ("reduce", "gather"):

@@ -72,7 +72,7 @@ class RatioExplorer:
 
     @property
     def knobs(self) -> tuple[Knob, ...]:
-        """The sliders, in their order."""
+        """Return the sliders, in their order."""
         model = self.ranks, self.parameters, self.tokens
         return *model, self.rate, self.bandwidth, self.alpha
 
@@ -134,7 +134,7 @@ class RatioExplorer:
         return self.tokens.value / self.ranks.value
 
     def gammas(self) -> dict[str, NDArray[Any]]:
-        """The ratio at each of `worlds`, for both ways to add ranks."""
+        """Return the ratio at each of `worlds`, for both ways to add ranks."""
         tokens = self.tokens.value / self.worlds, np.full(len(self.worlds), self.local)
         halves = (self.seconds(self.worlds, each) for each in tokens)
         ratios = (moved / compute for compute, moved in halves)
