@@ -23,8 +23,7 @@ WIDEST = 9.5  # inches
 
 
 def ranks_in(value: float) -> list[int]:
-    """Return the ranks in a sum of `4**rank`, or of that times a power of ten for its
-    slot.
+    """Return the ranks in a sum of `4**rank`, or of that times its slot's power of ten.
 
     A rank that was added twice is there twice. Of the powers of ten that fit, the first
     is taken with which no rank is doubled: `ranks_in(850)` is `[0, 1, 2, 3]`. What is
@@ -98,7 +97,7 @@ def _numbers(rank: int, buffer: Any) -> list[float]:
 
 
 def _place(dots: Dots, x: float, top: float, ranks: Sequence[int]) -> None:
-    """Below the number, in rows of a few."""
+    """Place dots below the number, in rows of a few."""
     for n in range(0, len(ranks), ROW):
         dots.row(x, top + 0.62 + 0.24 * n / ROW, ranks[n : n + ROW])
 

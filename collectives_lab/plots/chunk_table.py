@@ -77,9 +77,7 @@ def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
 
 
 def _panels(shown: Sequence[ChunkState], side: float) -> Diagram:
-    """Return a figure with an axes for each state, in rows that are about equally
-    full.
-    """
+    """Make a figure with an axes for each state, in rows about equally full."""
     most = max(1, int((WIDEST - NAMES) // (side + GAP)))
     down = -(-len(shown) // most)
     across = -(-len(shown) // down)
@@ -123,9 +121,7 @@ def _set_axes(ax: Axes, state: ChunkState, ranks: range, cell: float) -> None:
 
 
 def _key(figure: Diagram, shown: Sequence[ChunkState], has_numbers: bool) -> None:
-    """Explain frame and shade, and which rank is where if dots have no
-    numbers.
-    """
+    """Add a key to frames and shades, and to places if dots have no numbers."""
     p = shown[0].world_size
     signs: dict[str, Any] = {}
     if any(state.moves for state in shown):

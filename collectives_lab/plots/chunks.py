@@ -1,4 +1,4 @@
-"""Who is in which chunk: an algorithm played on sets of ranks, without any numbers.
+"""Contributions in each chunk: an algorithm played on sets of ranks, without numbers.
 
 Here you can say what moves in each step (`ring_steps`), and play it (`chunk_states`):
 what every rank holds in every chunk, after each step.
@@ -28,7 +28,7 @@ class Move:
 
 @dataclass(frozen=True)
 class ChunkState:
-    """What all ranks hold after a step.
+    """The chunks of all ranks after a step.
 
     step: its number, 0 before the first. of: how many there are. phase: what the
     algorithm is doing. moves: what was sent in the step. holds: see `Holds`.
@@ -42,7 +42,7 @@ class ChunkState:
 
     @property
     def world_size(self) -> int:
-        """How many ranks there are."""
+        """Return the number of ranks."""
         return len(self.holds)
 
     def received(self, rank: int) -> set[int]:
@@ -59,7 +59,7 @@ class ChunkState:
         return f"step {self.step} of {self.of}: {self.phase}" if self.step else "start"
 
     def sentences(self) -> list[str]:
-        """Return what each move brought, and what its receiver has now."""
+        """Describe each move, and what its receiver holds after it."""
         return [self._sentence(*moved) for moved in _together(self.moves)]
 
     def _sentence(self, src: int, dst: int, adds: bool, chunks: Sequence[int]) -> str:
@@ -127,7 +127,7 @@ def _moved(before: Holds, moves: Iterable[Move]) -> Holds:
 
 
 def _together(moves: Iterable[Move]) -> list[tuple[int, int, bool, list[int]]]:
-    """Return the chunks that one rank sends to another, by src and dst."""
+    """Group the moved chunks by src and dst."""
     ends = attrgetter("src", "dst", "adds")
     by_ends = groupby(sorted(moves, key=ends), ends)
     return [(*end, sorted(move.chunk for move in moved)) for end, moved in by_ends]

@@ -13,12 +13,12 @@ from collectives_lab.trace import Event, Trace
 
 
 def counts_steps(trace: Trace) -> bool:
-    """Tell whether the times of a trace are no seconds, but number its steps."""
+    """Return whether the times of a trace number its steps, and are no seconds."""
     return trace.meta.get("clock") == "steps"
 
 
 def in_steps(events: Sequence[Event]) -> list[Event]:
-    """Planned calls as they are drawn: each all through its step, done at its end.
+    """Return planned calls as they are drawn: each takes its step, done at its end.
 
     A plan's clock has two ticks a step: at the first a rank calls, at the next it
     waits. Steps in which nobody does anything are not counted.

@@ -86,8 +86,7 @@ def cost_curves(
 def crossings(
     sizes: np.ndarray, lines: Mapping[str, np.ndarray]
 ) -> list[tuple[float, float, str]]:
-    """Return where the fastest changes: the bytes, the seconds, and who is fastest from
-    there.
+    """Return the crossings: bytes, seconds, and the algorithm fastest from there.
 
     Between two sizes the curves are taken as straight in the logarithms of both.
     """
@@ -115,7 +114,7 @@ def crossings(
 
 
 def ranking(sizes: np.ndarray, lines: Mapping[str, np.ndarray]) -> str:
-    """Who is fastest from which size on, in a sentence."""
+    """Describe in a sentence which algorithm is fastest from which size on."""
     if not lines:
         return "measured times."
     first = list(lines)[fastest(np.array(list(lines.values())))[0]]
@@ -175,7 +174,7 @@ def _set_axes(ax: Axes, sizes: np.ndarray, rows: int, has_points: bool) -> None:
 
 
 def _mark(ax: Axes, changes: Sequence[tuple[float, float, str]]) -> None:
-    """Draw a ring at each crossing, and below it who is fastest from there on."""
+    """Draw a ring at each crossing, and name below it who is fastest from there."""
     labels = Labels(ax, 8)
     bottom = ax.get_window_extent().y0
     for size, seconds, name in changes:

@@ -30,7 +30,7 @@ class Dots:
     places: list[tuple[float, float, int]] = field(default_factory=list)
 
     def grid(self, x: float, y: float, ranks: Sequence[int], world_size: int) -> None:
-        """Around (x, y), each rank at its own place in a square; doubled ones queue."""
+        """Place dots in a square around (x, y), a place a rank; doubled ones queue."""
         columns = math.ceil(math.sqrt(world_size))
         rows = math.ceil(world_size / columns)
         slots = ranks if len({*ranks}) == len(ranks) else range(len(ranks))
@@ -41,14 +41,14 @@ class Dots:
             self.places.append((x + left * step, y + top * step, rank))
 
     def row(self, x: float, y: float, ranks: Sequence[int]) -> None:
-        """In a row with its middle at (x, y)."""
+        """Place dots in a row with its middle at (x, y)."""
         for n, rank in enumerate(ranks):
             left = (n - (len(ranks) - 1) / 2) * 1.1 * self.size
             self.places.append((x + left, y, rank))
 
     @property
     def has_numbers(self) -> bool:
-        """Whether there is room for the numbers of the ranks."""
+        """Return whether there is room for the numbers of the ranks."""
         return self._fontsize() >= SMALLEST
 
     def _fontsize(self) -> float:

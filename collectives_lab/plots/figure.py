@@ -1,4 +1,4 @@
-"""What all pictures share: the colours of the ranks, the `Diagram`, and its labels.
+"""Parts that all pictures share: rank colours, the `Diagram`, and its labels.
 
 Here you can ask for a rank's colour (`rank_color`), begin a figure (`diagram`), write
 labels on it that never cover each other (`Labels`), and show several figures beside
@@ -71,11 +71,11 @@ STYLE = {
 
 
 class Traced(Protocol):
-    """What has a trace: a Run, a Timeline."""
+    """An object with a trace: a Run, a Timeline."""
 
     @property
     def trace(self) -> Trace:
-        """What moved."""
+        """The recorded or planned calls."""
 
 
 def trace_of(thing: Trace | Traced) -> Trace:
@@ -107,9 +107,7 @@ class Diagram(Figure):
     alt: str = ""
 
     def _repr_html_(self) -> str:
-        """Return the figure as one image with its own text, which no page style can
-        change.
-        """
+        """Return the figure as one image, whose text no page style can change."""
         kind, data = "svg+xml", self._svg()
         if len(data) > MOST_SVG:
             kind, data = "png", self._png()
@@ -155,9 +153,7 @@ class Row:
 
 
 def _item(one: Diagram) -> str:
-    """Return a diagram that shrinks to three quarters, but no more, to stay in the
-    row.
-    """
+    """Return the HTML of a diagram that shrinks to stay in its row, to 3/4 at most."""
     width = round(one.get_figwidth() * DPI)
     style = f"flex:{width} 1 {round(0.75 * width)}px;max-width:{width}px"
     return f'<div style="{style}">{one._repr_html_()}</div>'

@@ -1,4 +1,4 @@
-"""What a space-time diagram shows, before anything is drawn.
+"""The contents of a space-time diagram, before anything is drawn.
 
 Here you can place the calls of a trace in the lanes of their ranks (`scene`), with the
 messages between them, the calls that make up each collective, what never ended, and all
@@ -39,32 +39,32 @@ class Bar:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the rank began to wait for the call and never came back."""
+        """Return whether the rank began to wait for the call and never came back."""
         return is_stuck(self.event)
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody waited for the call, so that its end is not known."""
+        """Return whether nobody waited for the call, so that its end is not known."""
         return self.event.waited is None and self.event.completed is None
 
     @property
     def is_message(self) -> bool:
-        """Whether the call is a send or a recv."""
+        """Return whether the call is a send or a recv."""
         return self.event.op in ("send", "recv")
 
     @property
     def is_compute(self) -> bool:
-        """Whether the rank only says that it computes."""
+        """Return whether the rank only says that it computes."""
         return self.event.op == "compute"
 
     @property
     def is_collective(self) -> bool:
-        """Whether other ranks take part: it is no message and no computing."""
+        """Return whether other ranks take part: it is no message and no computing."""
         return not self.is_message and not self.is_compute
 
     @property
     def name(self) -> str:
-        """The call in a few words: `send to 1`, `recv from 3`, `all_reduce`."""
+        """Return the call in a few words: `send to 1`, `recv from 3`, `all_reduce`."""
         event = self.event
         if not self.is_message:
             return event.op
@@ -99,11 +99,11 @@ class Scene:
 
     @property
     def stuck(self) -> list[Bar]:
-        """The calls that a rank waits for and that never complete."""
+        """Return the calls that a rank waits for and that never complete."""
         return [bar for bar in self.bars if bar.is_stuck]
 
     def facts(self) -> list[str]:
-        """Return what there is to see, in sentences."""
+        """Describe the contents in sentences."""
         verbs = Counter(verb(calls) for calls in self.together)
         things = [f"{n} {name}" for name, n in sorted(verbs.items())]
         if self.pairs or not things:
@@ -214,9 +214,7 @@ def _lane(rank: int, rows: Sequence[tuple[int, Event]], last: float) -> dict[int
 
 
 def rounds(bars: Iterable[Bar], first: float, last: float) -> list[list[Bar]]:
-    """Return the collectives seen: the n-th call of a group on each of its ranks is
-    one.
-    """
+    """Return the collectives: the n-th call of a group on all its ranks is one."""
     count: Counter = Counter()
     calls: dict[tuple[str, int], list[Bar]] = defaultdict(list)
     for bar in bars:

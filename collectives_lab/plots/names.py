@@ -19,7 +19,7 @@ MOST_NAMES = 24  # names of collectives above a lane; of more, only their counts
 
 
 def name_stuck(labels: Labels, stuck: Sequence[Bar]) -> None:
-    """Say beside its cross what a stuck call is."""
+    """Name each stuck call beside its cross."""
     for bar in stuck:
         x, y = labels.ax.transData.transform((bar.end, bar.middle))
         labels.put(bar.name, x + 8, y)
@@ -40,9 +40,7 @@ def name_rounds(labels: Labels, rounds: Sequence[list[Bar]]) -> None:
 
 
 def _names(labels: Labels, rounds: Sequence[list[Bar]]) -> list[tuple[str, float]]:
-    """Return what to write, and from what time on: a crowd of equals becomes `verb x
-    n`.
-    """
+    """Return names and their times: a crowd of equals becomes `verb x n`."""
     runs = [(name, list(run)) for name, run in groupby(rounds, verb)]
     if len(runs) > MOST_NAMES:
         counts = Counter(verb(calls) for calls in rounds)

@@ -76,7 +76,7 @@ def _draw_times(
 
 
 def _draw_gap(ax: Axes, at: np.ndarray, ratio: np.ndarray, spread: np.ndarray) -> None:
-    """Draw the ratio on a logarithmic axis: half and double are equally far from 1."""
+    """Draw the ratio, in a logarithm: half and double are equally far from right."""
     ax.set(yscale="log", xlabel="size", ylabel="measured /\npredicted")
     ax.axhline(1, color=SERIES[0], linewidth=1.2, zorder=1)
     ax.vlines(at, 1, ratio, SERIES[1], linewidth=1.2, zorder=2)

@@ -46,7 +46,7 @@ def ratio_picture(
 
 
 def _draw_step(ax: Any, compute: float, moved: float) -> None:
-    """One step from left to right, as shares of its time."""
+    """Draw one step from left to right, as shares of its time."""
     share = compute / (compute + moved)
     ax.barh(0, share, color=COMPUTE)
     hatched = {"edgecolor": MOVE, "facecolor": "none", "hatch": "////"}
@@ -61,13 +61,13 @@ def _draw_step(ax: Any, compute: float, moved: float) -> None:
 def _draw_curve(
     ax: Any, number: int, name: str, worlds: Sequence[float], gamma: Any
 ) -> None:
-    """One way to add ranks, with its name in a key."""
-    style = {"color": STYLES[number], "linestyle": ("-", "--")[number]}
-    ax.plot(worlds, gamma, linewidth=1.8, label=name, **style)
+    """Draw one way to add ranks, with its name in a key."""
+    look = {"color": STYLES[number], "linestyle": ("-", "--")[number]}
+    ax.plot(worlds, gamma, linewidth=1.8, label=name, **look)
 
 
 def _set_axes(ax: Any, worlds: Sequence[float]) -> None:
-    """Logarithmic both ways, with the break-even across."""
+    """Make both axes logarithmic, with the break-even across."""
     ax.set(xscale="log", yscale="log", ylim=(LOWEST, HIGHEST))
     ax.set_xlim(worlds[0], worlds[-1])
     ax.set(xlabel="ranks", ylabel="gamma, communicating / computing")
@@ -82,7 +82,7 @@ def _set_axes(ax: Any, worlds: Sequence[float]) -> None:
 
 
 def _mark(ax: Any, ranks: float, gamma: float) -> None:
-    """Mark where the sliders stand, and which side is which."""
+    """Mark the values of the sliders, and name both sides."""
     at = float(np.clip(gamma, LOWEST * 1.2, HIGHEST / 1.2))
     ax.plot(ranks, at, "o", ms=9, mfc="none", mec=INK, mew=1.8, clip_on=False, zorder=4)
     style = {"fontsize": 8, "transform": ax.transAxes}

@@ -1,4 +1,4 @@
-"""What pictures of times share: a look for each algorithm, and axes in bytes and time.
+"""Parts that pictures of times share: looks of algorithms, axes in bytes and time.
 
 Here you can ask for the look of a series (`series_look`), for the seconds that somebody
 predicts (`seconds_of`) or has measured (`medians`), for the fastest of several
@@ -58,10 +58,7 @@ def seconds_of(
     alpha: float | None,
     beta: float | None,
 ) -> np.ndarray:
-    """Return what an algorithm costs at these sizes.
-
-    ValueError for times that do not fit.
-    """
+    """Return the seconds at these sizes; ValueError for times that do not fit."""
     worlds = () if world_size is None else np.asarray(world_size).shape
     shape = np.broadcast_shapes(worlds, np.asarray(nbytes).shape)
     if callable(cost):

@@ -164,9 +164,7 @@ def _computing(color: str) -> dict[str, Any]:
 
 
 def _styles(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
-    """Return what to draw on each other: SVG cannot have a hatch on a transparent
-    face.
-    """
+    """Return looks to draw in turn: SVG has no hatch on a transparent face."""
     width = 0.3 if is_plain else 0.7
     # Snapped to pixels, thin bars below each other would run into one.
     rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}
@@ -197,7 +195,7 @@ def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
 
 
 def _draw_lost(ax: Axes, lost: Sequence[Bar]) -> None:
-    """Draw a send that nobody received: it points at its peer and ends short of it."""
+    """Point a send that nobody received at its peer, and end it short of the peer."""
     for bar in lost:
         x, y = bar.begin, bar.side(bar.event.peer)
         tip = y + (-0.2 if y == bar.top else 0.2)

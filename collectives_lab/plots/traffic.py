@@ -1,4 +1,4 @@
-"""How much moves: between each pair of ranks, and out of each rank.
+"""Bytes that move: between each pair of ranks, and out of each rank.
 
 Here you can draw the traffic matrix (`traffic_matrix`) and the bytes each rank sends
 beside what the wire carried and a bound (`bytes_by_rank`).
@@ -118,9 +118,7 @@ def _matrix(
 
 
 def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
-    """Write the number in each cell that is not empty, light on dark and dark on
-    light.
-    """
+    """Write numbers into the cells that have one, light on dark or dark on light."""
     colors = image.to_rgba(image.get_array())
     for (src, dst), nbytes in np.ndenumerate(matrix):
         if nbytes:

@@ -85,7 +85,7 @@ def winner_map(
 
 
 def _next(times: np.ndarray, winner: np.ndarray) -> np.ndarray:
-    """Return which is second and hardly slower than the fastest; -1 where none is."""
+    """Return who is second and hardly slower than the fastest; -1 where none is."""
     is_first = np.arange(len(times))[:, None, None] == winner
     rest = np.where(is_first, np.nan, times)
     second = fastest(rest)
@@ -175,9 +175,7 @@ def _in_two_lines(name: str) -> str:
 def _roomiest(
     region: np.ndarray, width: int, height: int
 ) -> tuple[float, float] | None:
-    """Return the middle, row and column, of the box in the region nearest to its
-    centre.
-    """
+    """Return the middle, row and column, of the box nearest the region's centre."""
     sums = np.pad(region.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     if region.shape[0] < height or region.shape[1] < width:
         return None

@@ -1,7 +1,8 @@
 """Replay of a trace on a fabric, in virtual time.
 
-Here you can `replay` a recorded run or a plan on a cluster that you do not have. All
-follow one model: a rank sends one message and receives one at a time, a message starts
+Here you can `replay` a recorded run or a plan on a cluster that you do not have, and
+record `until_stuck` what ranks do whose calls do not fit each other. Both follow one
+model: a rank sends one message and receives one at a time, a message starts
 when both its send and its recv are posted, and shared links (ports, NICs, a spine)
 serve messages first come first served. The replay is exact and deterministic, and no
 algorithm is a special case.
@@ -17,7 +18,7 @@ import numpy as np
 
 from collectives_lab.fabrics import Fabric
 from collectives_lab.replay import reference, vectorised
-from collectives_lab.replay.calls import calls_of
+from collectives_lab.replay.calls import Calls, calls_of
 from collectives_lab.replay.expand import Plan, open_collectives
 from collectives_lab.replay.path import Step
 from collectives_lab.replay.program import Program, compile_program
@@ -54,7 +55,7 @@ def replay(
     _check_arguments(trace, fabric, compute, algorithms)
     calls = open_collectives(trace, calls_of(trace), algorithms or {})
     program, times = _play(calls, fabric, compute)
-    _check_ended(trace, program, times)
+    _check_finished(trace, program, times)
     return Timeline(trace, fabric, program, times)
 
 
@@ -109,9 +110,7 @@ def _check_arguments(
 def _play(calls: Calls, fabric: Fabric, compute: float) -> tuple[Program, Times]:
     program = compile_program(calls, fabric, compute)
     is_large = len(calls.send) >= MANY_MESSAGES and vectorised.can_run(program)
-    times = (vectorised if is_large else reference).run(program)
-    _check_finished(trace, program, times)
-    return Timeline(trace, fabric, program, times)
+    return program, (vectorised if is_large else reference).run(program)
 
 
 def _check_finished(trace: Trace, program: Program, times: Times) -> None:

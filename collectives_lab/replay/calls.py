@@ -66,12 +66,13 @@ class Calls:
         return np.where(is_wait, self.waited[call], self.issued[call])
 
 
-def calls_of(trace: Trace) -> Calls:
+def calls_of(trace: Trace, is_complete: bool = True) -> Calls:
     """Read the sends, recvs and computes of a trace; collectives stay single calls.
 
     A trace without times is read as calls that wait one by one, except isend and irecv,
-    which then have no wait. Raises ValueError for a recv without a send, for a send
-    with a wait but without a recv, and for impossible sizes and seconds.
+    which then have no wait. Raises ValueError for a recv without a send and for a send
+    with a wait but without a recv, unless the trace is not `is_complete`, and for
+    impossible sizes and seconds.
     """
     columns = trace.columns
     issued, waited = columns["issued"], columns["waited"]
@@ -84,7 +85,8 @@ def calls_of(trace: Trace) -> Calls:
     if computes.any():
         waited = np.where(computes, np.nan, waited)
     send, recv = trace.pairs()
-    _check_matched(trace, send, recv, waited)
+    if is_complete:
+        _check_matched(trace, send, recv, waited)
     _check_sizes(trace, send, recv)
     threads = int(columns["thread"].max(initial=0)) + 1
     lane = columns["rank"] * np.int32(threads) + columns["thread"]

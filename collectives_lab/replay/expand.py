@@ -107,7 +107,7 @@ def _mismatch(trace: Trace, rows: dict[int, int], group: str, number: int) -> st
         else:
             difference = ""
         if difference:
-            raise ValueError(
+            return (
                 f"rank {first.rank} calls {first.op}, number {number} of group "
                 f"{group!r}, and rank {rank} {difference}; need the same collective on "
                 "all its ranks"

@@ -48,12 +48,21 @@ class Timeline:
 
     @cached_property
     def trace(self) -> Trace:
-        """Return the replayed trace with the times of the fabric in seconds."""
-        program, calls = self._program, self._program.calls
-        begun = self._times.begun[program.phase] + program.delay
-        waits = (self._times.begun + program.length)[program.closes]
-        ends = np.append(self._times.end, -1)  # the -1 is for calls without a message
-        ended = np.where(program.message < 0, begun, ends[program.message])
+        """The replayed trace with the times of the fabric in seconds.
+
+        A call that never began, or never ended, has no time for that.
+        """
+        program, calls, times = self._program, self._program.calls, self._times
+        begun = np.where(
+            times.begun[program.phase] < 0,
+            -1,
+            times.begun[program.phase] + program.delay,
+        )
+        waits = np.where(times.begun < 0, -1, times.begun + program.length)
+        waits = np.where(program.closes < 0, -1, waits[program.closes])
+        ends = np.append(times.end, -1)  # the -1 is for calls without a message
+        is_compute = self.source.is_op("compute")[calls.row]
+        ended = np.where(is_compute, begun, ends[program.message])
         columns = dict(self.source.columns)
         is_recorded = calls.row >= 0
         row = calls.row[is_recorded]
@@ -62,11 +71,11 @@ class Timeline:
             calls.seconds[is_recorded] * self.fabric.pace[calls.rank[is_recorded]]
         )
         issued, waited, completed = (np.full(len(row), np.nan) for _ in range(3))
-        issued[row] = begun[is_recorded] * self._quantum
-        completed[row] = ended[is_recorded] * self._quantum
-        waited[row] = np.where(program.closes >= 0, waits * self._quantum, np.nan)[
-            is_recorded
-        ]
+        issued[row] = self._seconds(begun[is_recorded])
+        waited[row] = self._seconds(waits[is_recorded])
+        completed[row] = self._seconds(ended[is_recorded])
+        is_early = completed < waited
+        completed[is_early] = waited[is_early]
         columns |= {
             "issued": issued - seconds,
             "waited": waited,

@@ -28,8 +28,7 @@ from dataclasses import dataclass, fields
 
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.strategies.strategy import Strategy
-from collectives_lab.strategies.units import units
+from collectives_lab.strategies.strategy import Strategy, units
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +49,7 @@ class Memory:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def table(self) -> Table:
-        """Return a row a part, and the sum."""
+        """Return a table with a row for each part, and the sum."""
         parts = {**self._parts(), "total": self.total}
         rows = [[name, format_bytes(nbytes)] for name, nbytes in parts.items()]
         return table(["kept by a rank", "bytes"], *rows)
@@ -63,16 +62,16 @@ class Memory:
 
 
 def memory(strategy: Strategy, stage: int = 0) -> Memory:
-    """Return bytes that one rank of this stage keeps, at most."""
+    """Return the bytes that one rank of this stage keeps, at most."""
     groups = {g: units(strategy, stage, g) for g in ("data", "replica")}
-    numel = sum(unit.numel for of_group in groups.values() for unit in of_group)
-    padded = sum(unit.padded for of_group in groups.values() for unit in of_group)
+    numel = sum(unit.numel for members in groups.values() for unit in members)
+    padded = sum(unit.padded for members in groups.values() for unit in members)
     parts = sum(
         unit.padded // strategy.ranks(g)
-        for g, of_group in groups.items()
-        for unit in of_group
+        for g, members in groups.items()
+        for unit in members
     )
-    largest = max(unit.padded for of_group in groups.values() for unit in of_group)
+    largest = max(unit.padded for members in groups.values() for unit in members)
     zero, each = strategy.zero, strategy.precision
     whole_parameters = padded if zero else numel
     working = largest * (
@@ -88,9 +87,7 @@ def memory(strategy: Strategy, stage: int = 0) -> Memory:
 
 
 def activations(strategy: Strategy, stage: int = 0) -> int:
-    """Return bytes kept for the backward pass, of all micro-batches that are on their
-    way.
-    """
+    """Return the bytes kept for the backward pass of all micro-batches under way."""
     head = stage == strategy.pipeline - 1
     block = _input(strategy) if strategy.recompute == "full" else _block(strategy)
     # Of a piece of the model that has 1/interleave of the stage's blocks.

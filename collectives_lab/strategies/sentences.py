@@ -25,8 +25,7 @@ from dataclasses import dataclass
 
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.strategies.strategy import Strategy
-from collectives_lab.strategies.units import units
+from collectives_lab.strategies.strategy import Strategy, units
 from collectives_lab.trace import bound
 
 COUNT_BYTES = 8

@@ -1,7 +1,8 @@
 """A strategy in a few lines: which model, which batch, and how many ranks each way.
 
 Here you can write a `Strategy`, which says at once what does not fit, and ask what is
-on the ranks of a stage (`layers`, `shards`) and who talks to whom (`ranks`, `stride`).
+on the ranks of a stage (`layers`, `shards`), who talks to whom (`ranks`, `stride`),
+and which tensors data parallelism sends together (`units`).
 A rank has a place along each dimension of a mesh:
 
     tensor    ranks that share each layer                  innermost: neighbours
@@ -17,11 +18,12 @@ et al., SC 2021, section 3, for the order; Lepikhin et al., GShard, 2021, for ex
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from collectives_lab.strategies.fits import check
 from collectives_lab.strategies.model import Model, Tensor
+from collectives_lab.strategies.validation import check
 
 
 class Precision(NamedTuple):
@@ -57,7 +59,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """How a model is trained.
+    """A training strategy: the model, the batch, and the ranks each way.
 
     batch: examples a step on all ranks together, each of `sequence` tokens.
     data: ranks that share the batch. zero: 0 all_reduces gradients, 1 to 3 as ZeRO.
@@ -96,7 +98,7 @@ class Strategy:
         check(self)
 
     def but(self, **changes: Any) -> Strategy:
-        """Return the same strategy with something changed: `strategy.but(zero=3)`."""
+        """Return the strategy with something changed: `strategy.but(zero=3)`."""
         return replace(self, **changes)
 
     # -- the mesh ------------------------------------------------------------------
@@ -106,7 +108,7 @@ class Strategy:
         return self.data * self.tensor * self.pipeline
 
     def ranks(self, group: str) -> int:
-        """Return how many ranks a group along this dimension has."""
+        """Return the number of ranks in a group along this dimension."""
         sizes = {
             "tensor": self.tensor,
             "data": self.data,
@@ -120,7 +122,7 @@ class Strategy:
         return sizes[group]
 
     def stride(self, group: str) -> int:
-        """Return how far apart in the world its neighbours are."""
+        """Return how far apart in the world the neighbours in a group are."""
         if group == "replica":
             return self.stride("data") * self.expert
         if group == "ends":
@@ -156,7 +158,7 @@ class Strategy:
     # -- what a stage has ----------------------------------------------------------
 
     def blocks(self, stage: int) -> int:
-        """Return how many blocks a stage has; the embedding and the head are no blocks.
+        """Count the blocks of a stage; the embedding and the head are no blocks.
 
         Stages, or their `interleave` pieces, have as many each; where that cannot be,
         the embedding and the head count for a block (as in Llama 3 405B).
@@ -164,13 +166,11 @@ class Strategy:
         pieces, layers = self.pipeline * self.interleave, self.model.layers
         if layers % pieces == 0:
             return layers // self.pipeline
-        own_blocks = (layers + 2) // self.pipeline
-        return own_blocks - (stage == 0) - (stage == self.pipeline - 1)
+        own_layers = (layers + 2) // self.pipeline
+        return own_layers - (stage == 0) - (stage == self.pipeline - 1)
 
     def layers(self, stage: int) -> list[tuple[Tensor, ...]]:
-        """Return the embedding, the blocks, the head: those that a stage has, in
-        order.
-        """
+        """Return what a stage has of embedding, blocks and head, in order."""
         if not 0 <= stage < self.pipeline:
             raise ValueError(
                 f"stage {stage} of {self.pipeline}; need 0 <= stage < pipeline"
@@ -183,13 +183,11 @@ class Strategy:
         return first + [model.block] * self.blocks(stage) + last
 
     def unlike(self) -> list[int]:
-        """One stage of each kind: the first, an inner one, the last."""
+        """Return one stage of each kind: the first, an inner one, the last."""
         return sorted({0, min(1, self.pipeline - 1), self.pipeline - 1})
 
     def shards(self, stage: int) -> list[list[Shard]]:
-        """Return what one rank of a stage has of each of these layers, tensor by
-        tensor.
-        """
+        """Return the shards of one rank of a stage, layer by layer."""
         return [
             [shard for tensor in layer for shard in self._shards(tensor)]
             for layer in self.layers(stage)
@@ -207,16 +205,68 @@ class Strategy:
         return f"Strategy({self.model.name}: {self.says()})"
 
     def says(self) -> str:
-        """Return the degrees in the field's words: `"DP 64, TP 8, PP 16 x 2, ZeRO-1,
-        SP"`.
+        """Return the degrees in words: `"DP 64, TP 8, PP 16 x 2, ZeRO-1, SP"`.
 
-        Of a pipeline stages, and times how many pieces each.
+        Of a pipeline: its stages, times the pieces of each.
         """
         words = {"DP": self.data, "TP": self.tensor, "PP": self.pipeline}
-        parts = [f"{word} {degree}" for word, degree in words.items() if degree > 1]
+        degrees = [f"{word} {degree}" for word, degree in words.items() if degree > 1]
         if self.interleave > 1:
-            parts[-1] += f" x {self.interleave}"
-        parts += [f"EP {self.expert}"] if self.expert > 1 else []
-        parts += [f"ZeRO-{self.zero}"] if self.zero else []
-        parts += ["SP"] if self.sequence_parallel else []
-        return ", ".join(parts) or "one rank"
+            degrees[-1] += f" x {self.interleave}"
+        degrees += [f"EP {self.expert}"] if self.expert > 1 else []
+        degrees += [f"ZeRO-{self.zero}"] if self.zero else []
+        degrees += ["SP"] if self.sequence_parallel else []
+        return ", ".join(degrees) or "one rank"
+
+
+class Unit(NamedTuple):
+    """Parameters sent together: `numel`, or `padded` to equal parts of all ranks.
+
+    nbytes: of their gradients, not padded.
+    """
+
+    numel: int
+    padded: int
+    nbytes: int
+
+
+def units(strategy: Strategy, stage: int, group: str) -> list[Unit]:
+    """Return the units of a rank of a stage whose copies lie along this group.
+
+    A unit is a parameter, a layer, all of them, or a bucket that ends once it holds so
+    many bytes, filled from the last layer on, where the backward pass begins.
+    """
+    layers = [
+        [shard for shard in layer if shard.group == group]
+        for layer in strategy.shards(stage)
+    ]
+    ranks, each = strategy.ranks(group), strategy.precision.gradient
+    grouped = []
+    for shards in _tensors_by_unit(layers, strategy):
+        if numel := sum(shard.numel for shard in shards):
+            grouped.append(Unit(numel, -(-numel // ranks) * ranks, numel * each))
+    return grouped
+
+
+def _tensors_by_unit(
+    layers: list[list[Shard]], strategy: Strategy
+) -> list[list[Shard]]:
+    if strategy.unit == "layer":
+        return layers
+    shards = [shard for layer in layers for shard in layer]
+    if strategy.unit == "model":
+        return [shards]
+    if strategy.unit == "parameter":
+        return [[shard] for shard in shards]
+    assert isinstance(strategy.unit, int)
+    return list(_buckets(shards[::-1], strategy.unit, strategy.precision.gradient))
+
+
+def _buckets(shards: list[Shard], nbytes: int, each: int) -> Iterator[list[Shard]]:
+    bucket: list[Shard] = []
+    for shard in shards:
+        bucket.append(shard)
+        if sum(s.numel for s in bucket) * each >= nbytes:
+            yield bucket
+            bucket = []
+    yield bucket

@@ -31,11 +31,11 @@ def cargos(plan: Plan, name: str, world_size: int) -> Iterator[Cargo]:
     if verb not in EQUAL:
         yield _lengthened(plan, world_size)
         return
-    lay_out = _gathered if verb in ("gather", "all_gather") else _scattered
+    chunks_of = _gathered if verb in ("gather", "all_gather") else _scattered
     sends = sends_of(plan(world_size, world_size**2))
     for else_sent in (-1, 0):
         with suppress(ValueError):
-            yield lay_out(sends, world_size, else_sent)
+            yield chunks_of(sends, world_size, else_sent)
 
 
 def sends_of(trace: Trace) -> Columns:

@@ -73,7 +73,7 @@ class CostExplorer:
 
     @property
     def knobs(self) -> tuple[Knob, ...]:
-        """The sliders, in their order."""
+        """Return the sliders, in their order."""
         return self.size, self.ranks, self.alpha, self.bandwidth
 
     @cached_property

@@ -30,12 +30,12 @@ class Knob:
 
     @property
     def value(self) -> Any:
-        """The value that it begins with."""
+        """Return the value that it begins with."""
         return self.values[self.start]
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """Return the same in words."""
         return self.texts[self.start]
 
 

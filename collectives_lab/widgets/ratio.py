@@ -72,7 +72,7 @@ class RatioExplorer:
 
     @property
     def knobs(self) -> tuple[Knob, ...]:
-        """The sliders, in their order."""
+        """Return the sliders, in their order."""
         model = self.ranks, self.parameters, self.tokens
         return *model, self.rate, self.bandwidth, self.alpha
 

@@ -12,7 +12,7 @@ import collectives_lab as lab
 from collectives_lab import fabrics
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.plans.steps import Steps, share
-from collectives_lab.replay import reference, replay, vectorised
+from collectives_lab.replay import reference, replay, until_stuck, vectorised
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
 from collectives_lab.replay.program import compile_program
