@@ -37,8 +37,9 @@ class ZooProgram:
 
 
 def changed(source: str, diff: str) -> str:
-    """Return a source with a diff applied; each part must fit exactly once."""
+    """Return a source with a diff applied; each part must fit there exactly once."""
     lines = source.splitlines()
+    changes = []
     for part in diff.split("@@\n"):
         marked = part.splitlines()
         assert all(line[:1] in (" ", "-", "+", "") for line in marked), part
@@ -51,7 +52,9 @@ def changed(source: str, diff: str) -> str:
         ]
         assert len(places) == 1, f"fits {len(places)} times, not once:\n{part}"
         assert old != new, f"changes nothing:\n{part}"
-        lines[places[0] : places[0] + len(old)] = new
+        changes.append((places[0], len(old), new))
+    for at, length, new in sorted(changes, reverse=True):
+        lines[at : at + length] = new
     return "\n".join(lines) + "\n"
 
 
