@@ -1,4 +1,4 @@
-"""How nbgrader's `zip_collect` unpacks what an LMS or a mail has delivered.
+"""The rules by which nbgrader's `zip_collect` unpacks the zips of an LMS or a mail.
 
 Put it into `downloaded/<assignment>/archive/`: notebooks, or zip files of them, named
 by `python -m autograder submit`. Each zip is one sender's, except for those in
@@ -52,7 +52,7 @@ NAMELESS = (
 
 
 class LeftOut(Exception):
-    """Why a file is not unpacked."""
+    """The error for a file that is not unpacked, with the reason."""
 
 
 class Notebooks(ExtractorPlugin):

@@ -1,4 +1,4 @@
-"""Where a course keeps its things, and the secret that its hidden inputs come from."""
+"""The folders of a course, and the secret from which its hidden inputs are made."""
 
 import hashlib
 import hmac

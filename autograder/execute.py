@@ -1,4 +1,4 @@
-"""What stands in nbgrader's autograde in place of a kernel; `nbgrader_config` names it.
+"""The preprocessors in place of a kernel in nbgrader's autograde (`nbgrader_config`).
 
 `SubmittedNotebook` reads a submission as bytes that may be hostile, `WriteVerdict`
 writes the receipt's verdict as the outputs of each test cell, and `SaveVerdict` keeps a

@@ -1,4 +1,4 @@
-"""How work gets in without a JupyterHub: a notebook whose name says what it is.
+"""Submissions without a JupyterHub: notebooks whose file names say whose they are.
 
 A student makes the file with `python -m autograder submit`, hands it in by an LMS or a
 mail, and `collecting` finds it again.

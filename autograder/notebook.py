@@ -26,12 +26,12 @@ CONTROLS = re.compile(
 
 
 class Unreadable(Exception):
-    """Why a file cannot be graded, in words for the student."""
+    """The error for a file that cannot be graded, in words for the student."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is taken of a submitted cell; `kind` is code, markdown or raw."""
+    """A submitted cell as far as it is graded; `kind` is code, markdown or raw."""
 
     kind: str
     source: str

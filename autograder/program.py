@@ -1,4 +1,4 @@
-"""What of a student's notebook is graded: the program of one exercise.
+"""The part of a student's notebook that is graded: the program of one exercise.
 
 It is what the notebook defines when it is run from top to bottom up to the test cell.
 Each rank runs it, so a statement that takes long counts only where the exercise's
@@ -66,7 +66,7 @@ def _may_be_left(statement: Statement) -> bool:
 
 
 class _Need:
-    """Which statements bind or change what is used, at once or through others."""
+    """The statements that bind or change the names in use, at once or through others."""
 
     def __init__(self, statements: Sequence[Statement]):
         self.binding, self.altering, self.using = (

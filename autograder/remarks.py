@@ -1,4 +1,4 @@
-"""What a student is told of how the notebook was read, beside the verdict."""
+"""The remarks beside a verdict: how the student's notebook was read."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set

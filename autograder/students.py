@@ -1,4 +1,4 @@
-"""Who hands in an assignment, a student's extension, and the end of the examples."""
+"""The students of an assignment, their extensions, and the removal of examples."""
 
 import csv
 import re

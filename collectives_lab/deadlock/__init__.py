@@ -1,4 +1,4 @@
-"""Who waits for whom, and who can never go on: the wait-for graph and its words.
+"""Deadlocks: the wait-for graph, the ranks that can never go on, and the explanation.
 
 Ranks publish what they are blocked in on a status board (`status_board`); from such
 snapshots `stuck_ranks` finds the ranks that can never move, and `explain` says why.

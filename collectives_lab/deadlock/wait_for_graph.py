@@ -57,7 +57,7 @@ Key = tuple[str, str, int | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one rank has posted so far and what it waits for.
+    """The calls of one rank: posted so far, and waited for.
 
     posted: how many sends and recvs by key. collectives: how many, by group. taken:
     recvs that have ended, by (group, tag). waiting: one call a blocked thread; empty

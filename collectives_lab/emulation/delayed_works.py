@@ -31,7 +31,7 @@ _wait = torch_ops.Work.wait
 
 
 class _Work(NamedTuple):
-    """What has really ended: its share of a collective, its future, what that gives."""
+    """A real work: its share of a collective, its future, and the future's value."""
 
     share: Share
     future: torch.futures.Future

@@ -16,7 +16,7 @@ from collectives_lab.trace import Event, Trace
 
 
 class Asked(NamedTuple):
-    """What a rank calls a collective with, as in its `Event`."""
+    """The arguments of a rank's call of a collective, as in its `Event`."""
 
     op: str
     nbytes: int

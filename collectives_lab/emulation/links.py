@@ -51,7 +51,7 @@ class _Clock(threading.local):
 
 
 class Links:
-    """What one rank has under way on the network of its group."""
+    """The transfers of one rank on the emulated network of its group."""
 
     def __init__(self, rank: int, network: SharedNetwork):
         """Be `rank` on this network; starts a thread, which `cancel` ends."""

@@ -1,4 +1,4 @@
-"""From what went wrong in a job to the one error that the reader should see."""
+"""The errors of a job: of all that went wrong, the one that the reader should see."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MOST_OUTPUT = 40_000  # characters of output in a page, over all ranks
 
 
 class RunLike(Protocol):
-    """What a report needs of a run; the lists are by rank."""
+    """The fields of a run that its text needs; the lists are by rank."""
 
     results: list[Any]
     output: list[str]

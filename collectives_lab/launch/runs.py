@@ -1,4 +1,4 @@
-"""What came of a job: a `Run`, made of what the ranks have reported, or its error."""
+"""The result of a job: a `Run`, made of the ranks' reports, or its error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collectives_lab.trace.wire_bytes import wire_matrix
 
 @dataclass(eq=False, repr=False)
 class Run:
-    """What came of a job on every rank.
+    """The result of a job on every rank.
 
     results: what the function returned, by rank (None on a rank that did not get
     there). output: what it printed, by rank. elapsed: seconds from the first rank's

@@ -123,7 +123,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Log:
-    """What came of it on one rank; lists are empty on the actors.
+    """The log of one rank; its lists are empty on the actors.
 
     logits: the policy. returns: by round, the mean return of what was played in it.
     lags: by update, how many updates lay between the policy that played and this one.

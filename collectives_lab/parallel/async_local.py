@@ -49,7 +49,7 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True)
 class Log:
-    """What came of it on one rank.
+    """The log of one rank.
 
     updates: on the server, in order. losses: on a worker, of each of its steps.
     """
@@ -75,7 +75,7 @@ def arrivals(paces: Sequence[float], rounds: int) -> list[tuple[float, int]]:
 
 
 class Agreed:
-    """What is agreed on, in one row, moved by each difference as it comes."""
+    """The weights agreed on, in one row, moved by each difference as it comes."""
 
     def __init__(self, start: torch.Tensor, workers: int, rate: float, momentum: float):
         self.at, self.workers = start.clone(), workers

@@ -154,7 +154,7 @@ def _cut(message: torch.Tensor, scales: int) -> tuple[torch.Tensor, torch.Tensor
 
 @dataclass
 class Errors:
-    """What a rank's messages left out so far: error feedback adds it to the next ones.
+    """The errors of a rank's messages so far: error feedback adds them to the next.
 
     given: of its own numbers, in phase 1. kept: of the sum of its part, in phase 2.
     """

@@ -43,7 +43,7 @@ from collectives_lab.parallel.problem import MLP
 
 @dataclass(frozen=True)
 class Routing:
-    """Where the tokens of one rank go; a *choice* is a pair of a token and an expert.
+    """The routing of one rank's tokens; a *choice* is a token and an expert.
 
     token, expert, gate: of every choice that was kept, ordered by expert, and by token
     and choice within it. wanted: choices by expert before any was dropped. load: those

@@ -58,7 +58,7 @@ class Computed(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What one rank did in a step.
+    """The log of one rank's step.
 
     loss: of the batch, on the last stage; None on the others. peak: the most
     micro-batches whose activations were kept at once. computed: all actions in order.

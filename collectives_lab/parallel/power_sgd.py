@@ -40,7 +40,7 @@ from collectives_lab.parallel import problem
 
 
 class Numbers(NamedTuple):
-    """How many numbers are summed over the ranks in a step.
+    """The count of numbers that are summed over the ranks in a step.
 
     whole: of gradients that travel as they are. factors: of the two thin matrices.
     """

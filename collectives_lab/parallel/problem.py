@@ -198,7 +198,7 @@ def train(
 
 
 class Optimizer(Protocol):
-    """What updates weights by gradients: one of torch's, or of a system here."""
+    """An optimizer: one of torch's, or of a system here."""
 
     def zero_grad(self) -> None:
         """Forget the gradients."""

@@ -67,7 +67,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Log:
-    """What came of it on one rank.
+    """The log of one rank.
 
     weights: the last ones, on the server; on a worker those that it saw last. updates:
     on the server, in order. losses: on a worker, of each clock.
@@ -135,7 +135,7 @@ def stale(
 
 
 class Clocks:
-    """Who may go on: the rule of bounded staleness.
+    """The clocks of the workers: the rule of bounded staleness.
 
     A worker's clock is how many gradients it has brought. It may begin its next one
     while it is at most `bound` ahead of the slowest worker that is not through.

@@ -79,7 +79,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Scene:
-    """What is seen between two times, in seconds.
+    """The calls and messages between two times, in seconds.
 
     bars: the calls. pairs: the messages, as a send and its recv. lost: the sends that
     nobody received. together: the calls of each collective, ordered by lane. missing:

@@ -14,7 +14,7 @@ from collectives_lab.recorder.call_record import Record
 
 
 class Counts:
-    """What one rank has called so far.
+    """The calls of one rank so far, as numbers.
 
     posted: ends of messages, by (op, group, peer, tag). collectives: by group, and the
     meetings by name. taken: recvs that have ended, by (group, tag).

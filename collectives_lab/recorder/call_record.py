@@ -1,4 +1,4 @@
-"""What is known of a call while it is under way.
+"""The record of a call while it is under way.
 
 A `Record` is one call of one rank, in a `Group`; a `Meeting` is a call that is no
 operator and that all of its ranks must make. The recorder keeps them, makes events of

@@ -23,7 +23,7 @@ now = time.perf_counter
 
 
 class CudaEvent(Protocol):
-    """What is used of torch.cuda.Event."""
+    """The part of torch.cuda.Event that is used."""
 
     def record(self, stream: Any) -> None:
         """Note the time when a stream comes here."""

@@ -1,4 +1,4 @@
-"""What the recorder and a launch ask of a network on which transfers take time.
+"""The protocol of a network on which transfers take time.
 
 Measuring knows no such network: whoever wants one hands it in (`fabric=`), and
 `emulation.Emulated` is one.

@@ -240,7 +240,7 @@ def _sent(before: dict, after: dict) -> list:
 
 
 class _Guard:
-    """Writes the part where SIGTERM ends this rank, though it may wait in C++.
+    """The guard that writes the part when SIGTERM ends this rank, even in C++.
 
     torchrun and Slurm send it to the other ranks when one has failed. Python's own
     handlers wait for the interpreter, which a rank in a collective never reaches; the

@@ -1,4 +1,4 @@
-"""What the library really put on the wire, by TCP_INFO.
+"""The bytes that the library really put on the wire, by TCP_INFO.
 
 Linux counts the bytes of every TCP connection, and a process may read the counters of
 its own. Here you can list a process's connections (`connections`) and shut them down

@@ -61,7 +61,7 @@ _WHOLE_IS_OUTPUT = {"all_gather", "gather"}
 
 
 class Call(NamedTuple):
-    """What an operator was called with.
+    """The arguments of an operator's call, read.
 
     nbytes: as in `trace.Event`. count, dtype: elements and type, for messages to
     people. peer, root: ranks within the group, None where there is none. signature: a

@@ -1,1 +1,1 @@
-"""What keeps a stranger's process apart: namespaces, Landlock, seccomp, limits."""
+"""The sandbox of a stranger's process: namespaces, Landlock, seccomp, limits."""

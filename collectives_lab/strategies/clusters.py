@@ -1,4 +1,4 @@
-"""Where a strategy runs: a fabric of any number of nodes, and what a GPU can do.
+"""The cluster of a strategy: a fabric of any number of nodes, and a GPU's rates.
 
 Here: `dgx_a100` and `dgx_h100`, `Cluster` for your own, and `call_seconds`, what one
 call of a sentence takes there.
@@ -47,7 +47,7 @@ dgx_h100 = Cluster("DGX H100", fabrics.dgx_h100, 989e12, 80e9)
 
 @dataclass(frozen=True)
 class Levels:
-    """How a group lies: `nodes` of `each` ranks, and a link inside and one across."""
+    """The layout of a group: `nodes` of `each` ranks, a link inside and one across."""
 
     each: int
     nodes: int

@@ -1,4 +1,4 @@
-"""What a rank keeps: parameters, gradients, optimizer state, activations.
+"""The memory of a rank: parameters, gradients, optimizer state, activations.
 
 Here: `memory`, by part, in bytes. With N parameters on a rank, P ranks along data and
 b bytes of each kind

@@ -1,4 +1,4 @@
-"""How long a step takes on paper: computing, what waits for the wire, and the bubble.
+"""The time of a step on paper: computing, exposed communication, and the bubble.
 
 Here: `step_time`, by part. For a strategy on a cluster
 

@@ -1,4 +1,4 @@
-"""What a strategy must satisfy: each rule with the numbers that break it.
+"""The rules of a strategy, each with the numbers that break it.
 
 Here: `check`, which a `Strategy` calls when it is made.
 """

@@ -1,4 +1,4 @@
-"""Which chunks each message of a plan carries, which its trace does not say.
+"""The chunks that each message of a plan carries, which its trace does not record.
 
 Here you can tell (`cargos`). With one element more in chunk c, just the messages that
 carry chunk c are longer; and where all chunks must have one size, it follows from how

@@ -1,4 +1,4 @@
-"""What the sliders of an explorer stand for: values, and each of them in words.
+"""The sliders of an explorer: their values, and each value in words.
 
 Here you can make one (`knob`) and its values (`decades`), and say how far along its
 way each of them is (`shares_of`).

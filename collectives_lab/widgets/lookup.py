@@ -1,4 +1,4 @@
-"""What Python computes for a page, as a table that its script only looks up.
+"""The table that Python computes for a page, and its script only looks up.
 
 Here you can make one over the sliders of an explorer (`table_of`), and its axes
 (`axes_of`). The script, lookup.js, knows no formula.

@@ -1,4 +1,4 @@
-"""What is under way at each moment of a trace, in words and as places in its picture.
+"""The moments of a trace: the calls under way, in words and in its picture.
 
 Here you can list the moments (`moments`), and place them and the messages in a
 space-time diagram (`across`, `arrows`), whose lanes are in a `box`.

@@ -1,4 +1,4 @@
-"""Which chunks a trace moves: told from the plan whose messages it has.
+"""The chunks that a trace moves, known from the plan whose messages it has.
 
 A message says how many bytes it has and not which. But the messages of a trace, run or
 planned, may be those of an algorithm. Here you can find the algorithms that it may be

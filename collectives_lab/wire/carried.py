@@ -1,4 +1,4 @@
-"""What a collective carries from rank to rank, by the calls of all its members.
+"""The bytes that a collective carries between ranks, by all its members' calls.
 
 A rank's own call does not say it: at the root of a scatter the own part may be empty
 while all others are not. Here you can lay a meeting out as a matrix (`cells`), compare

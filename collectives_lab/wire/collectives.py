@@ -1,4 +1,4 @@
-"""What a collective gives to each rank, computed by the switch from what they gave.
+"""The results of collectives, computed by the switch from the ranks' data.
 
 The sums are made in the order of the ranks, so a run can be repeated bit by bit.
 """

@@ -1,4 +1,4 @@
-"""What a rank says, read by the switch, which believes none of it.
+"""The frames of a rank, parsed by the switch, which believes none of them.
 
 A `Line` is what is known of one rank. Each function here makes one kind of frame into
 what it stands for, and raises Malformed for numbers that no rank of ours would send.

@@ -33,7 +33,7 @@ processor and of the clock, and its error in words."""
 
 
 class Kind(enum.IntEnum):
-    """What a frame says; a is the first of its integers.
+    """The kind of a frame; a is the first of its integers.
 
     From a rank: SEND and RECV (a: peer in the world, -1 for any, b: tag, c: bytes,
     d: group), COLLECTIVE (a: verb, b: root, c: reduce op, d: group, body: shape of it),

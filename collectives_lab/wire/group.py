@@ -238,7 +238,7 @@ class SealedGroup(_Group):
 
 
 class _NoStore(dist.Store):
-    """What torch asks a store for while it makes groups; every answer is at hand.
+    """A store that answers what torch asks while it makes groups.
 
     Groups form by what each rank knows by itself: nothing is agreed upon here.
     """
@@ -273,7 +273,7 @@ class _NoStore(dist.Store):
 
 
 class _Backend:
-    """What torch makes groups from: the wire of this process and its groups so far."""
+    """The backend from which torch makes groups: this process's wire and its groups."""
 
     wire: Wire
     groups: dict[tuple[int, ...], int]

@@ -1,4 +1,4 @@
-"""Who has posted what: sends, recvs and collectives until they meet.
+"""The matching of posted sends, recvs and collectives.
 
 Pure bookkeeping, without sockets: a `Traffic` takes operations in the order in which
 the switch hears of them, says which could be carried out now (`candidates`), and knows

@@ -1,4 +1,4 @@
-"""What came of one call on sealed ranks: results, traffic, and what went wrong."""
+"""The outcome of one call on sealed ranks: results, traffic, and failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collectives_lab.trace import Trace
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a call did not end well.
+    """The reason why a call failed.
 
     kind: `raised`, `refused` (a verb that is not allowed), `deadlock`, `mismatch`,
     `unmatched` (a send or recv that nobody answered), `overwritten` (a tensor that was

@@ -24,7 +24,7 @@ _Work: Any = dist._Work if hasattr(dist, "_Work") else dist.Work
 
 
 class Wire(Protocol):
-    """What an operation asks of its rank's end of the socket."""
+    """The protocol of a rank's wire, as far as an operation needs it."""
 
     def wait(self, operation: Operation) -> None: ...
     def receive_frames(self) -> None: ...
@@ -33,7 +33,7 @@ class Wire(Protocol):
 
 
 class Waitable(_Work):
-    """What torch hands out for a call; no thread of ours ends it: it is waited for."""
+    """The work that torch hands out for a call; it ends when somebody waits for it."""
 
     to_receive: Tensors
 
@@ -143,7 +143,7 @@ class Operation(Waitable):
 
 
 class Question:
-    """What a rank has asked of the checker, and the answer once it is there."""
+    """A rank's question to the checker, and the answer once it is there."""
 
     to_send: Tensors = ()
     to_receive: Tensors = ()

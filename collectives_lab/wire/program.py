@@ -1,4 +1,4 @@
-"""What a student hands in, as something that each rank runs for itself.
+"""A student's program, which each rank runs for itself.
 
 Texts, run in order in one namespace (`Program.source`); the cells of a notebook, where
 a statement that fails costs only itself (`Program.notebook`); or objects of a

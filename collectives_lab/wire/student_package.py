@@ -1,4 +1,4 @@
-"""What `collectives_lab` is inside the box: enough to import, nothing that solves.
+"""The `collectives_lab` inside the box: enough to import, nothing that solves.
 
 A student's cells begin with `import collectives_lab as lab`, and that never fails. What
 would run processes, or holds the answer to an exercise, says so when it is asked for.
@@ -49,7 +49,7 @@ class _Checking(ModuleType):
 
 
 class _Refusing(importlib.abc.MetaPathFinder):
-    """Says why a part of the package cannot be imported."""
+    """A module that refuses to be imported, with the reason."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: Any = None

@@ -1,1 +1,1 @@
-"""How the processes of ranks are started, and what comes in from them."""
+"""The processes of ranks: start, handles, output and end."""

@@ -1,4 +1,4 @@
-"""Which library carries the bytes of a launch, and why: NCCL or Gloo.
+"""The backend of a launch, NCCL or Gloo, and the reason for it.
 
 NCCL wants a GPU for each rank. With fewer, Gloo takes CUDA tensors too, by way of the
 CPU; and NCCL itself can be told to let ranks share a GPU, which shows what happens and

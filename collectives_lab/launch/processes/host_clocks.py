@@ -29,7 +29,7 @@ _TIMES = ("started", "ended", "failed_at")
 
 
 class HostClocks:
-    """What is known of the clock of each rank. names: of the clocks, by rank."""
+    """The readings of each rank's clock. names: of the clocks, by rank."""
 
     def __init__(self, names: Sequence[str]):
         own = clock_readings.name()

@@ -1,4 +1,4 @@
-"""What ranks print: kept by rank within limits, and echoed line by line as it comes.
+"""The printed output of ranks: saved by rank within limits, and echoed as it comes.
 
 Here a `Transcript` keeps the beginning and the end of one rank's output, and an `Echo`
 writes the lines of all ranks to this process's own output, those that several ranks
@@ -123,7 +123,7 @@ _Shown = tuple[str, Any]
 
 
 class Echo:
-    """Writes the lines of all ranks, each with who printed it."""
+    """The writer of all ranks' lines, each with the ranks that printed it."""
 
     def __init__(
         self,

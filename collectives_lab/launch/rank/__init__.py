@@ -1,1 +1,1 @@
-"""What the process of a rank does: it joins a group, runs jobs, and answers."""
+"""The process of a rank: it joins a group, runs jobs, and answers meanwhile."""

@@ -6,7 +6,7 @@ import io
 
 
 class NoKeyboard(io.TextIOBase):
-    """Stands for `sys.stdin`; whoever reads from it is told what to do instead.
+    """A `sys.stdin` that refuses to be read, and says what to do instead.
 
     So `input()` and `breakpoint()` fail in the reader's line.
     """

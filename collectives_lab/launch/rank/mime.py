@@ -1,4 +1,4 @@
-"""How a value looks in a notebook, without IPython: its bundle of MIME types.
+"""The MIME bundle of a value, as a notebook shows it, made without IPython.
 
 A rank has no IPython shell, so it asks a value for its own pictures and sends them.
 Here you can make a `bundle`, and publish open matplotlib figures as a notebook does.

@@ -1,4 +1,4 @@
-"""What makes a process a rank: its group, and what stands between it and torch.
+"""The membership of a process in its group: join, rejoin, cut, count bytes.
 
 That is the environment that torchrun would give it, the recorder of its calls, an
 emulated network if there is one, and its GPU. Here a rank can `join`, `emulate` a

@@ -1,4 +1,4 @@
-"""What suits a process that is a rank, one of many on a few cores.
+"""The settings of a process that is a rank, one of many on a few cores.
 
 Here it takes its place (`settle_in`), does what its environment says
 (`heed_environment`), becomes the parent of what it leaves behind (`adopt_orphans`),

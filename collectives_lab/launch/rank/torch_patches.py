@@ -1,4 +1,4 @@
-"""What stands in a rank's process for torch's own functions, and for os._exit.
+"""The patches of torch's functions, and of os._exit, in a rank's process.
 
 A rank has its group before the reader's code begins, and the launcher must know of
 groups that form and of a process that leaves without a word. Here `put_in_place` puts
