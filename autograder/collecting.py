@@ -186,7 +186,7 @@ class Notebooks(ExtractorPlugin):
             )
 
     def _students(self) -> dict[str, set[str]]:
-        """By sender, for whom it hands in; a file of a mail has no sender."""
+        """Return the students of each sender; a file of a mail has no sender."""
         by_student: dict[str, set[str]] = defaultdict(set)
         for student, senders in self.places.items():
             for sender in filter(None, senders):
@@ -194,7 +194,7 @@ class Notebooks(ExtractorPlugin):
         return by_student
 
     def _disputed(self, students: dict[str, set[str]]) -> set[str]:
-        """Who has two senders, or one that is another's too, or two spellings."""
+        """Return the students with two senders, a shared sender, or two spellings."""
         alike: dict[str, list[str]] = defaultdict(list)
         for student in self.places:
             alike[student.casefold()].append(student)
@@ -211,7 +211,7 @@ class Notebooks(ExtractorPlugin):
 
 
 def _sender(name: str, by_folder: bool = False) -> str:
-    """Who sent a file, by what an LMS has written before its name.
+    """Return the sender of a file, by what an LMS has written before its name.
 
     Of an LMS that is not known it is all before the name that `submit` gave it;
     by_folder: its first folder, where it has one.

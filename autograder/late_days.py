@@ -48,6 +48,6 @@ def days(seconds: float) -> int:
 
 
 def _order(submission: SubmittedAssignment) -> tuple[bool, str, str]:
-    """By due date, so that the order of grading changes nothing."""
+    """Sort assignments by due date, so that the order of grading changes nothing."""
     due = submission.assignment.duedate
     return due is None, str(due), submission.name

@@ -66,7 +66,7 @@ def _may_be_left(statement: Statement) -> bool:
 
 
 class _Need:
-    """The statements that bind or change the names in use, at once or through others."""
+    """The statements that bind or change the names in use, even through others."""
 
     def __init__(self, statements: Sequence[Statement]):
         self.binding, self.altering, self.using = (

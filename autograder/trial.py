@@ -65,7 +65,7 @@ def tried(reading: Reading, box: Box, made: Made = lambda program: program) -> T
 
 
 def _by_cell(runs: Sequence[Statement]) -> dict[tuple[str, int], Statement]:
-    """By cell and number, as a rank counts them."""
+    """Return the statements by cell and number, as a rank counts them."""
     by_cell: dict[tuple[str, int], Statement] = {}
     counts: dict[str, int] = {}
     for s in runs:

@@ -91,7 +91,7 @@ class Worker:
         return receipt(job, self.answer() or self.lost(job))
 
     def lost(self, job: Job) -> dict[str, Any]:
-        """In place of an answer, that there is no verdict."""
+        """Return, in place of an answer, that there is no verdict."""
         verdict = {"status": "not gradable", "reason": self.why_lost, "notes": []}
         return {"exercises": dict.fromkeys(job["seeds"], verdict)}
 

@@ -129,7 +129,7 @@ def as_a_page(notebook: NotebookNode) -> None:
 
 
 def notebooks(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
-    """Every notebook with the path that its badge opens.
+    """Return every notebook with the path that its badge opens.
 
     That of a solution is its exercise's, which is generated from it.
     """

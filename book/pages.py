@@ -89,7 +89,7 @@ def _name(path: Path) -> str:
 
 
 def chapter_page(execution: Execution) -> NotebookNode:
-    """An executed chapter as a page shows it, with a last line about its run."""
+    """Return an executed chapter as a page shows it, with a last line about its run."""
     notebook = nbformat.from_dict(execution.notebook)
     badges.as_a_page(notebook)
     notebook.metadata.pop("widgets", None)
@@ -111,7 +111,7 @@ def chapter_page(execution: Execution) -> NotebookNode:
 
 
 def exercise_page(path: Path) -> NotebookNode:
-    """An exercise as students get it, with a line under its title that says so."""
+    """Return an exercise as students get it, which a line under its title says."""
     notebook = nbformat.read(path, as_version=4)
     badges.as_a_page(notebook)
     title, _, text = notebook.cells[0].source.partition("\n")

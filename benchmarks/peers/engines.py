@@ -35,7 +35,7 @@ def main() -> None:
             engines.execute(join, block=True)
 
             def cell() -> float:
-                """Seconds from sending the cell until all engines have answered."""
+                """Return the seconds until all engines have answered."""
                 begun = time.perf_counter()
                 engines.execute(CELL, block=True)
                 return time.perf_counter() - begun

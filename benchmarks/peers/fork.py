@@ -26,7 +26,7 @@ def rank_main(rank: int, file: str, answers: int) -> NoReturn:
 
 
 def launch() -> float:
-    """Seconds from the call to the last rank's first all_reduce."""
+    """Return the seconds from the call to the last rank's first all_reduce."""
     answers, answer = os.pipe()
     with tempfile.TemporaryDirectory(dir=_shared_memory()) as folder:
         begun = time.perf_counter()
@@ -46,7 +46,7 @@ def launch() -> float:
 
 
 def _shared_memory() -> str | None:
-    """The quickest place for a FileStore."""
+    """Return the quickest place for a FileStore."""
     return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 

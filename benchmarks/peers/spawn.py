@@ -25,7 +25,7 @@ def rank_main(rank: int, folder: str) -> None:
 
 
 def launch() -> float:
-    """Seconds from the call to the last rank's first all_reduce."""
+    """Return the seconds from the call to the last rank's first all_reduce."""
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
         mp.spawn(rank_main, (folder,), nprocs=WORLD_SIZE)

@@ -128,7 +128,7 @@ class Network:
     # -- what calls do -------------------------------------------------------------
 
     def post(self, message: Message, nbytes: int, time: float) -> None:
-        """One end of a message is there since `time`; with the second it sets out."""
+        """Note one end of a message at `time`; with the second end it sets out."""
         first = self.state.half.pop(message, None)
         if first is None:
             self.state.half[message] = time

@@ -77,7 +77,7 @@ class SharedNetwork:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time, and of it one thread; a dead one holds no lock."""
+        """Lock the network for one thread of one process; a dead one holds no lock."""
         with self._threads:
             fcntl.lockf(self._fd, fcntl.LOCK_EX)
             try:

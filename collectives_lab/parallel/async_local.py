@@ -84,7 +84,7 @@ class Agreed:
         )
 
     def take(self, difference: torch.Tensor) -> None:
-        """One of W workers counts for a W-th."""
+        """Move the agreed weights by a W-th of one worker's difference."""
         self.at.grad = difference / self.workers
         self.outer.step()
 

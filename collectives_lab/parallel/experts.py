@@ -120,7 +120,7 @@ def capacity(tokens: int, experts: int, top: int, factor: float) -> int:
 
 
 def _place_in_queue(expert: torch.Tensor, experts: int) -> torch.Tensor:
-    """By choice, how many earlier ones want the same expert."""
+    """Return, by choice, how many earlier ones want the same expert."""
     wants = nn.functional.one_hot(expert, experts)
     return (wants.cumsum(0) - 1).gather(1, expert[:, None]).flatten()
 

@@ -46,7 +46,7 @@ def gpipe(stages: int, micro: int) -> Schedule:
 
 
 def one_f_one_b(stages: int, micro: int) -> Schedule:
-    """As soon as a micro-batch has been through, one backward for each forward pass.
+    """Schedule one backward for each forward pass once a micro-batch has been through.
 
     A stage is at most `stages - 1 - stage` micro-batches ahead of the last one, so it
     keeps the activations of min(stages - stage, micro). Source: Narayanan et al. 2021,

@@ -260,7 +260,7 @@ def gradient_of(model: nn.Module, batch_size: int = 32) -> Gradient:
 
 
 def curve(logs: Sequence[Log]) -> list[tuple[float, float]]:
-    """By update, its time in seconds and the loss that its worker saw.
+    """Return, by update, its time in seconds and the loss that its worker saw.
 
     logs: of all ranks, `run.results`.
     """

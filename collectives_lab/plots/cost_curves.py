@@ -124,7 +124,7 @@ def ranking(sizes: np.ndarray, lines: Mapping[str, np.ndarray]) -> str:
 
 
 def _size(nbytes: float) -> str:
-    """Two digits are enough, and nobody sees more in a picture."""
+    """Format a size with two digits: nobody sees more in a picture."""
     number, unit = format_bytes(nbytes).split()
     return f"{float(f'{float(number):.2g}'):g} {unit}"
 

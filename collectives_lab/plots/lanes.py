@@ -190,7 +190,7 @@ def _place(trace: Trace) -> tuple[dict[int, Bar], float, float]:
 
 
 def _lane(rank: int, rows: Sequence[tuple[int, Event]], last: float) -> dict[int, Bar]:
-    """One rank's calls, those that overlap in time below what it computes."""
+    """Lay out a rank's calls: those that overlap in time lie below its computing."""
     computes = any(event.op == "compute" for _, event in rows)
     busy: list[float] = [math.inf] if computes else []
     placed = []

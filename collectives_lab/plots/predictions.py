@@ -93,7 +93,7 @@ def _draw_gap(ax: Axes, at: np.ndarray, ratio: np.ndarray, spread: np.ndarray) -
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """One, and of the ratios in sight the outermost first, so far as there is room.
+    """Choose the ticks: 1, then the outermost ratios in sight, as room permits.
 
     matplotlib's LogLocator has no ticks between 1 and 2.
     """

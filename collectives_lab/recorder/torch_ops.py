@@ -226,7 +226,7 @@ def group_of(operator: Operator, args: tuple) -> Any:
 
 
 def ranks_of(group: Any) -> dict[int, int] | None:
-    """By rank in the world, a group's ranks in it: the very dict that torch keeps."""
+    """Return a group's ranks by rank in the world: the very dict that torch keeps."""
     return _world.pg_group_ranks.get(group)
 
 

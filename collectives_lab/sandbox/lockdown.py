@@ -118,7 +118,7 @@ def why_missing() -> dict[str, str]:
 
 
 def _of_this_process(root: str, alone: bool) -> None:
-    """One thread, nothing shared with the server but code; no privilege; ends with it.
+    """Isolate this process: one thread, only code shared, no privilege; ends with it.
 
     Of the files it keeps those below `root`. alone: it becomes a user of its own. A
     filter holds the thread that installs it and those that it starts, so there must

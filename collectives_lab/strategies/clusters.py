@@ -30,7 +30,7 @@ class Cluster:
     memory: float
 
     def fabric(self, world_size: int) -> Fabric:
-        """As many nodes as these ranks need; they fill node after node."""
+        """Return as many nodes as these ranks need; they fill node after node."""
         return _fabric(self.nodes, world_size)
 
 

@@ -116,7 +116,7 @@ def _ends_of(strategy: Strategy, stage: int) -> tuple[bool, bool]:
 
 
 def _tensor(s: Strategy, stage: int) -> Iterator[Sentence]:
-    """Two pairs of layers a block; the embedding leaves, and the logits enter."""
+    """Yield tensor parallelism's calls: two pairs of layers a block, and the ends."""
     embedding, head = _ends_of(s, stage)
     pairs = 2 * s.blocks(stage)
     again = pairs if s.recompute == "full" else 0

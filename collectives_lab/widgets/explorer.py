@@ -128,7 +128,7 @@ class CostExplorer:
         return figure
 
     def words(self) -> str:
-        """Who is the fastest at the size, how far ahead, and who at which sizes.
+        """Say which algorithm is fastest at the size, how far ahead, and at what sizes.
 
         `words` in costs.js says the same of what the sliders are moved to.
         """
@@ -194,7 +194,7 @@ def _formulas_for(verb: str) -> dict[str, Cost]:
 
 
 def _winner(times: Mapping[str, float]) -> str:
-    """Who takes how long, and how far behind the next one is."""
+    """Say which algorithm wins, in what time, and how far behind the next one is."""
     times = {name: time for name, time in times.items() if not np.isnan(time)}
     best = min(times.values())
     first = [name for name, time in times.items() if time <= best * (1 + ALIKE)]

@@ -127,7 +127,7 @@ def _is_on(begin: float, time: float, end: float) -> bool:
 
 
 def _waiting(seen: Scene, time: float) -> list[str]:
-    """Who waits for a message that is not on its way, or never comes."""
+    """Name the ranks that wait for a message not on its way, or never to come."""
     begun = {id(recv): send.begin for send, recv in seen.pairs}
     return [
         f"rank {bar.event.rank} waits for {_peer(bar)}"

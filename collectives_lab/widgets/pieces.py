@@ -119,7 +119,7 @@ def _numbered(ranks: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _start(verb: str, p: int, chunks: int, root: int) -> Holds:
-    """Who has what before: dots are ranks that a chunk comes from."""
+    """Return each rank's chunks before the verb; dots are their ranks of origin."""
 
     def terms(rank: int, chunk: int) -> tuple[int, ...]:
         if verb in SUMS:

@@ -97,7 +97,7 @@ LONGEST = {
 
 
 def digest(data: bytes) -> bytes:
-    """By which the switch sees whether a tensor is as it was."""
+    """Return the digest by which the switch sees whether a tensor is as it was."""
     return hashlib.blake2b(data, digest_size=DIGEST).digest()
 
 

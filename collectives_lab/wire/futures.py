@@ -47,7 +47,7 @@ class Future(torch.futures.Future):
 
 
 def collect_all(futures: Iterable[Any]) -> Future:
-    """One future for several, as in torch.futures; the others may be of any origin."""
+    """Make one future of several, as torch.futures does; they may be of any origin."""
     every = list(futures)
     operations = [op for each in every for op in getattr(each, "operations", ())]
     return _after(_of_torch(every), operations, lambda done: done.value())

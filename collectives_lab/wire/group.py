@@ -217,7 +217,7 @@ class SealedGroup(_Group):
         return Several(operations)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Operation:
-        """One operation, as in Gloo: the tensors travel as if they were one."""
+        """Reduce several tensors in one operation, as Gloo does: they travel as one."""
         if len({t.dtype for t in tensors}) > 1:
             raise ValueError("tensors must all have the same type")
         return self._collective("all_reduce", tensors, tensors, opts)

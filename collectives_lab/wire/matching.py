@@ -171,7 +171,7 @@ class Traffic:
         ]
 
     def explain(self, waiting: Mapping[int, Sequence[Posted]], done: set[int]) -> str:
-        """Who waits for whom, where every rank waits or is done."""
+        """Explain which rank waits for which, where every rank waits or is done."""
         return deadlock.explain(self.snapshots(waiting, done), sorted(waiting))
 
     def left(self) -> list[Posted]:

@@ -165,7 +165,7 @@ class Server:
             os.close(fd)
 
     def become(self, rank: int, fd: int, output: int, command: dict[str, Any]) -> None:
-        """In the child: give up all rights, then serve the switch."""
+        """Become a rank in the child: give up all rights, then serve the switch."""
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -198,6 +198,44 @@ def test_no_room_has_the_name_of_a_public_function() -> None:
     assert not rooms & set(lab._HOME)
 
 
+NOUN_FIRST = re.compile(
+    r"(The|A|An|Whether|What|How|Which|Why|Where|Who|All|Each|Every|One|By)\b"
+)
+SHOWN = {"collectives_lab/scripts/collective_cheatsheet.py", "autograder/examples.py"}
+"""Modules that print their docstrings: what a verb does, what somebody handed in."""
+
+
+def without_imperative(source: str) -> list[str]:
+    """Return the functions whose docstring begins with a noun; properties may."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("__")
+        and not any("property" in ast.unparse(d) for d in node.decorator_list)
+        and NOUN_FIRST.match(ast.get_docstring(node) or "")
+    ]
+
+
+@pytest.mark.parametrize("folder", ["collectives_lab", "autograder"])
+def test_a_functions_docstring_begins_with_an_imperative(folder: str) -> None:
+    """A reader learns first what the function does."""
+    nouns = {
+        str(path.relative_to(ROOT)): names
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if (names := without_imperative(path.read_text()))
+    }
+    assert nouns.keys() <= SHOWN, nouns
+
+
+def test_a_docstring_without_an_imperative_is_found() -> None:
+    """The test above fails where it should, and lets properties pass."""
+    doc = '    """The size."""'
+    function, computed = f"def size():\n{doc}\n", f"@property\ndef size():\n{doc}\n"
+    assert without_imperative(function) == ["size"]
+    assert without_imperative(computed) == []
+
+
 @pytest.mark.parametrize(
     "module, source, complaint",
     [

@@ -195,7 +195,7 @@ def _end_strays(keep: set[int]) -> None:
 
 
 def _become_rank(sock: socket.socket, out: int, err: int, server: int) -> None:
-    """In the child: own session and output, nothing of the server's, then serve."""
+    """Become a rank in the child: a session and output of its own, then serve."""
     os.setsid()
     process_setup.die_with_parent()  # without it a rank ends with its socket
     if os.getppid() != server:
