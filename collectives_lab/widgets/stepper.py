@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from collectives_lab.plots.chunks import ChunkState
-from collectives_lab.widgets import chunks
+from collectives_lab.widgets import chunk_page
 from collectives_lab.widgets.page import OWN_KEYS
 
 MOST_SENTENCES = 8
@@ -55,7 +55,7 @@ class Stepper:
         numbered = list(enumerate(self.states))
         buttons = "".join(_button(key, n, state) for n, state in numbered)
         panels = "".join(self._panel(n, state) for n, state in numbered)
-        style = _style(key, len(numbered)) + chunks.style(
+        style = _style(key, len(numbered)) + chunk_page.style(
             key, self.states[0].world_size
         )
         return (
@@ -94,7 +94,7 @@ class Stepper:
         lines = "".join(f"<li>{html.escape(line)}</li>" for line in self._words(state))
         title = html.escape(self._title(number))
         return (
-            f'<div class="panel p{number}">{chunks.table(state)}<div>'
+            f'<div class="panel p{number}">{chunk_page.table(state)}<div>'
             f"<strong>{title[0].upper()}{title[1:]}</strong><ul>{lines}</ul></div></div>"
         )
 

@@ -24,7 +24,7 @@ from conftest import ROOT, Script, alive, until
 import collectives_lab as lab
 from collectives_lab.deadlock import Waiting
 from collectives_lab.launch import group, job_errors
-from collectives_lab.launch.processes import engines, host_clocks, network
+from collectives_lab.launch.processes import engines, host_channel, host_clocks
 from collectives_lab.launch.processes import output as outputs
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import ChannelClosed
@@ -54,19 +54,19 @@ def visitor(secret: bytes, known: bytes) -> Iterator[list]:
 
     def call() -> None:
         try:
-            ends.append(network.dial(["127.0.0.1"], port, secret))
+            ends.append(host_channel.dial(["127.0.0.1"], port, secret))
         except ConnectionError as error:
             ends.append(error)
 
-    with network.listen("127.0.0.1") as door:
+    with host_channel.listen("127.0.0.1") as door:
         port = door.getsockname()[1]
         thread = threading.Thread(target=call)
         thread.start()
-        host = network.welcome(door.accept()[0], known)
+        host = host_channel.welcome(door.accept()[0], known)
         thread.join()
     yield [host, *ends]
     for end in (host, *ends):
-        if isinstance(end, network.NetworkChannel):
+        if isinstance(end, host_channel.NetworkChannel):
             end.close()
 
 
@@ -110,7 +110,7 @@ def test_a_stranger_is_not_called() -> None:
         thread = threading.Thread(target=pretend)
         thread.start()
         with pytest.raises(ConnectionError, match="somebody else listens there"):
-            network.dial(["127.0.0.1"], door.getsockname()[1], b"secret")
+            host_channel.dial(["127.0.0.1"], door.getsockname()[1], b"secret")
         thread.join()
 
 
@@ -149,12 +149,12 @@ def test_an_interrupt_within_a_message_ends_the_conversation(verb: str) -> None:
 @slow
 def test_a_message_waits_until_it_is_read(monkeypatch) -> None:
     """A launcher that reads another rank's result for long does not lose this one."""
-    monkeypatch.setattr(network, "LOST", 3.0)
+    monkeypatch.setattr(host_channel, "LOST", 3.0)
     with visitor(b"secret", b"secret") as (host, caller):
         large = np.arange(5 * 10**6)
         sending = threading.Thread(target=caller.send, args=("large", [large]))
         sending.start()
-        time.sleep(3 * network.LOST)
+        time.sleep(3 * host_channel.LOST)
         message, (got,), _ = host.recv()
         sending.join()
         assert message == "large"
@@ -163,10 +163,10 @@ def test_a_message_waits_until_it_is_read(monkeypatch) -> None:
 
 def test_addresses_are_found_on_their_interfaces() -> None:
     """Each address of ours has an interface, and the loopback is offered to nobody."""
-    assert network.interface_of("127.0.0.1") == "lo"
-    assert network.interface_of("192.0.2.77") is None
-    for address in network.addresses():
-        assert network.interface_of(address) in network.interfaces()
+    assert host_channel.interface_of("127.0.0.1") == "lo"
+    assert host_channel.interface_of("192.0.2.77") is None
+    for address in host_channel.addresses():
+        assert host_channel.interface_of(address) in host_channel.interfaces()
         assert not address.startswith("127.")
 
 
@@ -396,7 +396,7 @@ def test_output_between_cells_waits_for_the_next_one(ranks) -> None:
         "if rank == 1: talker.start()",
         quiet=True,
     )
-    time.sleep(network.LOST + 3)
+    time.sleep(host_channel.LOST + 3)
     run = ranks.execute("if rank == 1: talker.join()")
     assert "line 99999\n" in run.output[1] and run.output[0] == ""
 

@@ -24,7 +24,7 @@ import torch
 
 from collectives_lab.basics import devices
 from collectives_lab.deadlock import status_board
-from collectives_lab.launch.processes import network
+from collectives_lab.launch.processes import host_channel
 from collectives_lab.launch.processes.inbox import ANSWERS
 from collectives_lab.launch.processes.rendezvous import free_port
 from collectives_lab.launch.processes.spawned import SpawnedRanks
@@ -44,7 +44,7 @@ def describe() -> dict[str, Any]:
     """Return what the launcher must know of an engine before it starts a rank there."""
     return {
         "host": socket.gethostname(),
-        "network": network.network(),
+        "network": host_channel.network(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "collectives_lab": sys.modules["collectives_lab"].__version__,
@@ -58,7 +58,7 @@ def start(addresses: Sequence[str], port: int, secret: bytes, rank: int) -> None
 
     Raises ConnectionError if the launcher cannot be reached.
     """
-    channel = network.dial(addresses, port, secret)
+    channel = host_channel.dial(addresses, port, secret)
     agent = Agent(channel, rank)
     threading.Thread(target=agent.relay, name=f"rank {rank}", daemon=True).start()
 
@@ -76,7 +76,7 @@ class Agent:
     prints between jobs waits in the rank's own pipes.
     """
 
-    def __init__(self, launcher: network.NetworkChannel, rank: int):
+    def __init__(self, launcher: host_channel.NetworkChannel, rank: int):
         self.launcher = launcher
         self.rank = rank
         self.board: status_board.Board | None = None
@@ -238,13 +238,13 @@ def _known(selector: selectors.BaseSelector) -> list[Any]:
 
 
 def _environment(
-    launcher: network.NetworkChannel, settings: dict[str, str]
+    launcher: host_channel.NetworkChannel, settings: dict[str, str]
 ) -> dict[str, str]:
     """Return the engine's environment, what suits its host, and what the launcher
     says.
     """
     default = {"OMP_NUM_THREADS": "1"}
-    interface = network.interface_of(launcher.sock.getsockname()[0])
+    interface = host_channel.interface_of(launcher.sock.getsockname()[0])
     if interface is not None:
         default |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     return default | dict(os.environ) | settings

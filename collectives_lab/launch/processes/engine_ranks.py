@@ -19,11 +19,11 @@ from typing import Any
 import torch.distributed as dist
 
 from collectives_lab.basics.errors import LaunchError
-from collectives_lab.launch.processes import engines, network
+from collectives_lab.launch.processes import engines, host_channel
 from collectives_lab.launch.processes.engines import Places
 from collectives_lab.launch.processes.handles import START_DEADLINE, RankHandles
+from collectives_lab.launch.processes.host_channel import NetworkChannel
 from collectives_lab.launch.processes.host_clocks import HostClocks
-from collectives_lab.launch.processes.network import NetworkChannel
 from collectives_lab.launch.processes.rendezvous import folder
 from collectives_lab.launch.rank.channel import ChannelClosed
 
@@ -53,10 +53,10 @@ class EngineRanks:
 
     def _start(self, client: Any, ids: Sequence[int]) -> None:
         """Have each engine start its rank, and let the ranks in."""
-        here = {one["network"] for one in self.found} == {network.network()}
-        addresses = ["127.0.0.1"] if here else network.addresses()
+        here = {one["network"] for one in self.found} == {host_channel.network()}
+        addresses = ["127.0.0.1"] if here else host_channel.addresses()
         secret = secrets.token_bytes(32)
-        with network.listen("127.0.0.1" if here else "") as door:
+        with host_channel.listen("127.0.0.1" if here else "") as door:
             door.settimeout(0.1)
             args = f"{addresses!r}, {door.getsockname()[1]}, {secret!r}"
             module = f"__import__({AGENT!r}, fromlist=['start'])"
@@ -79,7 +79,7 @@ class EngineRanks:
         self.clocks = HostClocks([self._told[r]["clock"] for r in range(len(ids))])
 
     def _accept(self, sock: socket.socket, secret: bytes) -> None:
-        channel = network.welcome(sock, secret)
+        channel = host_channel.welcome(sock, secret)
         if channel is None:
             return
         try:
@@ -113,7 +113,7 @@ class EngineRanks:
     def _open_store(self) -> int:
         """Serve the store in which the ranks find each other; return its port."""
         ways = {channel.sock.getsockname()[0] for channel in self._channels.values()}
-        with network.listen(ways.pop() if len(ways) == 1 else "") as door:
+        with host_channel.listen(ways.pop() if len(ways) == 1 else "") as door:
             address, port = door.getsockname()
             self._store = dist.TCPStore(
                 address,
@@ -142,7 +142,7 @@ class EngineRanks:
         name = f"engine {one['id']} on {one['host']}"
         unheard = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
         if any(os.strerror(number) in why for number in unheard):
-            return f"is lost: nothing has come from {name} for {network.LOST:g} s"
+            return f"is lost: nothing has come from {name} for {host_channel.LOST:g} s"
         return f"is lost: {name}, which it belongs to, has ended"
 
     def kill(self) -> None:
