@@ -4,9 +4,45 @@ import argparse
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from autograder import course
+
+Command = Callable[[argparse.Namespace], None]
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+
+COMMANDS: dict[str, tuple[Command, str, tuple[Argument | list[Argument], ...]]] = {}
+"""By name: the function, its line of help, its arguments; of a list one at most."""
+
+
+def command(line: str, *arguments: Argument | list[Argument]) -> Callable:
+    """Make a function a command, with a line of help and these arguments."""
+
+    def register(function: Command) -> Command:
+        COMMANDS[function.__name__] = function, line, arguments
+        return function
+
+    return register
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Return an argument, as argparse's `add_argument` takes it."""
+    return names, options
+
+
+def number(text: str) -> float:
+    """Return a finite number: `nan` is a float too."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError
+    return value
+
+
+ASSIGNMENT = argument("assignment")
+STUDENT = argument("student")
+ONLY = argument("--student", action="append", default=[], help="only this one")
+TIER = argument("--tier", choices="ABCD", help="the sandbox; default: the best")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,86 +74,31 @@ def _parser() -> argparse.ArgumentParser:
         description="The class run around nbgrader; GUIDE.md tells the whole way.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    grade = commands.add_parser("grade", help="check and record all submissions")
-    grade.add_argument("assignment")
-    grade.add_argument("--student", action="append", default=[], help="only this one")
-    grade.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    grade.add_argument("--tier", choices="ABCD", help="the sandbox; default: the best")
-    grade.add_argument("--force", action="store_true", help="check all again")
-    grade.set_defaults(run=_grade)
-
-    export = commands.add_parser("export", help="the marks as CSV, by student id")
-    export.add_argument("assignment", nargs="*", help="default: all with submissions")
-    export.add_argument("--to", type=Path, help="the file; default: autograder/grades")
-    export.add_argument("--form", choices=("canvas", "moodle", "gradescope"))
-    export.add_argument("--column", help="what Canvas or Moodle calls the assignment")
-    export.set_defaults(run=_export)
-
-    feedback = commands.add_parser("feedback", help="write it, as HTML and as text")
-    feedback.add_argument("assignment")
-    feedback.add_argument(
-        "--student", action="append", default=[], help="only this one"
-    )
-    feedback.set_defaults(run=_feedback)
-
-    extend = commands.add_parser("extend", help="give a student a later due date")
-    extend.add_argument("assignment")
-    extend.add_argument("student")
-    extend.add_argument("--days", type=number, default=0.0, help="after the due date")
-    extend.add_argument("--hours", type=number, default=0.0, help="added to the days")
-    extend.set_defaults(run=_extend)
-
-    dismiss = commands.add_parser("dismiss", help="leave a check that failed as it is")
-    dismiss.add_argument("assignment")
-    dismiss.add_argument("student")
-    dismiss.add_argument("--reason", required=True, help="what the summary says then")
-    dismiss.set_defaults(run=_dismiss)
-
-    regrade = commands.add_parser("regrade", help="keep a request, or answer it")
-    regrade.add_argument("assignment")
-    regrade.add_argument("student")
-    what = regrade.add_mutually_exclusive_group()
-    what.add_argument("--request", help="the student's words; the check is repeated")
-    what.add_argument("--answer", help="yours, to the last request")
-    regrade.set_defaults(run=_regrade)
-
-    repeat = commands.add_parser("repeat", help="check what a receipt says once more")
-    repeat.add_argument("receipt", type=Path)
-    repeat.add_argument("--tier", choices="ABCD", help="the sandbox; default: the best")
-    repeat.set_defaults(run=_repeat)
-
-    submit = commands.add_parser("submit", help="a student's file for an LMS or a mail")
-    submit.add_argument("notebook", type=Path)
-    submit.add_argument("--student", required=True, help="the student's id")
-    submit.add_argument("--to", type=Path, default=Path(), help="the folder for it")
-    submit.set_defaults(run=_submit)
-
-    gradescope = commands.add_parser("gradescope", help="make the zip for Gradescope")
-    gradescope.add_argument("assignment")
-    gradescope.add_argument(
-        "--torch", required=True, help="what follows `pip install`; for the CPU only"
-    )
-    gradescope.add_argument("--to", type=Path, help="the file")
-    gradescope.set_defaults(run=_gradescope)
-
-    example = commands.add_parser("example", help="make a class of example submissions")
-    example.add_argument("assignment")
-    example.add_argument("--students", type=int, default=12)
-    example.add_argument(
-        "--solutions", type=Path, help="a folder of .py files that define the exercise"
-    )
-    example.add_argument(
-        "--remove", action="store_true", help="remove them, and all that came of them"
-    )
-    example.set_defaults(run=_example)
+    for name, (function, line, arguments) in COMMANDS.items():
+        one = commands.add_parser(name, help=line)
+        for entry in arguments:
+            if isinstance(entry, list):
+                group = one.add_mutually_exclusive_group()
+                for names, options in entry:
+                    group.add_argument(*names, **options)
+            else:
+                one.add_argument(*entry[0], **entry[1])
+        one.set_defaults(run=function)
     return parser
 
 
 # nbgrader takes two seconds to import: each command imports what it needs.
 
 
-def _grade(options: argparse.Namespace) -> None:
+@command(
+    "check and record all submissions",
+    ASSIGNMENT,
+    ONLY,
+    argument("--workers", type=int, default=os.cpu_count() or 1),
+    TIER,
+    argument("--force", action="store_true", help="check all again"),
+)
+def grade(options: argparse.Namespace) -> None:
     from autograder import classrun, grades
 
     name = options.assignment
@@ -134,7 +115,14 @@ def _marks(assignment: str, form: str = "") -> Path:
     return course.HERE / "grades" / f"{assignment}{form}.csv"
 
 
-def _export(options: argparse.Namespace) -> None:
+@command(
+    "the marks as CSV, by student id",
+    argument("assignment", nargs="*", help="default: all with submissions"),
+    argument("--to", type=Path, help="the file; default: autograder/grades"),
+    argument("--form", choices=("canvas", "moodle", "gradescope")),
+    argument("--column", help="what Canvas or Moodle calls the assignment"),
+)
+def export(options: argparse.Namespace) -> None:
     from autograder import books, grades
 
     names = options.assignment or list(filter(course.submitted, course.assignments()))
@@ -164,20 +152,42 @@ def _export_in_form(options: argparse.Namespace, names: list[str]) -> None:
     print(f"{len(final)} marks in {to}{rest}")
 
 
-def _extend(options: argparse.Namespace) -> None:
+@command(
+    "give a student a later due date",
+    ASSIGNMENT,
+    STUDENT,
+    argument("--days", type=number, default=0.0, help="after the due date"),
+    argument("--hours", type=number, default=0.0, help="added to the days"),
+)
+def extend(options: argparse.Namespace) -> None:
     from autograder import students
 
     hours = 24 * options.days + options.hours
     print(students.extend(options.assignment, options.student, hours))
 
 
-def _dismiss(options: argparse.Namespace) -> None:
+@command(
+    "leave a check that failed as it is",
+    ASSIGNMENT,
+    STUDENT,
+    argument("--reason", required=True, help="what the summary says then"),
+)
+def dismiss(options: argparse.Namespace) -> None:
     from autograder import regrading
 
     print(regrading.dismiss(options.assignment, options.student, options.reason))
 
 
-def _regrade(options: argparse.Namespace) -> None:
+@command(
+    "keep a request, or answer it",
+    ASSIGNMENT,
+    STUDENT,
+    [
+        argument("--request", help="the student's words; the check is repeated"),
+        argument("--answer", help="yours, to the last request"),
+    ],
+)
+def regrade(options: argparse.Namespace) -> None:
     from autograder import regrading
 
     where = (options.assignment, options.student)
@@ -189,32 +199,59 @@ def _regrade(options: argparse.Namespace) -> None:
         print(regrading.text(*where) or f"{options.student} has asked nothing")
 
 
-def _feedback(options: argparse.Namespace) -> None:
+@command("write it, as HTML and as text", ASSIGNMENT, ONLY)
+def feedback(options: argparse.Namespace) -> None:
     from autograder import giving_back
 
     print(giving_back.write(options.assignment, options.student))
 
 
-def _repeat(options: argparse.Namespace) -> None:
+@command("check what a receipt says once more", argument("receipt", type=Path), TIER)
+def repeat(options: argparse.Namespace) -> None:
     from autograder import repeating
 
     print(repeating.repeat(options.receipt, options.tier))
 
 
-def _submit(options: argparse.Namespace) -> None:
+@command(
+    "a student's file for an LMS or a mail",
+    argument("notebook", type=Path),
+    argument("--student", required=True, help="the student's id"),
+    argument("--to", type=Path, default=Path(), help="the folder for it"),
+)
+def submit(options: argparse.Namespace) -> None:
     from autograder import handing_in
 
     print(handing_in.submit(options.notebook, options.student, options.to))
 
 
-def _gradescope(options: argparse.Namespace) -> None:
+@command(
+    "make the zip for Gradescope",
+    ASSIGNMENT,
+    argument(
+        "--torch", required=True, help="what follows `pip install`; for the CPU only"
+    ),
+    argument("--to", type=Path, help="the file"),
+)
+def gradescope(options: argparse.Namespace) -> None:
     from autograder import gradescope
 
     path = options.to or course.HERE / f"{options.assignment}_gradescope.zip"
     print(gradescope.make(options.assignment, options.torch, path))
 
 
-def _example(options: argparse.Namespace) -> None:
+@command(
+    "make a class of example submissions",
+    ASSIGNMENT,
+    argument("--students", type=int, default=12),
+    argument(
+        "--solutions", type=Path, help="a folder of .py files that define the exercise"
+    ),
+    argument(
+        "--remove", action="store_true", help="remove them, and all that came of them"
+    ),
+)
+def example(options: argparse.Namespace) -> None:
     from autograder import examples
 
     if options.remove:
@@ -230,13 +267,6 @@ def _remove_examples(assignment: str) -> None:
     print(students.remove_examples(assignment))
     if _marks(assignment).exists():
         grades.write_csv(grades.rows(assignment), _marks(assignment))
-
-
-def number(text: str) -> float:
-    """Return a finite number: `nan` is a float too."""
-    if not math.isfinite(value := float(text)):
-        raise ValueError
-    return value
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Calls to the Linux kernel for which Python has no function.
+"""Calls to the Linux kernel for which Python has no function, and its process tree.
 
 `syscall` and `prctl` raise OSError with the kernel's errno, ENOSYS where the system has
-no such call.
+no such call. The core imports torch, numpy and cloudpickle only, so what psutil does
+elsewhere (`descendants`) is read from /proc here.
 """
 
 from __future__ import annotations
