@@ -78,6 +78,7 @@ class Bench:
         self.about = _about(sweep, ranks)
         print_line = print if ranks.is_first else _print_nothing
         _warn_of_few_cores(ranks)
+        _warn_of_rounding(sweep, ranks)
         print_line(_title(sweep, ranks))
         if self.args.predict:
             self.link = _fitted(sweep, ranks)
@@ -237,6 +238,20 @@ def _warn_of_few_cores(ranks: RankPool) -> None:
         print(
             f"bench: {ranks.local_size} ranks on {_cores()} cores: the times contain "
             "waiting for a core",
+            file=sys.stderr,
+        )
+
+
+def _warn_of_rounding(sweep: Sweep, ranks: RankPool) -> None:
+    """Say which sizes are measured as another one, so that no row is missed."""
+    if not ranks.is_first:
+        return
+    for measured, sizes_ in sweep.rounded(ranks.world_size).items():
+        many = f"{', '.join(map(str, sizes_[:8]))}{', ...' * (len(sizes_) > 8)} bytes"
+        parts = f" in each of {ranks.world_size} parts" * VERBS[sweep.verb].is_split
+        print(
+            f"bench: {many} {'is' if len(sizes_) == 1 else 'are'} measured as "
+            f"{measured}: {sweep.dtype} needs whole elements{parts}",
             file=sys.stderr,
         )
 

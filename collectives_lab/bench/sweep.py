@@ -115,10 +115,24 @@ class Sweep:
 
     def counts(self, world_size: int) -> list[int]:
         """Return the elements of each size, as nccl-tests counts; no count twice."""
-        verb, itemsize = VERBS[self.verb], getattr(torch, self.dtype).itemsize
-        return list(
-            dict.fromkeys(verb.count(s, itemsize, world_size) for s in self.sizes)
-        )
+        return list(dict.fromkeys(self._count(size, world_size) for size in self.sizes))
+
+    def rounded(self, world_size: int) -> dict[int, list[int]]:
+        """Return the sizes that are no whole elements, by the size measured instead."""
+        parts = world_size if VERBS[self.verb].is_split else 1
+        by_measured: dict[int, list[int]] = {}
+        for size in self.sizes:
+            measured = self._count(size, world_size) * self._itemsize * parts
+            if measured != size:
+                by_measured.setdefault(measured, []).append(size)
+        return by_measured
+
+    @property
+    def _itemsize(self) -> int:
+        return getattr(torch, self.dtype).itemsize
+
+    def _count(self, size: int, world_size: int) -> int:
+        return VERBS[self.verb].count(size, self._itemsize, world_size)
 
 
 def function_of(verb: str, algorithm: str | Function) -> Function:

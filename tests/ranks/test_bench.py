@@ -320,6 +320,21 @@ def test_more_ranks_than_cores_are_warned_of_once(monkeypatch, capsys) -> None:
     )
 
 
+def test_a_size_that_is_measured_as_another_is_named(monkeypatch, capsys) -> None:
+    """Two sizes may become one row, and the command says which."""
+    monkeypatch.setattr(cli, "_cores", lambda: 2)
+    command = ["all_to_all", "--world-size", "2", "--sizes", "3,7,16,20", *QUICK]
+    assert cli.main(command) == 0
+    shown = capsys.readouterr()
+    assert [row.split()[0] for row in shown.out.splitlines()[3:]] == ["8", "16"]
+    assert shown.err == (
+        "bench: 3, 7 bytes are measured as 8: float32 needs whole elements in each of "
+        "2 parts\n"
+        "bench: 20 bytes is measured as 16: float32 needs whole elements in each of 2 "
+        "parts\n"
+    )
+
+
 @pytest.mark.parametrize(
     "line, complaint",
     [
