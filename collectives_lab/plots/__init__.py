@@ -17,6 +17,16 @@ For a picture of your own: a figure with one axes (`diagram`) or without (`blank
 a key above the data (`key_above`).
 """
 
+try:
+    import matplotlib as _matplotlib  # noqa: F401
+except ImportError as _error:
+    raise ImportError(
+        f"collectives_lab.plots needs matplotlib, which cannot be imported here "
+        f"({_error}): `pip install matplotlib`, or collectives-lab[notebooks], which "
+        "brings JupyterLab too",
+        name="matplotlib",
+    ) from None
+
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.chunks import ChunkState, Move, chunk_states, ring_steps

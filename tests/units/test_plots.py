@@ -3,6 +3,8 @@
 import html
 import io
 import re
+import subprocess
+import sys
 from itertools import combinations, pairwise
 
 import matplotlib as mpl
@@ -881,3 +883,26 @@ def test_a_series_looks_the_same_in_several_pictures() -> None:
     assert figure.caption == "Two of three." and figure.alt.startswith("c, a. ")
     with pytest.raises(ValueError):
         plots.lines({"a": ([1, 2], [1])}, "Wrong.")
+
+
+WITHOUT_MATPLOTLIB = """
+import sys
+sys.modules["matplotlib"] = None  # as if it were not installed
+import collectives_lab as lab
+for room in ("plots", "widgets"):
+    try:
+        getattr(lab, room)
+    except ImportError as error:
+        print(error.name, error)
+"""
+
+
+def test_without_matplotlib_a_picture_says_what_to_install() -> None:
+    """Pictures are an extra: who installed the core alone learns which."""
+    command = [sys.executable, "-c", WITHOUT_MATPLOTLIB]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, done.stderr
+    for line in lines:
+        assert line.startswith("matplotlib collectives_lab.plots needs matplotlib")
+        assert "pip install matplotlib" in line
