@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +11,33 @@ from collectives_lab.launch.rank.channel import Parts, pack
 
 
 def pack_call(fn: Any, args: Sequence[Any]) -> Parts:
+    """Check and pickle a call; LaunchError for what cannot run, or cannot travel."""
     if not callable(fn):
         raise LaunchError(f"fn is {fn!r}; it must be a function to call on every rank")
+    if why := _why_nothing_runs(fn):
+        raise LaunchError(why)
     if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
         raise LaunchError(f"args={args!r}; it is a tuple of what fn is called with")
     try:
         return pack((fn, tuple(args)))
     except Exception as error:
         raise LaunchError(_why_unsendable(fn, args, error)) from error
+
+
+def _why_nothing_runs(fn: Any) -> str:
+    """Return why a call of this function runs none of its lines; empty if it does."""
+    name = getattr(fn, "__name__", "fn")
+    if inspect.iscoroutinefunction(fn):
+        return (
+            f"{name} is an `async def`: calling it makes a coroutine and runs nothing. "
+            f"Give `lambda: asyncio.run({name}())` instead."
+        )
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        return (
+            f"{name} is a generator, by its `yield`: calling it runs nothing. Return a "
+            f"list, or give `lambda: list({name}())` instead."
+        )
+    return ""
 
 
 def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:

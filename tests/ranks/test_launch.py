@@ -997,13 +997,31 @@ def test_a_result_that_cannot_be_pickled_is_named(make, kind) -> None:
     assert f"the result, a {kind}" in str(error) and "return tensors" in str(error)
 
 
-def test_a_coroutine_is_no_result() -> None:
-    """An async function is told to be one, in words about coroutines."""
+def test_a_function_that_runs_nothing_is_refused(ranks_started: list[int]) -> None:
+    """An `async def` or a generator is named as one, with what to give instead."""
 
     async def later():
         return 3
 
-    assert "coroutine" in str(fails(lab.RankError, later, world_size=1))
+    def one_by_one():
+        yield 3
+
+    for fn, remedy in (
+        (later, "Give `lambda: asyncio.run(later())` instead"),
+        (one_by_one, "or give `lambda: list(one_by_one())` instead"),
+    ):
+        with pytest.raises(lab.LaunchError, match=re.escape(remedy)):
+            lab.run(fn, world_size=2)
+    assert ranks_started == []
+
+
+def test_a_coroutine_is_no_result() -> None:
+    """What an `async def` gives cannot travel, and the error calls it a coroutine."""
+
+    async def later():
+        return 3
+
+    assert "coroutine" in str(fails(lab.RankError, lambda: later(), world_size=1))
 
 
 class Refuses:
