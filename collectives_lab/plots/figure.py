@@ -202,7 +202,7 @@ def cell_grid(ax: Axes, cells: int) -> None:
 
 
 def on_color(color: Any) -> str:
-    """Black or white, whichever is better read on a colour; matplotlib has no such."""
+    """Return black or white, as reads better on a colour; matplotlib has no such."""
     red, green, blue = mpl.colors.to_rgb(color)
     return "black" if 0.21 * red + 0.72 * green + 0.07 * blue > 0.46 else "white"
 

@@ -128,7 +128,10 @@ def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
 
 
 def _scale(nbytes: float) -> tuple[float, str]:
-    """Return the binary unit that suits a size, as a number and a name."""
+    """Return the binary unit that suits a size, as a number and a name.
+
+    matplotlib's EngFormatter has powers of 1000 only.
+    """
     power = min(4, int(np.log2(max(nbytes, 1)) // 10))
     return 1024.0**power, ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
 
