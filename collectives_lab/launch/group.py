@@ -83,7 +83,7 @@ class Group:
         self._number += 1
         self.outcome = outcome = Outcome(ranks)
         self._inbox.expect(self._number, outcome, request)
-        options = dict(request.options)
+        options = {"timeout": request.timeout, **request.options}
         if request.parts:
             options["sources"] = _cell_sources(request.parts[0])
         message = ("job", self._number, request.kind, options)

@@ -7,6 +7,7 @@ the first, and shows both to the wait-for graph.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ class Group(NamedTuple):
     """A process group: its name in the trace, its ranks in the world, its key.
 
     on_nccl: whether it sends CUDA tensors by NCCL, whose calls return when queued.
+    timeout: seconds after which the library ends a call in it by an error.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Group(NamedTuple):
     source: Any
     key: int
     on_nccl: bool = False
+    timeout: float = math.inf
 
 
 class Record:
@@ -49,6 +52,7 @@ class Record:
         "root",
         "stamps",
         "thread",
+        "timeout",
         "variant",
         "waited",
         "where",
@@ -76,6 +80,7 @@ class Record:
         self.key = 0
         self.number = 0
         self.thread = 0
+        self.timeout = group.timeout
 
     @property
     def blocks(self) -> bool:

@@ -9,6 +9,7 @@ a trace, and take a `snapshot` of what the process waits for.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 import weakref
@@ -85,6 +86,8 @@ class Recorder:
         self.threads: dict[int, int] = {}
         self.own_threads = 1 + (links is not None)
         self.finished = False
+        self.deadline = math.inf
+        """The end of the job, on the clock of `now`."""
         self.epoch = 0
         self.on_mismatch: Callable[[Record], None] = lambda record: None
         self._fresh = _Fresh()
@@ -101,10 +104,13 @@ class Recorder:
             call = call._replace(waits=True)
         record = Record(op.verb, call, group, where, variant)
         record.thread = threading.get_ident()
+        milliseconds = op.get(args, "timeout", -1)
+        if milliseconds >= 0:
+            record.timeout = milliseconds / 1000
         self.records.append(record)
         self._post(record)
         if op.name == "monitored_barrier_":
-            return self._wait(record, go)
+            return self._wait(record, go, self._outlasts_the_job(record))
         if self.links is not None and op.is_message:
             self.links.post(record)
         elif group.on_nccl and not call.on_cpu and not cuda_timing.is_capturing():
@@ -158,7 +164,8 @@ class Recorder:
         members = tuple(range(pg.size()) if ranks is None else ranks)
         shown = "0" if pg is dist.group.WORLD else name
         on_nccl = devices.runs_on_nccl(pg)
-        group = Group(shown, members, ranks, digest("collective", shown), on_nccl)
+        key, timeout = digest("collective", shown), torch_ops.timeout_of(pg)
+        group = Group(shown, members, ranks, key, on_nccl, timeout)
         self.groups[name] = self._known[id(ranks)] = group
         return group
 
@@ -209,7 +216,8 @@ class Recorder:
         links = self.links
         if links is not None:
             go = links.meeting(record, work, go, timeout)
-        result = self._wait(record, go, timeout is None)
+        patient = timeout is None and self._outlasts_the_job(record)
+        result = self._wait(record, go, patient)
         self.works.pop(reference, None)
         if record.op == "recv":
             peer = record.peer  # None: from any rank, and the work knows now from whom
@@ -248,7 +256,12 @@ class Recorder:
             self.blocked.pop(ident, None)
             self._publish()
 
+    def _outlasts_the_job(self, record: Record) -> bool:
+        """Return whether the library's own time-out cannot end a call in this job."""
+        return record.issued + record.timeout >= self.deadline
+
     def _wait(self, record: Record, go: Callable[[], Any], patient: bool = True) -> Any:
+        """Wait for a call; `patient` if only its counterparts can end the wait."""
         ident = threading.get_ident()
         stamps = record.stamps
         if stamps is None:
@@ -360,11 +373,13 @@ class Recorder:
         waits = tuple(record.waiting() for record in list(self.blocked.values()))
         if unfinished:
             under_way = {id(r): r for r in list(self.works.values())} | self.unended
-            waits = tuple(
-                record.waiting()
+            unended = [
+                record
                 for record in under_way.values()
                 if record.completed is None and record.call.on_cpu
-            )
+            ]
+            if all(map(self._outlasts_the_job, unended)):
+                waits = tuple(record.waiting() for record in unended)
         return Snapshot(
             self.rank,
             dict(self.counts.posted),

@@ -8,6 +8,7 @@ the operators are asked of the dispatcher and their arguments are found by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 from torch.library import Library
 
 from collectives_lab.deadlock.status_board import digest
@@ -228,6 +230,19 @@ def group_of(operator: Operator, args: tuple) -> Any:
 def ranks_of(group: Any) -> dict[int, int] | None:
     """Return a group's ranks by rank in the world: the very dict that torch keeps."""
     return _world.pg_group_ranks.get(group)
+
+
+def timeout_of(group: Any) -> float:
+    """Return the seconds after which a Gloo group ends a call; infinite if unknown.
+
+    Infinite for torch's default too: nobody has chosen those 30 minutes in order to
+    catch the error.
+    """
+    try:
+        timeout = group._get_backend(torch.device("cpu")).options._timeout
+    except (AttributeError, RuntimeError):  # another backend, or an older torch
+        return math.inf
+    return math.inf if timeout == default_pg_timeout else timeout.total_seconds()
 
 
 def device_of(operator: Operator, args: tuple) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import math
 import os
@@ -853,6 +854,50 @@ DEADLOCKS = [
     (waits_for_a_finished_rank, 2, [0], "dist.recv(torch", "rank 1 has finished"),
     (skips, 3, [0, 2], "dist.all_reduce(torch.zeros(1))", "all_reduce for rank 1"),
 ]
+
+
+def ends_by_its_own_timeout(call: str, seconds: float) -> str | None:
+    """Let rank 0 alone make a call that has a time-out, and catch its error."""
+    timeout = datetime.timedelta(seconds=seconds)
+    x, group = torch.zeros(1), None
+    if call == "in a group of its own":
+        group = dist.new_group(timeout=timeout)
+    elif call == "in a group made again":
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", timeout=timeout)
+    if dist.get_rank() != 0:
+        return None
+    try:
+        if call == "monitored_barrier":
+            dist.monitored_barrier(timeout=timeout)
+        elif call == "wait":
+            dist.all_reduce(x, async_op=True).wait(timeout)
+        elif call == "in a group made again":
+            dist.recv(x, 1)
+        else:
+            dist.all_reduce(x, group=group)
+    except RuntimeError as error:
+        return type(error).__name__
+    return "no error"
+
+
+TIMED = ["monitored_barrier", "wait", "in a group of its own", "in a group made again"]
+
+
+@pytest.mark.parametrize("call", TIMED)
+def test_a_call_that_ends_by_its_own_timeout_is_no_deadlock(call: str) -> None:
+    """Code that catches the error gets it, as it would from torch alone."""
+    seconds = 4.0 if "again" in call else 0.6  # the ranks meet by this time-out too
+    run = lab.run(ends_by_its_own_timeout, 2, args=(call, seconds))
+    assert run.results[0] in ("RuntimeError", "DistBackendError")
+    assert run.results[1] is None
+
+
+@pytest.mark.parametrize("call", [TIMED[0], *TIMED[2:]])
+def test_a_timeout_behind_the_deadline_hides_no_deadlock(call: str) -> None:
+    """A time-out that the job will not live to see changes nothing: it is proved."""
+    with pytest.raises(lab.Deadlock, match="rank 1 has finished"):
+        lab.run(ends_by_its_own_timeout, 2, args=(call, 600.0), timeout=30)
 
 
 @pytest.mark.parametrize("fn, world_size, ranks, line, words", DEADLOCKS)

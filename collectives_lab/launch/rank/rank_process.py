@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import linecache
+import math
 import os
 import queue
 import signal
@@ -220,6 +221,7 @@ class Rank:
     def _run(self, kind: str, options: dict[str, Any], parts: Parts) -> Any:
         assert self.recording is not None
         self.recording.finished = False
+        self.recording.deadline = recorder.now() + options.get("timeout", math.inf)
         for file, lines in options.get("sources", {}).items():
             linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
         if kind == "rejoin":
