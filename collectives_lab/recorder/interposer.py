@@ -417,7 +417,7 @@ def install() -> None:
     if _library is not None:
         return
     _library = torch_ops.interpose(_seat, staging.detour)
-    torch_ops.Work.wait = _seen_waiting  # type: ignore[method-assign,assignment]
+    torch_ops.Work.wait = _seen_waiting  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -440,6 +440,7 @@ def absent() -> Iterator[None]:
         start(recording)
 
 
+@torch_ops.hidden_from_dynamo
 def _seen_waiting(work: Any, *args: Any, **kwargs: Any) -> Any:
     if _current is None:
         return staging.wait(work, *args, **kwargs)

@@ -194,7 +194,23 @@ def interpose(seat: Seat, detour: Detour, only: Sequence[str] = ()) -> Library:
     return library
 
 
+def hidden_from_dynamo(function: Callable) -> Callable:
+    """Let torch.compile run a function as it is, with all that it calls.
+
+    Without importing torch._dynamo, as `torch.compiler.disable` would: seconds a rank.
+    """
+    frames = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        skip = frames._FrameAction.SKIP
+        strategy = frames._FrameExecStrategy(skip, skip)
+        frames.set_code_exec_strategy(function.__code__, strategy)
+    elif hasattr(frames, "skip_code"):  # torch 2.6
+        frames.skip_code(function.__code__)
+    return function
+
+
 def _kernel(seat: Seat, operator: Operator, go_on: Callable, after: Any) -> Callable:
+    @hidden_from_dynamo
     def kernel(keyset: Any, *args: Any) -> Any:
         handler = seat.handler
         if handler is None:

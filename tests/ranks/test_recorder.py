@@ -1028,3 +1028,26 @@ def called_back():
 def test_no_python_code_runs_as_a_thread_of_c_ends():
     """Python 3.12 does not survive it."""
     assert lab.run(called_back, 2).results[0] == ([True], False)
+
+
+def trains(compiled):
+    """Train a DDP model for three steps, compiled or as it is."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+    step = torch.compile(model, backend="aot_eager") if compiled else model
+    for _ in range(3):
+        step(torch.ones(2, 8)).sum().backward()
+
+
+@pytest.mark.slow
+def test_a_compiled_model_is_recorded_and_dynamo_sees_nothing_of_ours():
+    """The same calls as without torch.compile, and no warning that names our files."""
+    plain = lab.run(trains, 2, args=(False,), timeout=120)
+    compiled = lab.run(trains, 2, args=(True,), timeout=120)
+    for rank in range(2):
+        calls = [
+            [(e.op, e.nbytes) for e in run.trace.of_rank(rank)]
+            for run in (plain, compiled)
+        ]
+        assert calls[0] == calls[1] and ("all_reduce", 288) in calls[0]
+        assert "collectives_lab" not in compiled.output[rank]
+        assert "does not know how to trace" not in compiled.output[rank]
