@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 _CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$|^<")
 
-cell_name: Callable[[str], str | None] = lambda file: None  # noqa: E731 (replaced by magic)
+cell_name: Callable[[str], str | None] = lambda file: None  # noqa: E731 (replaced in IPython)
 """The name of the notebook cell that a file name stands for, if it is known."""
 
 

@@ -1,9 +1,12 @@
-"""The HTML of a Run and of a Report, attached where IPython is running."""
+"""The HTML of a Run and of a Report, and the names of cells, in a running IPython."""
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
+
+from collectives_lab.basics import source_lines
 
 PAGES = {
     ("collectives_lab.launch.runs", "Run"): "run_html",
@@ -13,10 +16,21 @@ PAGES = {
 
 
 def attach(shell: Any) -> None:
-    """Register the HTML with a shell; its modules are imported when it is shown."""
+    """Register the HTML with a shell, and let errors name its cells.
+
+    The modules that make the HTML are imported when it is shown.
+    """
     html = shell.display_formatter.formatters["text/html"]
     for (module, name), page in PAGES.items():
         html.for_type_by_name(module, name, _formatter(page))
+    format_name = getattr(shell.compile, "format_code_name", lambda file: None)
+
+    def cell_name(file: str) -> str | None:
+        match = re.match(r"<ranks (In\[\d+\])", file)
+        parts = ("Cell", match[1]) if match else format_name(file)
+        return " ".join(parts) if parts else None
+
+    source_lines.cell_name = cell_name
 
 
 def _formatter(page: str) -> Any:

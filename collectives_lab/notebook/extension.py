@@ -8,10 +8,8 @@ cluster (`%%ranks --cluster c`). The `Run` of the last such cell is `_run`.
 from __future__ import annotations
 
 import atexit
-import re
 from typing import Any
 
-from collectives_lab.basics import source_lines
 from collectives_lab.launch import warm
 from collectives_lab.notebook.magics import RanksMagics
 
@@ -22,14 +20,6 @@ def load(shell: Any) -> None:
     magics = RanksMagics(shell)
     shell.register_magics(magics)
     atexit.register(magics.close)
-    default_name = getattr(shell.compile, "format_code_name", lambda file: None)
-
-    def cell_name(file: str) -> str | None:
-        match = re.match(r"<ranks (In\[\d+\])", file)
-        parts = ("Cell", match[1]) if match else default_name(file)
-        return " ".join(parts) if parts else None
-
-    source_lines.cell_name = cell_name
     warm()
 
 
@@ -41,6 +31,5 @@ def unload(shell: Any) -> None:
         return
     for kind in ("line", "cell"):
         manager.magics[kind].pop("ranks", None)
-    source_lines.cell_name = lambda file: None
     atexit.unregister(magics.close)
     magics.close()

@@ -498,6 +498,21 @@ def test_reload(kernel):
     assert kernel.run("%%ranks 2\n1").texts == ["ranks 0 and 1  1"]
 
 
+def test_errors_name_the_cell_without_the_extension(kernel):
+    """To import the package is enough for `lab.run` to say which cell failed."""
+    kernel.run("%unload_ext collectives_lab")
+    try:
+        shown = kernel.run(
+            "import collectives_lab as lab\n"
+            "def fails():\n    raise ValueError(5)\n"
+            "lab.run(fails, world_size=2)"
+        )
+        count = shown.reply["execution_count"]
+        assert f"line 3 of Cell In[{count}]: `raise ValueError(5)`" in shown.traceback
+    finally:
+        kernel.run("%load_ext collectives_lab")
+
+
 def test_completion(kernel):
     """Completion works in ordinary cells, and in the body of a %%ranks cell."""
     kernel.run("import math")
