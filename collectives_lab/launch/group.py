@@ -17,6 +17,7 @@ from typing import Any
 
 from collectives_lab import deadlock
 from collectives_lab.deadlock import status_board as status_board
+from collectives_lab.launch.job_errors import places
 from collectives_lab.launch.processes import start_methods as rank_processes
 from collectives_lab.launch.processes.handles import START_DEADLINE, Processes
 from collectives_lab.launch.processes.inbox import Inbox
@@ -93,6 +94,9 @@ class Group:
                 self.processes.handles[rank].channel.send(message, request.parts)
         try:
             self._attend(outcome, request.timeout)
+        except KeyboardInterrupt as interrupt:
+            self._note_places(interrupt)
+            raise
         finally:
             self._inbox.flush()
         self._align(outcome)
@@ -143,6 +147,13 @@ class Group:
                 r: rep["call"] for r, rep in calls.items() if rep["key"] == key
             }
             outcome.described = {r: call for r, call in descriptions.items() if call}
+
+    def _note_places(self, interrupt: KeyboardInterrupt) -> None:
+        """Add to an interrupt the lines in which it met the ranks."""
+        with contextlib.suppress(KeyboardInterrupt):  # a second one does not wait
+            self.outcome.progress = self.ask("peek", self.outcome.pending)
+        if lines := places(self.outcome):
+            interrupt.add_note("\n".join(["The interrupt met:", *lines]))
 
     def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:
         """Ask ranks what they can answer while they work; those that can, do."""

@@ -210,20 +210,14 @@ def _crash_line(printed: str) -> str:
     return ""
 
 
-def _late(
-    outcome: Outcome, world_size: int, timeout: float, is_emulated: bool
-) -> DeadlineExceeded:
-    pending = outcome.pending
-    verb = "was" if len(pending) == 1 else "were"
-    # All may have ended while they were asked where they are.
-    subject = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
-    lines = [f"{subject} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
+def places(outcome: Outcome) -> list[str]:
+    """Return a line for each different place of the ranks that have not ended."""
     by_state: dict[tuple[str, str], list[int]] = {}
     waits = [
         seen["waiting"][0] for seen in outcome.progress.values() if seen["waiting"]
     ]
     differ = len({w.text for w in waits}) > 1  # which may be why they wait
-    for rank in pending:
+    for rank in outcome.pending:
         seen = outcome.progress.get(rank)
         if seen is None:
             key = ("no answer", "")
@@ -233,8 +227,21 @@ def _late(
         else:
             key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
         by_state.setdefault(key, []).append(rank)
-    for (state, place), ranks in by_state.items():
-        lines.append(f"  {name_ranks(ranks)}: {state}{_at(place)}")
+    return [
+        f"  {name_ranks(ranks)}: {state}{_at(place)}"
+        for (state, place), ranks in by_state.items()
+    ]
+
+
+def _late(
+    outcome: Outcome, world_size: int, timeout: float, is_emulated: bool
+) -> DeadlineExceeded:
+    pending = outcome.pending
+    verb = "was" if len(pending) == 1 else "were"
+    # All may have ended while they were asked where they are.
+    subject = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
+    lines = [f"{subject} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
+    lines += places(outcome)
     if is_emulated:
         lines.append(
             "Their network is emulated (fabric=); what they send may take that long."

@@ -13,8 +13,8 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 from collectives_lab.launch import LabError, Run
-from collectives_lab.notebook import folded_output
-from collectives_lab.notebook.cell_output import (
+from collectives_lab.notebook import folded_results
+from collectives_lab.notebook.cell_results import (
     CellSyntaxError,
     explain_syntax_error,
     interruption,
@@ -89,8 +89,8 @@ class RanksMagics(Magics):
             self._hint(error)
             raise
         except KeyboardInterrupt as interrupt:
-            raise interruption(self.groups.find(size)) from interrupt
-        show_folded(folded_output.fold(run.results))
+            raise interruption(self.groups.find(size), interrupt) from interrupt
+        show_folded(folded_results.fold(run.results))
         self._store(run, args.show)
 
     @line_magic("ranks")
@@ -169,7 +169,7 @@ class RanksMagics(Magics):
         if run is None:
             return
         run.results = [
-            None if bundle is None else folded_output.RichOutput(bundle)
+            None if bundle is None else folded_results.RichOutput(bundle)
             for bundle in run.results
         ]
         self.shell.user_ns["_run"] = run
@@ -192,4 +192,4 @@ class RanksMagics(Magics):
                 f"no ranks stand; `%%ranks {self.groups.size}` above a cell starts some"
             )
         else:
-            display(folded_output.table(rows), raw=True)
+            display(folded_results.table(rows), raw=True)

@@ -25,7 +25,7 @@ import collectives_lab as lab
 from collectives_lab.deadlock import Waiting
 from collectives_lab.launch import group, job_errors
 from collectives_lab.launch.processes import engines, host_channel, host_clocks
-from collectives_lab.launch.processes import output as outputs
+from collectives_lab.launch.processes import printed_output as outputs
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import ChannelClosed
 from collectives_lab.trace import Event

@@ -27,7 +27,7 @@ from conftest import alive, until
 import collectives_lab as lab
 from collectives_lab import recorder
 from collectives_lab.launch import group
-from collectives_lab.launch.processes import output
+from collectives_lab.launch.processes import printed_output
 from collectives_lab.launch.processes.fork_server_client import servers
 from collectives_lab.launch.rank import channel, store
 
@@ -1296,7 +1296,7 @@ def test_a_rank_that_closes_its_descriptors_still_returns() -> None:
 
 def test_a_transcript_counts_what_it_drops() -> None:
     """Beginning and end are kept, and the number left out is right."""
-    transcript = output.Transcript()
+    transcript = printed_output.Transcript()
     whole = "".join(f"{i:09d}\n" for i in range(400_000))
     for start in range(0, len(whole), 10_007):
         transcript.add(whole[start : start + 10_007])

@@ -43,13 +43,14 @@ class Kernel:
         self.manager, self.client = start_new_kernel(startup_timeout=60)
         self.run("%load_ext collectives_lab")
         self.run("from collectives_lab.launch import group")
-        self.run("from collectives_lab.launch.processes import output")
+        self.run("from collectives_lab.launch.processes import printed_output")
         self.run("group.FREED = 8.0")  # ranks on a busy machine need longer to be free
 
     @contextmanager
     def patient(self):
         """Fold what ranks show alike, however late the last of them does."""
-        holds = "output.HOLD, output.HOLD_PICTURES, output._HOLD_MOST"
+        names = ("HOLD", "HOLD_PICTURES", "_HOLD_MOST")
+        holds = ", ".join(f"printed_output.{name}" for name in names)
         self.run(f"holds = {holds}\n{holds} = 3 * [{DEADLINE}]")
         yield
         self.run(f"{holds} = holds")
@@ -390,6 +391,9 @@ def test_interrupt_once(kernel):
     assert time.monotonic() - began[0] < DEADLINE / 2
     assert shown.error["ename"] == "KeyboardInterrupt"
     assert "keep their variables" in shown.traceback
+    count = shown.reply["execution_count"]
+    line = f"ranks 0-3: busy in line 3 of Cell In[{count}]: `while True: pass`"
+    assert line in shown.traceback
     assert "collectives_lab" not in shown.traceback
     assert kernel.run("%%ranks 4\nkept").texts == ["ranks 0-3  7"]
 

@@ -16,7 +16,7 @@ from conftest import until
 
 import collectives_lab as lab
 from collectives_lab.launch import group
-from collectives_lab.launch.processes import output
+from collectives_lab.launch.processes import printed_output
 from collectives_lab.launch.rank import rank_process
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -195,7 +195,9 @@ def test_rich_results_come_as_bundles(ranks) -> None:
 def test_figures_and_displays_come_in_their_order(ranks, monkeypatch) -> None:
     """What is displayed comes with its ranks, alike folded, figures as pictures."""
     for name in ("HOLD", "HOLD_PICTURES", "_HOLD_MOST"):
-        monkeypatch.setattr(output, name, 60.0)  # until the slower rank shows it too
+        monkeypatch.setattr(
+            printed_output, name, 60.0
+        )  # until the slower rank shows it too
     seen: list = []
     code = (
         "import matplotlib.pyplot as plt\n"

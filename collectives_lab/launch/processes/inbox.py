@@ -15,7 +15,7 @@ from typing import Any
 from collectives_lab.deadlock.status_board import Board
 from collectives_lab.launch.processes.handles import Processes
 from collectives_lab.launch.processes.job import JobRequest, Outcome
-from collectives_lab.launch.processes.output import Decoder, Echo, Transcript
+from collectives_lab.launch.processes.printed_output import Decoder, Echo, Transcript
 from collectives_lab.launch.rank.channel import ChannelClosed, Parts, unpack
 
 ANSWERS = ("snapshot", "asleep", "peek", "describe")

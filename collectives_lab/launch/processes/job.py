@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectives_lab.launch.processes.output import (
+from collectives_lab.launch.processes.printed_output import (
     Display,
     Transcript,
     Write,

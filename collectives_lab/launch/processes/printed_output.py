@@ -1,4 +1,4 @@
-"""The printed output of ranks: saved by rank within limits, and echoed as it comes.
+"""The printed output of ranks under a cell: merged, labelled, shown and saved.
 
 Here a `Transcript` keeps the beginning and the end of one rank's output, and an `Echo`
 writes the lines of all ranks to this process's own output, those that several ranks

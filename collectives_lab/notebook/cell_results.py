@@ -1,4 +1,4 @@
-"""The output of a cell on ranks: values by rank, variables, and errors."""
+"""The results of a `%%ranks` cell: values by rank, variables, errors; no prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from IPython.display import display
 
 from collectives_lab.basics import source_lines
 from collectives_lab.launch import LabError, Ranks
-from collectives_lab.notebook import folded_output
+from collectives_lab.notebook import folded_results
 
 INITIAL_NAMES = {"rank", "world_size", "torch", "dist", "display"}
 """Names in every namespace from the beginning."""
@@ -41,30 +41,32 @@ def explain_syntax_error(error: SyntaxError) -> str:
     return source_lines.in_words(text)
 
 
-def interruption(ranks: Ranks | None) -> KeyboardInterrupt:
-    """Return the interrupt of a normal cell, with the state of the ranks."""
+def interruption(
+    ranks: Ranks | None, interrupt: KeyboardInterrupt
+) -> KeyboardInterrupt:
+    """Return the interrupt of a normal cell, with the ranks' lines and state."""
     outcome = "the ranks have ended, and their variables are gone"
     if ranks is not None and ranks.alive:
         outcome = "the ranks are free again and keep their variables"
     error = KeyboardInterrupt(f"the cell was interrupted; {outcome}")
-    lines = [f"KeyboardInterrupt: {error}"]
+    lines = [f"KeyboardInterrupt: {error}", *getattr(interrupt, "__notes__", [])]
     error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     return error
 
 
-def show_output(ranks: list[int], bundle: folded_output.Bundle) -> None:
+def show_output(ranks: list[int], bundle: folded_results.Bundle) -> None:
     """Show an output that some ranks have in common, as it arrives."""
     show_folded([(ranks, bundle)])
 
 
-def show_folded(folded: folded_output.Folded) -> None:
+def show_folded(folded: folded_results.Folded) -> None:
     """Show texts in one list with their ranks, and pictures below their ranks."""
     if all(set(bundle) == {"text/plain"} for _, bundle in folded):
         if folded:
-            display(folded_output.listing(folded), raw=True)
+            display(folded_results.listing(folded), raw=True)
         return
     for ranks, bundle in folded:
-        display(folded_output.label(ranks), raw=True)
+        display(folded_results.label(ranks), raw=True)
         display(bundle, raw=True)
 
 
@@ -72,7 +74,7 @@ def variables(ranks: Ranks) -> str:
     """Return the names that cells have defined, on any of the ranks."""
     defined: set[str] = set()
 
-    def collect(_: list[int], bundle: folded_output.Bundle) -> None:
+    def collect(_: list[int], bundle: folded_results.Bundle) -> None:
         defined.update(ast.literal_eval(bundle["text/plain"]))
 
     if not ranks.alive:

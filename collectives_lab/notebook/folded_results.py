@@ -1,4 +1,4 @@
-"""The outputs of several ranks in a notebook: folded, with the ranks beside them.
+"""Values of several ranks in a notebook: equal ones folded, the ranks beside them.
 
 A bundle holds one output by MIME type, always with plain text for a terminal. Here you
 can `fold` the bundles of all ranks, and make a `listing`, a `label` or a `table`.
