@@ -248,7 +248,8 @@ def _late(
         )
     text = "\n".join(lines)
     cure = (
-        "If it needs longer, give it more seconds: timeout=..., or %%ranks --timeout."
+        "If it needs longer, give it more seconds: timeout=..., %%ranks --timeout, or "
+        "%ranks --timeout for all cells."
     )
     first = pending[0] if pending else 0
     seen_first = outcome.progress.get(first) or {}

@@ -46,6 +46,8 @@ class RanksMagics(Magics):
     def __init__(self, shell: Any):
         super().__init__(shell)
         self.groups = RankGroups(shell)
+        self.timeout: float | None = None
+        """Seconds that a cell may take; None: those of `Ranks`, 30."""
 
     @cell_magic("ranks")
     @magic_arguments("%ranks")  # IPython writes one more % before it
@@ -65,7 +67,10 @@ class RanksMagics(Magics):
         help="a variable with a Fabric, for ranks that have to be started: their "
         "transfers take the time that they would take on it",
     )
-    @argument("--timeout", help="seconds that the cell may take")
+    @argument(
+        "--timeout",
+        help="seconds that the cell may take: 30, or what `%%ranks --timeout` has set",
+    )
     @argument("--push", help="variables to copy to every rank first: name,name")
     @argument("--quiet", "-q", action="store_true", help="show no last expression")
     @argument("--show", action="store_true", help="show the traffic after the cell")
@@ -75,7 +80,7 @@ class RanksMagics(Magics):
         requested = Placement.of(args, "%%ranks", self.shell.user_ns)
         size = self.groups.choose_size(args.size, args.cluster)
         on = None if args.on is None else rank_list(args.on, size)
-        timeout = None if args.timeout is None else parse_seconds(args.timeout)
+        timeout = parse_seconds(args.timeout) if args.timeout else self.timeout
         values = self._values(args.push)
         file = self._register("\n" + cell)  # line 1 is the one with %%ranks
         is_quiet = args.quiet or ends_in_semicolon(cell)
@@ -100,13 +105,18 @@ class RanksMagics(Magics):
     @argument("--backend", help="auto, gloo or nccl, of those that are started")
     @argument("--cluster", help="where they are started, as for %%%%ranks")
     @argument("--fabric", help="the network that they feel, as for %%%%ranks")
+    @argument("--timeout", help="seconds that each %%%%ranks cell may take from now on")
     def manage(self, line: str) -> None:
         """Show the standing ranks, restart them without variables, or stop them."""
         args = parse_line(self.manage, line)
         action = check_word("%ranks", args.action, _ACTIONS, _ALONE)
         requested = Placement.of(args, "%ranks", self.shell.user_ns)
+        if args.timeout is not None:
+            self.timeout = parse_seconds(args.timeout)
+            print(f"`%%ranks` cells may take {self.timeout:g} s from now on")
         if action is None:
-            self._show_ranks()
+            if args.timeout is None:
+                self._show_ranks()
             return
         sizes = [size for size, _ in self.groups] or [self.groups.size]
         if args.size is not None:

@@ -368,6 +368,19 @@ def test_ranks_that_could_not_start_are_started_by_the_next_cell(kernel):
     assert "--fabric" not in kernel.run("%ranks").texts[0]
 
 
+def test_the_timeout_of_a_session(kernel):
+    """`%ranks --timeout` holds for later cells, unless one names its own."""
+    shown = kernel.run("%ranks --timeout 0.5")
+    assert shown.stdout == "`%%ranks` cells may take 0.5 s from now on\n"
+    try:
+        late = kernel.run("%%ranks 2\nwhile True: pass")
+        assert "not done after 0.5 s" in late.traceback
+        own = "%%ranks 2 --timeout 30\nimport time; time.sleep(0.6); 1"
+        assert kernel.run(own).texts == ["ranks 0 and 1  1"]
+    finally:
+        kernel.run("%ranks --timeout 30")
+
+
 def test_timeout(kernel):
     """--timeout ends a cell that never communicates, and is the time that is told."""
     shown = kernel.run("%%ranks 4 --timeout 0.5\nwhile True: pass")
