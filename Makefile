@@ -106,7 +106,8 @@ proxy: $(READY)
 
 lab: $(READY)
 	@echo "lab: starting JupyterLab on chapters/ (Ctrl-C twice stops it)"
-	@exec $(PY) -m jupyterlab $(AS_ROOT) --ServerApp.root_dir=. \
+	@JUPYTER_CONFIG_PATH="$(CURDIR)/book/jupyter:$$JUPYTER_CONFIG_PATH" \
+		exec $(PY) -m jupyterlab $(AS_ROOT) --ServerApp.root_dir=. \
 		--LabApp.default_url=/lab/tree/chapters $(LAB_ARGS)
 
 book: $(READY)

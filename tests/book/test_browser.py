@@ -18,6 +18,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from conftest import ROOT
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
@@ -25,7 +26,7 @@ from collectives_lab import fabrics, plans, widgets
 
 playwright = pytest.importorskip("playwright.sync_api")
 
-CHAPTERS = Path(__file__).parents[2] / "chapters"
+CHAPTERS = ROOT / "chapters"
 CHAPTER = "01_why_communication_bounds_training.ipynb"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -138,6 +139,33 @@ def answering(file: Path, server: subprocess.Popen) -> str:
             return url
         time.sleep(0.2)
     raise AssertionError(f"JupyterLab does not answer as {file} says")
+
+
+def panels(browser: Any, env: dict[str, str], folder: Path) -> dict[str, int]:
+    """How often a fresh JupyterLab shows the news and nbgrader's menu."""
+    own = {name: str(folder / name) for name in ("SETTINGS_DIR", "WORKSPACES_DIR")}
+    own = {f"JUPYTERLAB_{name}": path for name, path in own.items()}
+    with jupyterlab(str(ROOT), env | own, folder / "runtime") as url:
+        page = browser.new_page()
+        page.goto(f"{url}/lab/tree/chapters")
+        page.wait_for_selector(".jp-DirListing-item", timeout=60_000)
+        page.wait_for_timeout(3000)  # the news comes when all is there
+        shown = {text: page.get_by_text(text).count() for text in ("news", "Nbgrader")}
+        page.close()
+        return shown
+
+
+def test_a_reader_sees_no_news_and_no_panels_of_an_instructor(
+    browser: Any, tmp_path: Path
+) -> None:
+    """`make lab` leaves both out; without its settings JupyterLab shows them."""
+    own = "JUPYTER_CONFIG_PATH"
+    assert f'{own}="$(CURDIR)/book/jupyter' in (ROOT / "Makefile").read_text()
+    env = {name: value for name, value in os.environ.items() if name != own}
+    reader = env | {own: str(ROOT / "book" / "jupyter")}
+    assert panels(browser, reader, tmp_path / "reader") == {"news": 0, "Nbgrader": 0}
+    plain = panels(browser, env, tmp_path / "plain")
+    assert plain["news"] and plain["Nbgrader"]
 
 
 @pytest.fixture(scope="module")
