@@ -30,7 +30,7 @@ from collectives_lab.wire import Box, Program
 
 ROOT = Path(__file__).parents[1]
 RING = "ring_all_reduce"
-ZOO = ROOT / "tests" / "grading"
+TESTS = ROOT / "tests" / "grading"
 RIGHT, WRONG = 21, 12
 """Programs of the zoo in the mixture; with seven kinds of `example` they make a cycle
 of 40, of which one is a loop and one a deadlock: 5 %."""
@@ -73,7 +73,7 @@ def new_course(folder: Path, students: int) -> Path:
     (folder / "collectives_lab").symlink_to(ROOT / "collectives_lab")
     solutions = folder / "handed_in"
     solutions.mkdir()
-    sys.path.insert(0, str(ZOO))
+    sys.path.insert(0, str(TESTS))
     zoo_programs = import_module("zoo_programs")
     programs = [p for p in zoo_programs.zoo() if p.exercise == RING]
     right = [p for p in programs if p.claim.startswith("passes")][:RIGHT]
@@ -158,7 +158,7 @@ LOOP = "def ring_all_reduce(tensor):\n    while True: pass\n"
 
 def single(rounds: int) -> list[Row]:
     """Measure a right submission, a deadlock and a loop, in one open box."""
-    right = (ZOO / "ok_plain.py").read_text()
+    right = (TESTS / "zoo" / RING / "ok_plain.py").read_text()
     with Box() as box:
 
         def seconds(text: str) -> float:

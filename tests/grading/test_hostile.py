@@ -108,11 +108,16 @@ def running() -> int:
 
 
 def package() -> dict[str, tuple[int, int]]:
-    """The files that a submission might want to change, as they are now."""
+    """The files that a submission might want to change, as they are now.
+
+    A folder has no time here: it changes when Python makes a `__pycache__` in it.
+    """
     folders = [ROOT / "collectives_lab", ROOT / "autograder", ROOT / "solutions"]
-    files = (path for folder in folders for path in folder.rglob("*"))
-    kept = (path for path in files if "__pycache__" not in path.parts)
-    return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in kept}
+    paths = (path for folder in folders for path in folder.rglob("*"))
+    own = [path for path in paths if "__pycache__" not in path.parts]
+    stats = {str(path): path.stat() for path in own if path.is_file()}
+    files = {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
+    return dict.fromkeys((str(path) for path in own if path.is_dir()), (0, 0)) | files
 
 
 def changed(before: dict[str, tuple[int, int]]) -> list[str]:
