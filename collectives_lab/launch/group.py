@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collectives_lab import deadlock
-from collectives_lab.deadlock import status_board as status_board
+from collectives_lab.deadlock import status_board
 from collectives_lab.launch.job_errors import places
 from collectives_lab.launch.processes import start_methods as rank_processes
 from collectives_lab.launch.processes.handles import START_DEADLINE, Processes

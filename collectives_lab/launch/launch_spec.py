@@ -75,7 +75,7 @@ def refuse_on_a_rank() -> None:
 def checked_size(world_size: Any, start_method: str | None = None) -> int:
     """Return the number of ranks.
 
-    Start_method: of ranks that this machine must bear.
+    start_method: of ranks that this machine must bear.
     """
     try:
         if isinstance(world_size, bool):

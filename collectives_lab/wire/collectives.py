@@ -63,7 +63,7 @@ def _on_the_way(
 ) -> bytes:
     """Return what a reduce leaves with the i-th rank.
 
-    Place: of the root, which has it all.
+    place: of the root, which has it all.
 
     The others hold partial sums, as after Gloo's: those that come to them by the chain
     to the root for which `event.bound` counts the bytes.

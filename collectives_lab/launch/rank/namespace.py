@@ -15,9 +15,9 @@ from collectives_lab.recorder.reader_traceback import Unsendable
 
 
 class Namespace:
-    """A rank's variables; `given` are there from the beginning, beside torch and dist.
+    """A rank's variables: those it begins with, torch, dist, and those of cells.
 
-    given: `display` among them, by which figures are shown.
+    variables: those it begins with; `display` among them shows figures.
     """
 
     def __init__(self, variables: Mapping[str, Any]):
@@ -32,7 +32,7 @@ class Namespace:
     def execute(self, source: str, file: str, quiet: bool) -> dict[str, Any] | None:
         """Run a cell; return how its last expression looks, unless quiet.
 
-        What was given is there again, where an earlier cell has deleted it.
+        A variable it began with is there again, if an earlier cell has deleted it.
         """
         for name, value in self._initial.items():
             self._variables.setdefault(name, value)
