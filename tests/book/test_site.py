@@ -77,7 +77,7 @@ def test_every_chapter_is_in_it_as_executed(site: Path) -> None:
         code = [cell for cell in code if cell.id != badges.INSTALL]
         shown = [cell for cell in code if cell.outputs]
         assert page.count('class="cell_input ') == len(code)
-        assert page.count('class="cell_results ') == len(shown) > 10
+        assert page.count('class="cell_output ') == len(shown) > 10
         assert not re.search('class="output (stderr|traceback)', page)
 
 
