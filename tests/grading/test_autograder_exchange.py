@@ -144,6 +144,7 @@ def zipped(path: Path, files: dict[str, str | bytes]) -> None:
             made.writestr(name, content)
 
 
+@pytest.mark.slow
 def test_what_an_lms_delivers_is_unpacked_with_care(course: Course) -> None:
     """Prefixes are taken off; only notebooks come out, into their own places."""
     archive = course.autograder / "downloaded" / RING / "archive"

@@ -524,7 +524,7 @@ OF_LISTS = {reduce_scatter: "2.8", value_of_a_list: "2.13"}
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
-@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize("world_size", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_verb_gives_what_gloo_gives(
     box: Box, verb: Callable, world_size: int
 ) -> None:

@@ -88,7 +88,7 @@ def differing(name, world_size, plan=None, move=None):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 def test_what_is_recorded_is_the_plan(name, world_size):
     """Each rank calls what the plan has for it, in its order: op, peer and bytes."""
     assert not differing(name, world_size)
@@ -96,7 +96,7 @@ def test_what_is_recorded_is_the_plan(name, world_size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("world_size", [5, 7, 12, 16])
+@pytest.mark.parametrize("world_size", [5, 6, 7, 8, 12, 16])
 def test_what_is_recorded_is_the_plan_on_many_ranks(name, world_size):
     """The same on more ranks than a laptop has cores."""
     assert not differing(name, world_size)

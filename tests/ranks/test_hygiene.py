@@ -214,8 +214,11 @@ def fails_with_session(path: str):
     [
         *[(with_child, "fork"), (with_session, "fork"), (with_daemon, "fork")],
         *[(with_helper, "fork"), (dies_with_child, "fork")],
-        *[(fails_with_session, "fork"), (with_child, "spawn")],
-        pytest.param(with_session, "spawn", marks=pytest.mark.slow),
+        (fails_with_session, "fork"),
+        *[
+            pytest.param(fn, "spawn", marks=pytest.mark.slow)
+            for fn in (with_child, with_session)
+        ],
     ],
 )
 def test_what_a_rank_has_started_ends_with_it(fn, method, tmp_path) -> None:
@@ -359,6 +362,7 @@ def test_an_interrupt_ends_a_job_of_standing_ranks(
         assert ranks.run(dist.get_rank).results == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "after",
     [
@@ -412,6 +416,7 @@ def test_a_killed_kernel_leaves_no_process(work: str, script) -> None:
     assert until(lambda: not any(alive(p.pid) for p in below), 8)
 
 
+@pytest.mark.slow
 def test_a_killed_kernel_leaves_no_spawned_rank(script) -> None:
     """kill -9 of the launching process ends spawned ranks too."""
     source = """

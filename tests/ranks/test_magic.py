@@ -411,6 +411,7 @@ def test_interrupt_once(kernel):
     assert kernel.run("%%ranks 4\nkept").texts == ["ranks 0-3  7"]
 
 
+@pytest.mark.slow
 def test_interrupt_twice(kernel):
     """A second interrupt while ranks are freed ends it too; the next cell runs."""
     kernel.run("%ranks restart 4")

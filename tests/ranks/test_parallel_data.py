@@ -54,7 +54,9 @@ def agrees(results: list[tuple[list[float], torch.Tensor]]) -> bool:
 
 
 @pytest.mark.parametrize("bucket_bytes", SIZES.values(), ids=SIZES)
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize(
+    "world_size", [1, 2, 3, pytest.param(6, marks=pytest.mark.slow)]
+)
 def test_ranks_train_as_one_process(world_size: int, bucket_bytes: int | None) -> None:
     """Losses and parameters to rounding, and all ranks' parameters in every bit."""
     assert agrees(trained(bucket_bytes, world_size).results)

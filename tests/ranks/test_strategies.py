@@ -146,7 +146,10 @@ def test_data_parallel(world_size: int, unit: str | int) -> None:
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-@pytest.mark.parametrize("world_size, micro", [(2, 1), (4, 1), (8, 1), (2, 2)])
+@pytest.mark.parametrize(
+    "world_size, micro",
+    [(2, 1), (4, 1), pytest.param(8, 1, marks=pytest.mark.slow), (2, 2)],
+)
 def test_zero(world_size: int, micro: int, stage: int) -> None:
     """Of 2 steps; each micro-batch says what nobody keeps whole again."""
     unit = "model" if stage == 1 else "layer"

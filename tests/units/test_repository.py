@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,12 +103,18 @@ def room(module: str) -> str:
     return next((name for name in names if name in known), parts[0] if parts else "")
 
 
+@cache
+def imported(source: str, module: str, is_package: bool) -> frozenset[str]:
+    """Read a source once, however many tests ask."""
+    return frozenset(names_in(source, module, is_package))
+
+
 def edges(sources: Mapping[str, tuple[str, bool]]) -> dict[str, set[str]]:
     """By module, the modules that it imports; packages of others stay as they are."""
     found: dict[str, set[str]] = {}
     for module, (source, is_package) in sources.items():
         found[module] = set()
-        for name in names_in(source, module, is_package):
+        for name in imported(source, module, is_package):
             while name.startswith(TOP) and name not in sources and "." in name:
                 name = name.rpartition(".")[0]
             if name != module and (module, name) != REPLAY:
