@@ -788,6 +788,56 @@ def test_the_children_of_a_spawned_rank_that_dies_end_too(tmp_path) -> None:
             os.kill(child, signal.SIGKILL)
 
 
+SPAWNS = """
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader, Dataset
+
+FIRST = 10
+
+class Squares(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        return Pair(i, FIRST + i * i)
+
+class Pair:
+    def __init__(self, i, square):
+        self.i, self.square = i, square
+
+def as_they_are(pairs):
+    return pairs
+
+def doubled(index, queue, rank):
+    queue.put((rank, FIRST * 2 + index))
+
+def work():
+    queue = mp.get_context("spawn").SimpleQueue()
+    mp.spawn(doubled, (queue, dist.get_rank()), nprocs=2)
+    told = sorted(queue.get() for _ in range(2))
+    loader = DataLoader(
+        Squares(), 2, num_workers=1, collate_fn=as_they_are,
+        multiprocessing_context="spawn",
+    )
+    return told, [(pair.i, pair.square) for pairs in loader for pair in pairs]
+"""
+
+
+@pytest.mark.slow
+def test_what_a_rank_spawns_knows_what_a_script_defines(script) -> None:
+    """mp.spawn and a DataLoader's workers, of functions and classes of `__main__`."""
+    begin = """
+import collectives_lab as lab
+if __name__ == "__main__":
+    print("results", lab.run(work, 2, timeout=60).results)
+"""
+    said = script(SPAWNS + begin).line("results")
+    squares = [(i, 10 + i * i) for i in range(4)]
+    pairs = [([(rank, 20), (rank, 21)], squares) for rank in range(2)]
+    assert said == str(pairs)
+
+
 def test_all_ranks_dying_is_told_once(all_report) -> None:
     """When every rank dies, one is told in full and the others are named."""
 

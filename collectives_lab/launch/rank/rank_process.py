@@ -27,7 +27,12 @@ import torch.distributed as dist
 
 from collectives_lab import recorder
 from collectives_lab.basics.machine_limits import free_memory
-from collectives_lab.launch.rank import mime, process_setup, torch_patches
+from collectives_lab.launch.rank import (
+    mime,
+    process_setup,
+    spawned_children,
+    torch_patches,
+)
 from collectives_lab.launch.rank.channel import (
     Channel,
     ChannelClosed,
@@ -330,5 +335,6 @@ def main(fd: int) -> None:
     process_setup.adopt_orphans()
     torch_patches.put_in_place(current.membership, current.leaving)
     os.register_at_fork(after_in_child=lambda: recorder.start(None))
+    spawned_children.send_definitions_by_value()
     process_setup.settle_in()
     current.serve()

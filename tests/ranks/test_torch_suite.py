@@ -1,0 +1,65 @@
+"""PyTorch's own tests end the same plain, recorded and on standing ranks."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("torch_suite.py")
+
+WAYS = ("plain", "recorded", "ranks")
+
+PASSED = 97
+"""How many tests pass at least; the others of some 240 want GPUs, or are for MPI."""
+
+EXCEPTIONS = {
+    "test_SyncBatchNorm_process_group": "wants torchvision",
+    "test_all_to_all": "Gloo wants equal parts",
+    "test_all_to_all_complex": "Gloo wants equal parts",
+    "test_all_to_all_full_group": "Gloo wants equal parts",
+    "test_batch_isend_irecv_mixed_backend_err": "wants NCCL",
+    "test_batch_isend_irecv_op_err": "wants a GPU",
+    "test_new_subgroups_with_group_param": "wants four ranks",
+}
+"""The tests that fail with torch alone, and why."""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """The verdict of each test, by the way in which it ran."""
+    folder = tmp_path_factory.mktemp("suite")
+    found = {}
+    for way in WAYS:
+        file = folder / way
+        command = [sys.executable, str(PROGRAM), way, str(file)]
+        quiet = subprocess.DEVNULL
+        subprocess.run(command, check=True, stdout=quiet, stderr=quiet, timeout=900)
+        found[way] = json.loads(file.read_text())
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2700)
+@pytest.mark.parametrize("way", WAYS)
+def test_pytorch_s_own_tests_pass(verdicts: dict, way: str) -> None:
+    """All that can on a machine without GPUs; what fails fails with torch alone."""
+    count = Counter(verdict.split(":")[0] for verdict in verdicts[way].values())
+    assert count["passed"] >= PASSED, count
+    failed = {n: v for n, v in verdicts[way].items() if v.startswith("failed")}
+    assert failed.keys() <= EXCEPTIONS.keys(), failed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2700)
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_pytorch_s_own_tests_end_as_with_torch_alone(verdicts: dict, way: str) -> None:
+    """None is newly skipped, and none fails or passes for our presence."""
+    differing = {
+        name: (plain, verdicts[way].get(name))
+        for name, plain in verdicts["plain"].items()
+        if plain.split(":")[0] != verdicts[way].get(name, "").split(":")[0]
+    }
+    assert not differing

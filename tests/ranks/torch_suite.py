@@ -1,0 +1,181 @@
+"""PyTorch's own tests of torch.distributed on Gloo: plain, recorded, or on `lab.Ranks`.
+
+`python torch_suite.py plain|recorded|ranks FILE` runs them one after another and writes
+the verdict of each to FILE as JSON: "passed", "skipped", or "failed: ..." with the error
+of the first rank that has one. What failed runs once more, as some are flaky.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from unittest import SkipTest
+
+import torch.distributed as dist
+
+import collectives_lab as lab
+
+WORLD_SIZE = 3
+"""As in PyTorch's own runs with Gloo on machines without GPUs."""
+
+SECONDS = 60.0
+"""How long a test may take."""
+
+FOR_GPUS = ("nccl", "cuda", "gpu")
+
+Way = Callable[[str, str], list[str]]
+"""The name of a test and a folder for it: a verdict from each rank."""
+
+
+@contextlib.contextmanager
+def prepared() -> Iterator[str]:
+    """Make a folder for a test, with what torch's own runner puts there."""
+    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
+        free.bind(("127.0.0.1", 0))
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "TEMP_DIR": folder}
+        os.environ |= {"BACKEND": "gloo", "WORLD_SIZE": str(WORLD_SIZE)}
+        os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+        for part in ("barrier", "test_dir", "init_dir"):
+            Path(folder, part).mkdir()
+        yield folder
+
+
+def suite() -> type:
+    """Return torch's class of tests; it reads the environment when it is imported."""
+    from torch.testing._internal.distributed import distributed_test
+
+    class Suite(
+        distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase
+    ):
+        """The tests of `_DistTestBase` as methods."""
+
+    return Suite
+
+
+def names() -> list[str]:
+    """List the tests that are not for GPUs by their name."""
+    tests = [name for name in sorted(dir(suite())) if name.startswith("test_")]
+    return [name for name in tests if not any(word in name for word in FOR_GPUS)]
+
+
+def run_one(name: str, folder: str, environment: dict[str, str], rank: int) -> str:
+    """Run a test on this rank, in a group of its own, as torch's runner does."""
+    os.environ |= environment
+    from torch.testing._internal.distributed import distributed_test
+
+    distributed_test.TEMP_DIR = folder  # of the test for which it was imported
+    distributed_test.Barrier.init()
+    case = suite()(name)
+    case.rank, case.file_name = rank, f"{folder}/store"
+    seconds = distributed_test.CUSTOM_PG_TIMEOUT.get(name, SECONDS)
+    try:
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{case.file_name}",
+            world_size=WORLD_SIZE,
+            rank=rank,
+            timeout=timedelta(seconds=seconds),
+        )
+        case._barrier()
+        getattr(case, name)()
+        case._barrier()
+    except SystemExit as error:
+        return "skipped" if error.code else "passed"
+    except SkipTest:
+        return "skipped"
+    except BaseException as error:
+        last = traceback.format_exception_only(error)[-1].strip()
+        return f"failed: {last[:500]}"
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return "passed"
+
+
+# -- three ways ------------------------------------------------------------------------
+
+
+def in_processes(recorded: bool, name: str, folder: str) -> list[str]:
+    """Run a test on forked processes, which are ended at its deadline."""
+    fork = multiprocessing.get_context("fork")
+    processes = [
+        fork.Process(target=_process, args=(name, folder, recorded, rank))
+        for rank in range(WORLD_SIZE)
+    ]
+    for process in processes:
+        process.start()
+    until = time.monotonic() + SECONDS
+    for process in processes:
+        process.join(max(0, until - time.monotonic()))
+    for process in processes:
+        process.kill()
+        process.join()
+    files = [Path(folder, f"verdict{rank}") for rank in range(WORLD_SIZE)]
+    return [f.read_text() if f.exists() else "failed: no verdict" for f in files]
+
+
+def _process(name: str, folder: str, recorded: bool, rank: int) -> None:
+    record = lab.record(f"{folder}/trace") if recorded else contextlib.nullcontext()
+    environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    os.environ |= environment
+    with record:
+        verdict = run_one(name, folder, environment, rank)
+    Path(folder, f"verdict{rank}").write_text(verdict)
+
+
+def on_ranks(ranks: lab.Ranks, name: str, folder: str) -> list[str]:
+    """Run a test as a job of standing ranks, which start anew where it failed."""
+    environment = dict(os.environ)
+    try:
+        run = ranks.run(_job, (name, folder, environment), timeout=SECONDS)
+        verdicts = run.results
+    except lab.LabError as error:
+        verdicts = [f"failed: {type(error).__name__}: {error}"]
+    if any(verdict.startswith("failed") for verdict in verdicts):
+        ranks.restart()
+    return verdicts
+
+
+def _job(name: str, folder: str, environment: dict[str, str]) -> str:
+    keys = ("MASTER_ADDR", "MASTER_PORT", "TEMP_DIR", "BACKEND", "WORLD_SIZE")
+    here = {key: environment[key] for key in keys}
+    return run_one(name, folder, here, dist.get_rank())
+
+
+def verdict(run: Way, name: str) -> str:
+    """Say in one what all ranks say: a failure before a skip, a skip before a pass."""
+    with prepared() as folder:
+        verdicts = run(name, folder)
+    return min(verdicts, key=lambda text: ("failed", "skipped", "passed").index(text.split(":")[0]))
+
+
+def main(way: str, file: str) -> None:
+    """Run all tests one way and write their verdicts."""
+    with contextlib.ExitStack() as stack:
+        if way == "ranks":
+            run: Way = partial(on_ranks, stack.enter_context(lab.Ranks(WORLD_SIZE)))
+        else:
+            run = partial(in_processes, way == "recorded")
+        with prepared():
+            tests = names()
+        verdicts = {}
+        for name in tests:
+            verdicts[name] = verdict(run, name)
+            if verdicts[name].startswith("failed"):
+                verdicts[name] = verdict(run, name)
+    Path(file).write_text(json.dumps(verdicts, indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
