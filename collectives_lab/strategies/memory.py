@@ -28,7 +28,8 @@ from dataclasses import dataclass, fields
 
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.strategies.strategy import Strategy, units
+from collectives_lab.strategies.sentences import units
+from collectives_lab.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,26 +64,23 @@ class Memory:
 
 def memory(strategy: Strategy, stage: int = 0) -> Memory:
     """Return the bytes that one rank of this stage keeps, at most."""
-    groups = {g: units(strategy, stage, g) for g in ("data", "replica")}
-    numel = sum(unit.numel for members in groups.values() for unit in members)
-    padded = sum(unit.padded for members in groups.values() for unit in members)
-    parts = sum(
-        unit.padded // strategy.ranks(g)
-        for g, members in groups.items()
-        for unit in members
-    )
-    largest = max(unit.padded for members in groups.values() for unit in members)
+    owned = [
+        (unit, strategy.ranks(group))
+        for group in ("data", "replica")
+        for unit in units(strategy, stage, group)
+    ]
+    whole = sum(unit.numel for unit, _ in owned)
+    padded = sum(unit.padded for unit, _ in owned)
+    part = sum(unit.padded // ranks for unit, ranks in owned)
+    largest = max(unit.padded for unit, _ in owned)
     zero, each = strategy.zero, strategy.precision
-    whole_parameters = padded if zero else numel
-    working = largest * (
-        each.parameter * (zero == 3) + each.gradient * (zero >= 2)
-    ) + _computed_again(strategy)
+    gathered = each.parameter * (zero == 3) + each.gradient * (zero >= 2)
     return Memory(
-        each.parameter * (parts if zero == 3 else whole_parameters),
-        each.gradient * (parts if zero >= 2 else numel),
-        each.optimizer * (parts if zero else numel),
+        each.parameter * (whole, padded, padded, part)[zero],
+        each.gradient * (whole, whole, part, part)[zero],
+        each.optimizer * (whole, part, part, part)[zero],
         activations(strategy, stage),
-        working,
+        largest * gathered + _computed_again(strategy),
     )
 
 
