@@ -28,7 +28,6 @@ error feedback); Tang et al. 2021, 1-bit Adam, section 4.3 (both phases have err
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +35,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import parameters_to_vector
 
 from collectives_lab.parallel import data, problem
 
@@ -253,24 +251,6 @@ def _check(tensor: torch.Tensor, errors: Errors | None, rank: int) -> None:
         )
 
 
-def flat_gradient(parameters: Iterable[nn.Parameter]) -> torch.Tensor:
-    """Return all gradients in one row.
-
-    Zeros where the loss has left a parameter out.
-    """
-    return parameters_to_vector(
-        [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    )
-
-
-def set_gradient(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> None:
-    """Give parameters their gradients from one row."""
-    parameters = list(parameters)
-    parts = flat.split([p.numel() for p in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.grad = part.view_as(parameter)
-
-
 def train(
     codec: Codec | None = None,
     feedback: bool = True,
@@ -291,11 +271,11 @@ def train(
 
     def sum_up() -> None:
         nonlocal errors
-        gradient = flat_gradient(model.parameters())
+        gradient = data.flat_gradient(model.parameters())
         if feedback and errors is None:
             errors = Errors.none(gradient, group)
         compressed_all_reduce(gradient, codec, errors, group)
-        set_gradient(model.parameters(), gradient)
+        data.set_gradient(model.parameters(), gradient)
 
     share = problem.loss_of_share(model, batch_size, group)
     return problem.descend(optimizer, share, steps, sum_up)

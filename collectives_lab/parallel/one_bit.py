@@ -37,7 +37,6 @@ from collectives_lab.parallel.compression import (
     Errors,
     Signs,
     compressed_all_reduce,
-    flat_gradient,
 )
 
 
@@ -77,7 +76,7 @@ class OneBitAdam:
 
     def step(self) -> None:
         """Sum gradients or momenta over the ranks, then update the parameters."""
-        gradient = flat_gradient(self.parameters)
+        gradient = data.flat_gradient(self.parameters)
         self.steps += 1
         if self.steps <= self.warm_up:
             self._whole(gradient)

@@ -33,11 +33,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 
 from collectives_lab import recorder
 from collectives_lab.basics import devices
-from collectives_lab.parallel import problem
+from collectives_lab.parallel import data, problem
 
 SERVER = 0
 
@@ -253,8 +253,7 @@ def gradient_of(model: nn.Module, batch_size: int = 32) -> Gradient:
         model.zero_grad()
         loss = workers * problem.loss(model, share, batch_size)
         loss.backward()
-        grads = [p.grad for p in model.parameters() if p.grad is not None]
-        return loss.item(), parameters_to_vector(grads)
+        return loss.item(), data.flat_gradient(model.parameters())
 
     return gradient
 
