@@ -82,7 +82,7 @@ class Int8:
         return torch.cat([scales.view(torch.uint8), codes.view(torch.uint8)])
 
     def decode(self, message: torch.Tensor, count: int) -> torch.Tensor:
-        """Codes times scales."""
+        """Return codes times scales."""
         scales, codes = _cut(message, _chunks(count, self.chunk))
         rows = _rows(codes[:count].view(torch.int8).float(), self.chunk)
         return (rows * scales[:, None]).flatten()[:count]
@@ -118,7 +118,7 @@ class Signs:
         return torch.cat([scales.view(torch.uint8), packed])
 
     def decode(self, message: torch.Tensor, count: int) -> torch.Tensor:
-        """Plus or minus the scale of its chunk."""
+        """Return for each number plus or minus the scale of its chunk."""
         scales, packed = _cut(message, _chunks(count, self.chunk))
         bits = (packed[:, None] >> _places(packed)) & 1
         signs = 1 - 2 * bits.flatten()[:count].float()
@@ -139,7 +139,7 @@ def _chunks(count: int, chunk: int) -> int:
 
 
 def _rows(numbers: torch.Tensor, width: int) -> torch.Tensor:
-    """Numbers in rows of this width; zeros fill up the last one."""
+    """Return numbers in rows of this width; zeros fill up the last one."""
     filled = F.pad(numbers, (0, -len(numbers) % width))
     return filled.view(len(filled) // width, width)
 
@@ -164,7 +164,7 @@ class Errors:
     def none(
         cls, tensor: torch.Tensor, group: dist.ProcessGroup | None = None
     ) -> Errors:
-        """Nothing yet, for sums of tensors like this one."""
+        """Return errors of 0, for sums of tensors like this one."""
         own = _counts(tensor.numel(), dist.get_world_size(group))
         zeros = tensor.new_zeros(tensor.numel())
         return cls(zeros, zeros[: own[dist.get_rank(group)]].clone())

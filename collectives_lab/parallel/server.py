@@ -126,12 +126,12 @@ def stale(
     clocks = Clocks(workers, steps, bound)
     if dist.get_rank() != SERVER:
         return _work(weights, gradient, steps)
-    desk = _Desk(weights, workers, optimizer(weights))
-    desk.serve(clocks, range(workers))
+    server = _Server(weights, workers, optimizer(weights))
+    server.serve(clocks, range(workers))
     for _ in range(workers * steps):
-        worker = desk.take()
-        desk.serve(clocks, clocks.arrived(worker))
-    return Log(weights, desk.updates)
+        worker = server.take()
+        server.serve(clocks, clocks.arrived(worker))
+    return Log(weights, server.updates)
 
 
 class Clocks:
@@ -166,7 +166,7 @@ class Clocks:
         return self.bound is None or self.ahead(worker) <= self.bound
 
 
-class _Desk:
+class _Server:
     """The server's side: gives weights, takes gradients, and writes down what it did.
 
     given: by worker, its clock and lead and how many updates there were when it got its

@@ -135,7 +135,7 @@ class Zero1:
         return [self.model]
 
     def _register_hooks(self) -> None:
-        """Have nothing called during the forward and the backward pass."""
+        """Register what is called during the passes; ZeRO-1 needs nothing there."""
 
     def zero_grad(self) -> None:
         """Forget the gradients of the step before."""

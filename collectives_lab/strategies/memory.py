@@ -97,7 +97,7 @@ def activations(strategy: Strategy, stage: int = 0) -> int:
 
 
 def _pieces_on_their_way(s: Strategy, stage: int) -> int:
-    """Micro-batches times pieces between their forward and their backward pass.
+    """Count micro-batches times pieces between their forward and backward passes.
 
     1F1B: a stage is ahead of the last one by as many micro-batches as stages. With
     interleaving twice that, and P for each piece but the last: Megatron-LM's warm-up.
@@ -112,12 +112,12 @@ def _pieces_on_their_way(s: Strategy, stage: int) -> int:
 
 
 def _input(s: Strategy) -> float:
-    """Numbers a token of a block's x, which is all that stays of it."""
+    """Return the numbers a token of a block's x, which is all that is kept of it."""
     return s.model.hidden / (s.tensor if s.sequence_parallel else 1)
 
 
 def _block(s: Strategy) -> float:
-    """Numbers a token that a block keeps on one rank."""
+    """Return the numbers a token that a block keeps on one rank."""
     model, t = s.model, s.tensor
     width = model.ffn * (3 if model.gated else 2)
     inner = 2 * model.query_width + 2 * model.key_width
@@ -133,7 +133,7 @@ def _block(s: Strategy) -> float:
 
 
 def _entered(s: Strategy, pairs: int) -> float:
-    """Numbers a token of norms' inputs, and of what their pairs take in."""
+    """Return the numbers a token of the inputs of norms and of their pairs."""
     norm = pair = float(pairs * s.model.hidden)
     if s.sequence_parallel:
         norm /= s.tensor
@@ -142,7 +142,7 @@ def _entered(s: Strategy, pairs: int) -> float:
 
 
 def _head(s: Strategy) -> float:
-    """Numbers a token of the head: its norm's input, the logits' input and softmax."""
+    """Return the head's numbers a token: inputs of norm and logits, and the softmax."""
     return _entered(s, 1) + s.model.vocabulary / s.tensor
 
 

@@ -52,7 +52,10 @@ def gpt(layers: int, hidden: int, heads: int, name: str = "") -> Model:
 
 
 def _like_gpt(name: str, shape: tuple[int, int, int], **others: Any) -> Model:
-    """Layers, hidden numbers and heads; an MLP of two matrices, of 4 hidden."""
+    """Return a model with an MLP of two matrices and 4 times hidden units.
+
+    shape: layers, hidden numbers and heads.
+    """
     layers, hidden, heads = shape
     return Model(name, layers, hidden, heads, ffn=4 * hidden, gated=False, **others)
 

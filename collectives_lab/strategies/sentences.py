@@ -190,7 +190,7 @@ def _call(
 
 
 def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
-    """Tokens to their experts and back, as if they were spread evenly."""
+    """Yield the all_to_alls of tokens that are spread evenly over the experts."""
     times = s.blocks(stage) * s.micro_batches
     copies = s.model.top_k * s.x_bytes
     counts = s.model.experts * COUNT_BYTES
@@ -214,7 +214,7 @@ def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
 
 
 def _pipeline(s: Strategy, stage: int) -> Iterator[Sentence]:
-    """x goes to the next piece of the model, its gradient comes back."""
+    """Yield x to the next piece of the model, and its gradient on the way back."""
     first, last = _ends_of(s, stage)
     nbytes = s.x_bytes // (s.tensor if s.sequence_parallel else 1)
     ahead, behind = s.interleave - last, s.interleave - first
