@@ -196,7 +196,7 @@ def bytes_by_level(trace: Trace, **levels: int) -> dict[str, list[int | float]]:
         if event.peer is not None:
             ranks = (event.rank, event.peer)
         # Of each level, where the ranks are along it; the last level counts fastest.
-        places = np.unravel_index(ranks, sizes)
+        places = np.unravel_index(ranks, sizes) if sizes else ()
         differ = [n for n, at in zip(levels, places, strict=True) if np.ptp(at)]
         if differ:
             events_of["+".join(differ)].append(event)
