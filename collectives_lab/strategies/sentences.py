@@ -131,11 +131,11 @@ def _tensor(s: Strategy, stage: int) -> Iterator[Sentence]:
         yield _x(s, "backward", "all_reduce", again, AGAIN)
         yield _x(s, "backward", "all_reduce", enters, "what the ranks' parts took")
     if head:
+        along, times = ("tensor", s.tensor), s.micro_batches
         number = s.tokens * s.precision.activation
+        why = "the loss over a vocabulary in parts"
         for what, nbytes in (("largest logits", number), ("sums", 2 * number)):
-            why = "the loss over a vocabulary in parts"
-            times = s.micro_batches
-            yield _call(s, "forward", "all_reduce", what, nbytes, times, why)
+            yield Sentence("forward", "all_reduce", what, *along, nbytes, times, why)
 
 
 def _by_sequence(
@@ -158,9 +158,10 @@ def _by_sequence(
     routers = sum(
         t.numel for layer in s.layers(stage) for t in layer if t.name == "router"
     )
-    nbytes = (whole - routers) * s.precision.gradient
+    what, nbytes = "norms' gradients", (whole - routers) * s.precision.gradient
     why = "each rank has the term of its own tokens"
-    yield _call(s, "backward", "all_reduce", "norms' gradients", nbytes, 1, why)
+    along = "tensor", s.tensor
+    yield Sentence("backward", "all_reduce", what, *along, nbytes, 1, why)
 
 
 def _x(
@@ -168,22 +169,8 @@ def _x(
 ) -> Sentence:
     is_x = phase == "forward" or why == AGAIN or beside
     what, times = "x" if is_x else "gradient of x", calls * s.micro_batches
-    return _call(s, phase, verb, what, s.x_bytes, times, why, beside)
-
-
-def _call(
-    s: Strategy,
-    phase: str,
-    verb: str,
-    what: str,
-    nbytes: int,
-    times: int,
-    why: str,
-    beside: str = "",
-    group: str = "tensor",
-) -> Sentence:
-    ranks = s.ranks(group)
-    return Sentence(phase, verb, what, group, ranks, nbytes, times, why, beside)
+    along = "tensor", s.tensor
+    return Sentence(phase, verb, what, *along, s.x_bytes, times, why, beside)
 
 
 # -- along expert ----------------------------------------------------------------------
@@ -191,7 +178,7 @@ def _call(
 
 def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
     """Yield the all_to_alls of tokens that are spread evenly over the experts."""
-    times = s.blocks(stage) * s.micro_batches
+    along, times = ("expert", s.expert), s.blocks(stage) * s.micro_batches
     copies = s.model.top_k * s.x_bytes
     counts = s.model.experts * COUNT_BYTES
     forward = [
@@ -206,8 +193,7 @@ def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
     again = forward if s.recompute == "full" else []
     for phase, calls in (("forward", forward), ("backward", again + backward)):
         for what, nbytes, why in calls:
-            call = phase, "all_to_all", what, nbytes, times, why, "", "expert"
-            yield _call(s, *call)
+            yield Sentence(phase, "all_to_all", what, *along, nbytes, times, why)
 
 
 # -- along pipeline --------------------------------------------------------------------
@@ -215,6 +201,7 @@ def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
 
 def _pipeline(s: Strategy, stage: int) -> Iterator[Sentence]:
     """Yield x to the next piece of the model, and its gradient on the way back."""
+    along = "pipeline", s.pipeline
     first, last = _ends_of(s, stage)
     nbytes = s.x_bytes // (s.tensor if s.sequence_parallel else 1)
     ahead, behind = s.interleave - last, s.interleave - first
@@ -225,17 +212,16 @@ def _pipeline(s: Strategy, stage: int) -> Iterator[Sentence]:
         ("backward", "send", "gradient of x", behind, "to the piece before"),
     ):
         times = borders * s.micro_batches
-        call = phase, verb, what, nbytes, times, why, "micro-batches", "pipeline"
-        yield _call(s, *call)
+        yield Sentence(phase, verb, what, *along, nbytes, times, why, "micro-batches")
 
 
 def _ends(s: Strategy, stage: int) -> Iterator[Sentence]:
     """Yield the tied table's bytes: the first and the last stage have it twice."""
     if s.model.tied and any(_ends_of(s, stage)):
-        table = s.model.embedding[0].numel // s.tensor * s.precision.gradient
+        along, what = ("ends", s.ranks("ends")), "table's gradient"
+        nbytes = s.model.embedding[0].numel // s.tensor * s.precision.gradient
         why = "the embedding's table and the logits' are one"
-        call = "backward", "all_reduce", "table's gradient", table, 1, why, "", "ends"
-        yield _call(s, *call)
+        yield Sentence("backward", "all_reduce", what, *along, nbytes, 1, why)
 
 
 # -- along data ------------------------------------------------------------------------
@@ -250,6 +236,7 @@ def _data(s: Strategy, stage: int) -> Iterator[Sentence]:
         phase, verb, what, each, why = call
         every_time = s.zero == 3 or (s.zero == 2 and phase == "backward")
         beside = {"update": ""}.get(phase, phase if every_time else "last backward")
+        along = group, s.ranks(group)
         what = f"experts' {what}" if group == "replica" else what
         sizes = Counter(
             (unit.padded if s.zero else unit.numel) * each
@@ -257,7 +244,7 @@ def _data(s: Strategy, stage: int) -> Iterator[Sentence]:
         )
         for nbytes, count in sizes.items():
             times = count * (s.micro_batches if every_time else 1)
-            yield _call(s, phase, verb, what, nbytes, times, why, beside, group)
+            yield Sentence(phase, verb, what, *along, nbytes, times, why, beside)
 
 
 def _calls_of_a_unit(s: Strategy) -> Iterator[tuple[str, str, str, int, str]]:
