@@ -51,7 +51,7 @@ def main(root: Path) -> int:
     end_all()
     results["execution_time"] = round(time.monotonic() - began)
     print(results["output"])
-    save(results, root / "results" / "results.json")
+    course.save(results, root / "results" / "results.json")
     return 0 if "tests" in results else 1
 
 
@@ -225,14 +225,6 @@ def _by_hand(release: NotebookNode) -> Iterator[str]:
                 f"{mark['grade_id']}: {mark['points']} more points, which are not in "
                 "this score; a person reads the answer"
             )
-
-
-def save(results: Results, path: Path) -> None:
-    """Write the results, at once or not at all."""
-    path.parent.mkdir(exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(results, indent=1, allow_nan=False))
-    partial.replace(path)
 
 
 if __name__ == "__main__":

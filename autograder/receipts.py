@@ -8,7 +8,6 @@ the program and the seeds: enough to repeat the verdict (`python -m autograder r
 import functools
 import hashlib
 import json
-import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -120,11 +119,7 @@ def load(assignment: str, student: str) -> Receipt | None:
 
 def save(receipt: Receipt) -> None:
     """Write a receipt, at once or not at all."""
-    path = place(receipt["assignment"], receipt["student"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(receipt, indent=1, allow_nan=False))
-    partial.replace(path)
+    course.save(receipt, place(receipt["assignment"], receipt["student"]))
 
 
 def place(assignment: str, student: str) -> Path:

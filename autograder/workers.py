@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import Any
@@ -162,9 +161,8 @@ def receipt(job: Job, answer: dict[str, Any]) -> Receipt:
     verdicts = answer["exercises"].values()
     retry = any(verdict["status"] != "graded" for verdict in verdicts)
     reasons = dict.fromkeys(verdict.get("look", "") for verdict in verdicts)
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"retry": retry, "look": "; ".join(filter(None, reasons)), "made": made}
-    return identity | answer | about
+    look = "; ".join(filter(None, reasons))
+    return identity | answer | {"retry": retry, "look": look, "made": course.now()}
 
 
 def unread(job: Job) -> Receipt:
@@ -177,28 +175,50 @@ def unread(job: Job) -> Receipt:
 
 def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receipt]:
     """Work through jobs on `count` workers; yields each receipt as it comes."""
-    waiting = list(reversed(jobs))
     crew = [Worker(tier) for _ in range(min(count, len(jobs)))]
     try:
         for worker in crew:
             worker.ready()
-        while waiting or any(worker.job for worker in crew):
-            for worker in crew:
-                if worker.job is None and waiting:
-                    worker.give(waiting.pop())
-            for worker in _next_workers(crew):
-                job, answer = worker.job, worker.answer()
-                assert job is not None
-                if answer is None and len(job.get("lost", [])) < LOST:
-                    waiting.append(worker.again(job))
-                else:
-                    yield receipt(job, answer or worker.lost(job))
-                if worker.process.poll() is not None:
-                    crew[crew.index(worker)] = fresh = Worker(tier)
-                    fresh.ready()
+        yield from _receipts(jobs, crew, tier)
     finally:
         for worker in crew:
             worker.end()
+
+
+def graded_here(job: Job) -> Receipt:
+    """Return the receipt of one job, for who does not grade a class."""
+    (receipt,) = _receipts([job], _crew())
+    return receipt
+
+
+@functools.cache
+def _crew() -> list[Worker]:
+    """Return one worker, ended with this process; another one takes its place."""
+    crew = [Worker()]
+    crew[0].ready()
+    atexit.register(lambda: crew[0].end())
+    return crew
+
+
+def _receipts(
+    jobs: Sequence[Job], crew: list[Worker], tier: str | None = None
+) -> Iterator[Receipt]:
+    """Have a crew work through jobs; who has ended is replaced."""
+    waiting = list(reversed(jobs))
+    while waiting or any(worker.job for worker in crew):
+        for place, worker in enumerate(crew):
+            if worker.job is None and waiting:
+                if worker.process.poll() is not None:
+                    crew[place] = worker = Worker(tier)
+                    worker.ready()
+                worker.give(waiting.pop())
+        for worker in _next_workers(crew):
+            job, answer = worker.job, worker.answer()
+            assert job is not None
+            if answer is None and len(job.get("lost", [])) < LOST:
+                waiting.append(worker.again(job))
+            else:
+                yield receipt(job, answer or worker.lost(job))
 
 
 def _next_workers(crew: Sequence[Worker]) -> list[Worker]:
@@ -212,25 +232,3 @@ def _next_workers(crew: Sequence[Worker]) -> list[Worker]:
             return [worker for pipe, worker in busy.items() if pipe in ready_workers]
         if over := [worker for worker in busy.values() if worker.too_much()]:
             return over
-
-
-@functools.cache
-def _crew() -> list[Worker]:
-    crew: list[Worker] = []
-    atexit.register(lambda: [worker.end() for worker in crew])  # type: ignore[func-returns-value]
-    return crew
-
-
-def graded_here(job: Job) -> Receipt:
-    """Return the receipt of one job, for who does not grade a class."""
-    crew = _crew()
-    while True:
-        if not crew or crew[0].process.poll() is not None:
-            crew[:] = [Worker()]
-            crew[0].ready()
-        crew[0].give(job)
-        _next_workers(crew)
-        answer = crew[0].answer()
-        if answer is not None or len(job.get("lost", [])) >= LOST:
-            return receipt(job, answer or crew[0].lost(job))
-        job = crew[0].again(job)
