@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from collectives_lab import recorder
 from collectives_lab.basics.errors import LabError
+from collectives_lab.basics.machine_limits import cores
 from collectives_lab.recorder import clock_readings, tcp_info
 from collectives_lab.recorder.reader_traceback import words
 from collectives_lab.trace import join
@@ -219,15 +220,12 @@ def _cleared(folder: Path, run: str) -> str:
 
 def _environment() -> dict[str, Any]:
     """Return what a recording is worth little without."""
-    cores = os.cpu_count()
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
     return {
         "host": platform.node(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": cores,
+        "cores": cores(),
         "backend": dist.get_backend(),
     }
 
