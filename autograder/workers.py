@@ -35,6 +35,8 @@ LOOKING = 0.1
 """Seconds between two looks at that."""
 LOST = 2
 """Workers that a submission may cost; the next one gives it a zero."""
+ALONE = "alone"
+"""In the place of a tier: the best on a machine that is there for one submission."""
 IDENTITY = ("key", "assignment", "student", "engine", "notes")
 """What of a job stands in its receipt."""
 
