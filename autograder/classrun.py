@@ -51,12 +51,8 @@ def _jobs(assignment: str, submitted: dict[str, Path]) -> Iterator[Job]:
 def _check_all(jobs: list[Job], count: int, tier: str | None, force: bool) -> None:
     """See to it that each job has a receipt."""
     missing = [job for job in jobs if force or not receipts.find(job)]
-    for job in missing:
-        if job["unreadable"]:
-            receipts.save(workers.unread(job))
-    readable = [job for job in missing if not job["unreadable"]]
-    made = workers.graded(readable, count, tier)
-    for receipt in progress("checking", made, len(readable)):
+    made = workers.graded(missing, count, tier)
+    for receipt in progress("checking", made, len(missing)):
         receipts.save(receipt)
 
 

@@ -93,8 +93,7 @@ class Worker:
 
     def lost(self, job: Job) -> dict[str, Any]:
         """Return, in place of an answer, that there is no verdict."""
-        verdict = {"status": "not gradable", "reason": self.why_lost, "notes": []}
-        return {"exercises": dict.fromkeys(job["seeds"], verdict)}
+        return _no_verdict(job, self.why_lost)
 
     def again(self, job: Job) -> Job:
         """Return its job as the next worker gets it.
@@ -167,16 +166,20 @@ def receipt(job: Job, answer: dict[str, Any]) -> Receipt:
     return identity | answer | {"retry": retry, "look": look, "made": course.now()}
 
 
-def unread(job: Job) -> Receipt:
+def _unread(job: Job) -> Receipt:
     """Return the receipt of a file that cannot be read: no process need look at it."""
-    verdict = {"status": "not gradable", "reason": job["unreadable"], "notes": []}
-    return receipt(job, {"exercises": dict.fromkeys(job["seeds"], verdict)}) | {
-        "retry": False
-    }
+    return receipt(job, _no_verdict(job, job["unreadable"])) | {"retry": False}
+
+
+def _no_verdict(job: Job, reason: str) -> dict[str, Any]:
+    verdict = {"status": "not gradable", "reason": reason, "notes": []}
+    return {"exercises": dict.fromkeys(job["seeds"], verdict)}
 
 
 def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receipt]:
     """Work through jobs on `count` workers; yields each receipt as it comes."""
+    yield from (_unread(job) for job in jobs if job["unreadable"])
+    jobs = [job for job in jobs if not job["unreadable"]]
     crew = [Worker(tier) for _ in range(min(count, len(jobs)))]
     try:
         for worker in crew:
@@ -189,8 +192,10 @@ def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receip
 
 def graded_here(job: Job) -> Receipt:
     """Return the receipt of one job, for who does not grade a class."""
-    (receipt,) = _receipts([job], _crew())
-    return receipt
+    if job["unreadable"]:
+        return _unread(job)
+    made = _receipts([job], _crew())  # first that of a call that was interrupted
+    return next(receipt for receipt in made if receipt["key"] == job["key"])
 
 
 @functools.cache
