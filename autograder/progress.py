@@ -25,21 +25,18 @@ def progress(what: str, items: Iterable[T], total: int) -> Iterator[T]:
             each = (now - first) / (done - 1) if done > 1 else 0.0
             left = f", {duration(each * (total - done))} left" if each else ""
             end = left if done < total else f" in {duration(now - began)}"
-            line = f"{what} {bar(done, total)} {done}/{total}{end}"
+            full = WIDTH * done // total
+            bar = f"[{'#' * full}{'.' * (WIDTH - full)}]"
+            line = f"{what} {bar} {done}/{total}{end}"
             if is_terminal:
-                print(f"\r{line:{len(shown)}}", end="", file=sys.stderr, flush=True)
+                padded = line.ljust(len(shown))
+                print(f"\r{padded}", end="", file=sys.stderr, flush=True)
             elif done == total or done % max(total // 10, 1) == 0:
                 print(line, file=sys.stderr, flush=True)
             shown = line
     finally:
         if shown and is_terminal:
             print(file=sys.stderr)
-
-
-def bar(done: int, total: int) -> str:
-    """Draw how much is done: `[###...]`."""
-    full = WIDTH * done // total
-    return f"[{'#' * full}{'.' * (WIDTH - full)}]"
 
 
 def duration(seconds: float) -> str:

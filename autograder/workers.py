@@ -178,16 +178,16 @@ def _no_verdict(job: Job, reason: str) -> dict[str, Any]:
 
 def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receipt]:
     """Work through jobs on `count` workers; yields each receipt as it comes."""
-    yield from (_unread(job) for job in jobs if job["unreadable"])
-    jobs = [job for job in jobs if not job["unreadable"]]
-    crew = [Worker(tier) for _ in range(min(count, len(jobs)))]
+    readable = [job for job in jobs if not job["unreadable"]]
+    crew = [Worker(tier) for _ in range(min(count, len(readable)))]
     try:
         for worker in crew:
             worker.ready()
-        yield from _receipts(jobs, crew, tier)
+        yield from _receipts(readable, crew, tier)
     finally:
         for worker in crew:
             worker.end()
+    yield from (_unread(job) for job in jobs if job["unreadable"])
 
 
 def graded_here(job: Job) -> Receipt:
