@@ -39,8 +39,8 @@ ALONE = "alone"
 """In the place of a tier: the best on a machine that is there for one submission."""
 IDENTITY = ("key", "assignment", "student", "engine", "notes")
 """What of a job stands in its receipt."""
-
 LONGEST = 64 * 10**6
+"""Bytes of a worker's answer."""
 
 
 class Worker:
