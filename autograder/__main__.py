@@ -10,18 +10,31 @@ from typing import Any
 
 from autograder import course
 
-Command = Callable[[argparse.Namespace], None]
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
-COMMANDS: dict[str, tuple[Command, str, tuple[Argument | list[Argument], ...]]] = {}
-"""By name: the function, its line of help, its arguments; of a list one at most."""
+PARSER = argparse.ArgumentParser(
+    prog="python -m autograder",
+    description="The class run around nbgrader; GUIDE.md tells the whole way.",
+)
+COMMANDS = PARSER.add_subparsers(required=True, metavar="COMMAND")
 
 
-def command(line: str, *arguments: Argument | list[Argument]) -> Callable:
-    """Make a function a command, with a line of help and these arguments."""
+def command(
+    line: str, *arguments: Argument, one_of: tuple[Argument, ...] = ()
+) -> Callable:
+    """Make a function a command, with a line of help and these arguments.
 
-    def register(function: Command) -> Command:
-        COMMANDS[function.__name__] = function, line, arguments
+    one_of: arguments of which a call takes one at most.
+    """
+
+    def register(function: Callable[[argparse.Namespace], None]) -> Callable:
+        parser = COMMANDS.add_parser(function.__name__, help=line)
+        for names, options in arguments:
+            parser.add_argument(*names, **options)
+        group = parser.add_mutually_exclusive_group()
+        for names, options in one_of:
+            group.add_argument(*names, **options)
+        parser.set_defaults(run=function)
         return function
 
     return register
@@ -47,8 +60,7 @@ TIER = argument("--tier", choices="ABCD", help="the sandbox; default: the best")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 1 where the instructor has to put something right."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = PARSER.parse_args(arguments)
     try:
         options.run(options)
     except course.CourseError as error:
@@ -66,25 +78,6 @@ def main(arguments: list[str] | None = None) -> int:
         print("\nautograder: stopped; run it again to go on", file=sys.stderr)
         return 130
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m autograder",
-        description="The class run around nbgrader; GUIDE.md tells the whole way.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (function, line, arguments) in COMMANDS.items():
-        one = commands.add_parser(name, help=line)
-        for entry in arguments:
-            if isinstance(entry, list):
-                group = one.add_mutually_exclusive_group()
-                for names, options in entry:
-                    group.add_argument(*names, **options)
-            else:
-                one.add_argument(*entry[0], **entry[1])
-        one.set_defaults(run=function)
-    return parser
 
 
 # nbgrader takes two seconds to import: each command imports what it needs.
@@ -182,10 +175,10 @@ def dismiss(options: argparse.Namespace) -> None:
     "keep a request, or answer it",
     ASSIGNMENT,
     STUDENT,
-    [
+    one_of=(
         argument("--request", help="the student's words; the check is repeated"),
         argument("--answer", help="yours, to the last request"),
-    ],
+    ),
 )
 def regrade(options: argparse.Namespace) -> None:
     from autograder import regrading
@@ -208,9 +201,9 @@ def feedback(options: argparse.Namespace) -> None:
 
 @command("check what a receipt says once more", argument("receipt", type=Path), TIER)
 def repeat(options: argparse.Namespace) -> None:
-    from autograder import repeating
+    from autograder import regrading
 
-    print(repeating.repeat(options.receipt, options.tier))
+    print(regrading.repeat(options.receipt, options.tier))
 
 
 @command(

@@ -15,11 +15,11 @@ from nbformat.v4 import new_notebook
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import parse_utc
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import course
+from autograder.collecting import moment
 from autograder.rebuild import OURS
 from autograder.receipts import Receipt, verdict_id
 
@@ -44,6 +44,25 @@ def gradebook() -> Gradebook:
     """Return the gradebook, to be closed (it is a context manager)."""
     where = config().CourseDirectory
     return Gradebook(where.db_url, where.course_id)
+
+
+def submission(book: Gradebook, assignment: str, student: str) -> Any:
+    """Return what the gradebook holds of a submission; None if nothing."""
+    try:
+        return book.find_submission(assignment, student)
+    except MissingEntry:
+        return None
+
+
+def marks(submission: Any) -> list[Any]:
+    """Return the marks of a submission, by cell; none where nothing is recorded."""
+    notebooks = submission.notebooks if submission else []
+    return [grade for notebook in notebooks for grade in notebook.grades]
+
+
+def score(submission: Any) -> float:
+    """Return the points of a submission without what being late costs."""
+    return max(0.0, submission.score - (submission.late_submission_penalty or 0.0))
 
 
 def require(assignment: str) -> None:
@@ -108,7 +127,7 @@ def _settled(assignment: str, student: str) -> set[str]:
     with gradebook() as book:
         return {
             grade.name
-            for grade in _of(book, assignment, student)
+            for grade in marks(submission(book, assignment, student))
             if grade.manual_score is not None and not grade.needs_manual_grade
         }
 
@@ -116,19 +135,10 @@ def _settled(assignment: str, student: str) -> set[str]:
 def _settle(assignment: str, student: str, names: set[str]) -> None:
     """Let these marks stand, but for those that are above what there is to get now."""
     with gradebook() as book:
-        for grade in _of(book, assignment, student):
+        for grade in marks(submission(book, assignment, student)):
             if grade.name in names and grade.manual_score <= grade.max_score:
                 grade.needs_manual_grade = False
         book.db.commit()
-
-
-def _of(book: Gradebook, assignment: str, student: str) -> list[Any]:
-    """Return the marks of a student; none where nothing is recorded."""
-    try:
-        submission = book.find_submission(assignment, student)
-    except MissingEntry:
-        return []
-    return [grade for notebook in submission.notebooks for grade in notebook.grades]
 
 
 def _no_time(folder: Path) -> str | None:
@@ -137,13 +147,10 @@ def _no_time(folder: Path) -> str | None:
     It would not name the file.
     """
     text = _time(folder).strip()
-    try:
-        if text:
-            parse_utc(text)
-    except (ValueError, OverflowError, TypeError):
-        place = (folder / STAMP).relative_to(course.HERE)
-        return f"{place} holds no time: {text[:40]!r}; write one as {EXAMPLE!r}"
-    return None
+    if not text or moment(text):
+        return None
+    place = (folder / STAMP).relative_to(course.HERE)
+    return f"{place} holds no time: {text[:40]!r}; write one as {EXAMPLE!r}"
 
 
 def feedback(assignment: str, student: str) -> str | None:
@@ -157,12 +164,12 @@ def renew_penalties(assignment: str) -> None:
     nbgrader does so only when it records a submission.
     """
     with gradebook() as book:
-        late = [
-            submission.student_id
-            for submission in book.assignment_submissions(assignment)
-            if submission.total_seconds_late > 0 or submission.late_submission_penalty
+        students = [
+            late.student_id
+            for late in book.assignment_submissions(assignment)
+            if late.total_seconds_late > 0 or late.late_submission_penalty
         ]
-    for student in late:
+    for student in students:
         about = {"student": student, "assignment": assignment, "notebook": assignment}
         resources = {"nbgrader": about | {"db_url": config().CourseDirectory.db_url}}
         AssignLatePenalties(config=config()).preprocess(new_notebook(), resources)

@@ -1,7 +1,8 @@
 """Grade a class: a receipt for every submission, then the gradebook, then a summary.
 
 It can be interrupted and run again: what has a receipt is not checked again, and what
-the gradebook holds already is not recorded again.
+the gradebook holds already is not recorded again. nbgrader records, so each submission
+is read twice: here for its receipt, and by `execute` for nbgrader.
 """
 
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from autograder import books, course, receipts, workers
 from autograder.notebook import strange
-from autograder.progress import Progress
+from autograder.progress import progress
 from autograder.receipts import Job
 
 
@@ -49,31 +50,25 @@ def _jobs(assignment: str, submitted: dict[str, Path]) -> Iterator[Job]:
 
 def _check_all(jobs: list[Job], count: int, tier: str | None, force: bool) -> None:
     """See to it that each job has a receipt."""
-    for job in jobs:
-        if job["unreadable"] and (force or not receipts.find(job)):
-            receipts.save(workers.unread(job))
-    left = [job for job in jobs if force or not receipts.find(job)]
-    left = [job for job in left if not job["unreadable"]]
-    with Progress("checking", len(left)) as bar:
-        for receipt in workers.graded(left, count, tier):
-            receipts.save(receipt)
-            bar.step()
+    missing = [job for job in jobs if force or not receipts.find(job)]
+    made = workers.graded(missing, count, tier)
+    for receipt in progress("checking", made, len(missing)):
+        receipts.save(receipt)
 
 
 def _record_all(assignment: str, submitted: dict[str, Path]) -> dict[str, str]:
     """Write every verdict that is new into the gradebook."""
     failed: dict[str, str] = {}
-    last_receipts = {name: receipts.load(assignment, name) for name in submitted}
     points = receipts.points(receipts.read_release(assignment))
-    new = [
-        n for n, r in last_receipts.items() if not (r and books.is_recorded(r, points))
-    ]
-    new = [name for name in new if _can_be_recorded(submitted[name])]
-    with Progress("recording", len(new)) as bar:
-        for student in new:
-            if why := books.record(assignment, student):
-                failed[student] = why
-            bar.step()
+    new = []
+    for student, path in submitted.items():
+        receipt = receipts.load(assignment, student)
+        is_recorded = receipt and books.is_recorded(receipt, points)
+        if not is_recorded and _can_be_recorded(path):
+            new.append(student)
+    for student in progress("recording", new, len(new)):
+        if why := books.record(assignment, student):
+            failed[student] = why
     return failed
 
 

@@ -10,6 +10,7 @@ import shutil
 import zipfile
 import zlib
 from collections import defaultdict
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -127,7 +128,7 @@ class Notebooks(ExtractorPlugin):
     ) -> None:
         """Write one notebook, under the last part of its name."""
         matched = pattern().fullmatch(name)
-        if matched is None or not _is_moment(matched["timestamp"]):
+        if matched is None or not moment(matched["timestamp"]):
             self._pass_over(NAMELESS, name)
             return
         try:
@@ -226,12 +227,9 @@ def _sender(name: str, by_folder: bool = False) -> str:
     return slash["sender"] if slash else ""
 
 
-def _is_moment(stamp: str) -> bool:
-    """Return whether nbgrader can read it.
-
-    At one that it cannot, it collects nobody.
-    """
+def moment(text: str) -> datetime | None:
+    """Return a time as nbgrader reads it; None where it cannot, and would stop."""
     try:
-        return bool(parse_utc(stamp))
-    except (ValueError, OverflowError):
-        return False
+        return parse_utc(text)
+    except (ValueError, OverflowError, TypeError):
+        return None

@@ -2,9 +2,12 @@
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -70,6 +73,19 @@ def secret() -> bytes:
     with os.fdopen(fd, "w") as file:
         file.write(made + "\n")
     return made.encode()
+
+
+def save(value: Any, path: Path) -> None:
+    """Write a value as JSON, at once or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(value, indent=1, allow_nan=False))
+    partial.replace(path)
+
+
+def now() -> str:
+    """Return the time to the second, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def keyed(*parts: str) -> str:

@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from autograder import course
-from autograder.rebuild import exercise, marks
+from autograder.rebuild import exercise, is_answer, marks, test_cells
 
 STUDENT = "example-{:03d}"
 ANSWER = "Because every rank sends and receives at the same time. (An example.)"
@@ -56,7 +56,7 @@ def solved(notebook: NotebookNode) -> NotebookNode:
     """All solved, with an answer to the question."""
     for cell in notebook.cells:
         cell.source = re.sub(r" *### (BEGIN|END) SOLUTION\n?", "", cell.source)
-        if cell.cell_type == "markdown" and marks(cell).get("grade"):
+        if is_answer(cell):
             cell.source = ANSWER
     return notebook
 
@@ -68,10 +68,10 @@ def untouched(notebook: NotebookNode) -> NotebookNode:
 
 def with_code(notebook: NotebookNode, code: str) -> NotebookNode:
     """Other code in the first solution cell; `{0}` in it is the exercise."""
-    names = [name for cell in notebook.cells if (name := exercise(cell))]
+    name = next(iter(test_cells(notebook)))
     for cell in solved(notebook).cells:
         if cell.cell_type == "code" and marks(cell).get("solution"):
-            cell.source = code.replace("{0}", names[0])
+            cell.source = code.replace("{0}", name)
             break
     return notebook
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nbgrader.exchange.default.collect import ExchangeCollect
-from nbgrader.utils import parse_utc
 
+from autograder.collecting import moment
 from autograder.handing_in import STUDENT
 from autograder.notebook import MAX_BYTES
 
@@ -27,7 +27,7 @@ OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NOBODY = ""
 
 LATE = 600
-"""Seconds after the moment in its name at which a change of a folder is told."""
+"""Seconds after the moment in its name at which a change of a folder is reported."""
 
 
 class Collect(ExchangeCollect):
@@ -46,12 +46,12 @@ class Collect(ExchangeCollect):
         """
         name = os.path.basename(path)
         claimed = NAME.fullmatch(name)
-        moment = _moment(claimed[2]) if claimed else None
-        if claimed and moment:
+        named = moment(claimed[2]) if claimed else None
+        if claimed and named:
             why = self._not_own(os.lstat(path), claimed[1])
             if not why:
-                self._compare(os.lstat(path).st_ctime, moment, name)
-                return {"username": claimed[1], "filename": name, "timestamp": moment}
+                self._compare(os.lstat(path).st_ctime, named, name)
+                return {"username": claimed[1], "filename": name, "timestamp": named}
         else:
             why = "its name holds no student's id and time"
         self.log.warning("passed over in the exchange: %r: %s", name, why)
@@ -68,9 +68,9 @@ class Collect(ExchangeCollect):
             return f"it was made by {_account(info.st_uid)}"
         return ""
 
-    def _compare(self, changed: float, moment: datetime, name: str) -> None:
-        """Tell of a folder that has changed later than its student says."""
-        if changed > moment.replace(tzinfo=UTC).timestamp() + LATE:
+    def _compare(self, changed: float, named: datetime, name: str) -> None:
+        """Warn of a folder that has changed later than its name says."""
+        if changed > named.replace(tzinfo=UTC).timestamp() + LATE:
             at = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%d %H:%M UTC")
             self.log.warning(
                 "%r was changed at %s, later than its name says; the marks go by the "
@@ -121,13 +121,6 @@ def _own_file(folder: int, name: str, owner: int, most: int) -> bytes | None:
     finally:
         os.close(file)
     return content if len(content) <= most else None
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return parse_utc(text)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _account(uid: int) -> str:

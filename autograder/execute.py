@@ -15,7 +15,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Bool
 
 from autograder import receipts, words, workers
-from autograder.rebuild import OURS, exercise, marks
+from autograder.rebuild import OURS, exercise, marks, test_cells
 
 
 class SubmittedNotebook(NotebookExporter):
@@ -47,8 +47,7 @@ class WriteVerdict(NbGraderPreprocessor):
         release = receipts.read_release(about["assignment"])
         job = receipts.job(nb, release, about["assignment"], about["student"])
         receipt = receipts.find(job, final=self.check) or _checked(job)
-        tests = {name: cell for cell in nb.cells if (name := exercise(cell))}
-        for name, cell in tests.items():
+        for name, cell in test_cells(nb).items():
             cell.outputs = outputs(receipt, name, float(marks(cell)["points"]))
         nb.metadata[OURS]["verdict"] = receipts.verdict_id(receipt)
         nb.metadata[OURS]["points"] = receipts.points(release)
@@ -98,7 +97,7 @@ def outputs(receipt: receipts.Receipt, name: str, points: float) -> list[Noteboo
 
 
 def _checked(job: receipts.Job) -> receipts.Receipt:
-    made = workers.unread(job) if job["unreadable"] else workers.graded_here(job)
+    made = workers.graded_here(job)
     receipts.save(made)
     return made
 

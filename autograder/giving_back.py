@@ -9,7 +9,7 @@ from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeReleaseFeedback
 
 from autograder import books, course, grades, receipts, regrading, words
-from autograder.progress import Progress
+from autograder.progress import progress
 
 BY_EXCHANGE = ("timestamp.txt", "submission_secret.txt")
 """What the exchange writes beside a submission, and nbgrader copies to its feedback."""
@@ -55,15 +55,13 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
         raise course.CourseError(f"no marks to tell: grade {assignment} first")
     failed = []
     books.renew_penalties(assignment)
-    with Progress("writing", len(chosen)) as bar, books.gradebook() as book:
-        for student in chosen:
+    with books.gradebook() as book:
+        for student in progress("writing", chosen, len(chosen)):
             if why := books.feedback(assignment, student):
                 failed.append(f"{student}: {why}")
             else:
-                _text_file(student, assignment).write_text(
-                    text(book, assignment, student)
-                )
-            bar.step()
+                page = course.FEEDBACK / student / assignment / f"{assignment}.txt"
+                page.write_text(text(book, assignment, student))
     done = f"{len(chosen) - len(failed)} feedbacks in {course.FEEDBACK}"
     return "\n".join([*failed, done])
 
@@ -96,20 +94,14 @@ def text(book: Gradebook, assignment: str, student: str) -> str:
 
 
 def _total(submission: Any, receipt: receipts.Receipt) -> str:
-    marks = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    marks = books.marks(submission)
     status, _ = grades.status_of(receipt, marks)
     if status not in (grades.GRADED, grades.BY_HAND):
         return grades.NOT_GRADABLE
     penalty = submission.late_submission_penalty or 0.0
-    so_far = " so far" * any(map(_waits, marks))
-    score = max(0.0, submission.score - penalty)
-    total = f"{score:g} of {submission.max_score:g} points{so_far}"
+    so_far = " so far" * any(mark.needs_manual_grade for mark in marks)
+    total = f"{books.score(submission):g} of {submission.max_score:g} points{so_far}"
     return total + (f" ({penalty:g} taken off for being late)" if penalty else "")
-
-
-def _waits(grade: Any) -> bool:
-    """Return whether a person has to give this mark, or to look at it again."""
-    return bool(grade.needs_manual_grade)
 
 
 def _by_hand(notebooks: list) -> Iterator[str]:
@@ -119,16 +111,12 @@ def _by_hand(notebooks: list) -> Iterator[str]:
     for notebook in notebooks:
         for grade in notebook.grades:
             points = f"{grade.score:g} of {grade.max_score:g} points"
-            if _waits(grade) and grade.manual_score is None:
+            if grade.needs_manual_grade and grade.manual_score is None:
                 yield f"{grade.name}: not yet graded"
-            elif _waits(grade):
+            elif grade.needs_manual_grade:
                 yield f"{grade.name}: {points} so far, and not final"
             elif grade.manual_score is not None or not grade.name.startswith("check_"):
                 yield f"{grade.name}: {points}"
         for comment in notebook.comments:
             if comment.comment:
                 yield f"{comment.name}: {comment.comment}"
-
-
-def _text_file(student: str, assignment: str) -> Path:
-    return course.FEEDBACK / student / assignment / f"{assignment}.txt"

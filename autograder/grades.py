@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Gradebook
 
 from autograder import books, course, receipts, regrading, students, words
 
@@ -58,25 +58,21 @@ def _row(
     book: Gradebook, assignment: str, student: str, handed_in: bool, failed: str | None
 ) -> Row:
     receipt = receipts.load(assignment, student)
-    try:
-        submission = book.find_submission(assignment, student)
-    except MissingEntry:
-        submission = None
+    submission = books.submission(book, assignment, student)
     if receipt is None or submission is None or failed:
         status, reason = _without_marks(receipt, handed_in, failed)
         return Row(student, assignment, status, reason=reason)
-    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    grades = books.marks(submission)
     status, reason = status_of(receipt, grades)
-    penalty = submission.late_submission_penalty or 0.0
     has_score = status in (GRADED, BY_HAND)
     return Row(
         student,
         assignment,
         status,
-        score=max(0.0, submission.score - penalty) if has_score else None,
+        score=books.score(submission) if has_score else None,
         max_score=submission.max_score,
         checked=_checked(receipt),
-        late_penalty=penalty,
+        late_penalty=submission.late_submission_penalty or 0.0,
         timestamp=str(submission.timestamp or ""),
         reason=reason,
         waiting=" ".join(sorted(g.name for g in grades if g.needs_manual_grade)),

@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 
 from autograder import course, receipts, words, workers
 from autograder.notebook import Cell, Unreadable, read
-from autograder.rebuild import exercise, marks
+from autograder.rebuild import is_answer, marks, test_cells
 from collectives_lab.basics import linux
 
 SECONDS = 300.0
@@ -30,9 +30,6 @@ MOST_FILES = 10_000
 """More than a clone of this repository has."""
 
 ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".7z", ".rar")
-
-ALONE = "alone"
-"""What `worker` is told in the place of a tier."""
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
@@ -51,7 +48,7 @@ def main(root: Path) -> int:
     end_all()
     results["execution_time"] = round(time.monotonic() - began)
     print(results["output"])
-    save(results, root / "results" / "results.json")
+    course.save(results, root / "results" / "results.json")
     return 0 if "tests" in results else 1
 
 
@@ -140,7 +137,7 @@ def checked(job: receipts.Job) -> receipts.Receipt:
 
     Raises CourseError where there is no box.
     """
-    worker = workers.Worker(ALONE)
+    worker = workers.Worker(workers.ALONE)
     try:
         worker.ready()
         worker.give(job)
@@ -213,26 +210,16 @@ def _test(name: str, earned: float, most: float, text: str) -> Results:
 
 def _exercises(release: NotebookNode) -> dict[str, float]:
     """Return the points of each exercise."""
-    cells = {name: cell for cell in release.cells if (name := exercise(cell))}
+    cells = test_cells(release)
     return {name: float(marks(cell)["points"]) for name, cell in cells.items()}
 
 
 def _by_hand(release: NotebookNode) -> Iterator[str]:
-    for cell in release.cells:
-        mark = marks(cell)
-        if cell.cell_type == "markdown" and mark.get("grade"):
-            yield (
-                f"{mark['grade_id']}: {mark['points']} more points, which are not in "
-                "this score; a person reads the answer"
-            )
-
-
-def save(results: Results, path: Path) -> None:
-    """Write the results, at once or not at all."""
-    path.parent.mkdir(exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(results, indent=1, allow_nan=False))
-    partial.replace(path)
+    for mark in map(marks, filter(is_answer, release.cells)):
+        yield (
+            f"{mark['grade_id']}: {mark['points']} more points, which are not in "
+            "this score; a person reads the answer"
+        )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ so that an import changes nothing there. Gradescope's form has a row for everybo
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 
-from nbgrader.api import MissingEntry, Student
+from nbgrader.api import Student
 
 from autograder import books, grades
 from autograder.grades import Row
@@ -67,9 +67,8 @@ def _gradescope(rows: Sequence[Row], people: dict[str, Student], _: str) -> Tabl
 def _lateness(row: Row) -> str:
     """Hours, which have no end, minutes and seconds."""
     with books.gradebook() as book:
-        try:
-            submission = book.find_submission(row.assignment, row.student_id)
-        except MissingEntry:
+        submission = books.submission(book, row.assignment, row.student_id)
+        if submission is None:
             return ""
         seconds = int(submission.total_seconds_late)
     hours, left = divmod(timedelta(seconds=seconds), timedelta(hours=1))

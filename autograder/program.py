@@ -7,7 +7,7 @@ entries need it, by name; all others run, as one cannot see what they are good f
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -69,16 +69,12 @@ class _Need:
     """The statements that bind or change the names in use, even through others."""
 
     def __init__(self, statements: Sequence[Statement]):
-        self.binding, self.altering, self.using = (
-            defaultdict[str, list[Statement]](list) for _ in range(3)
-        )
         imports = [s for s in statements if s.kind in IMPORTS]
         self.imported = {name for s in imports for name in s.binds}
-        for s in statements:
-            _add(self.binding, s.binds, s)
-            if not s.cell.after:
-                _add(self.using, s.uses, s)
-                _add(self.altering, s.alters - self.imported, s)
+        before = [s for s in statements if not s.cell.after]
+        self.binding = _by_name(statements, lambda s: s.binds)
+        self.using = _by_name(before, lambda s: s.uses)
+        self.altering = _by_name(before, lambda s: s.alters - self.imported)
         self.needed = set[Statement]()
         self.changers = set[str]()
 
@@ -115,8 +111,12 @@ class _Need:
                 left += self.using[name]
 
 
-def _add(
-    index: dict[str, list[Statement]], names: Iterable[str], statement: Statement
-) -> None:
-    for name in names:
-        index[name].append(statement)
+def _by_name(
+    statements: Iterable[Statement], names: Callable[[Statement], Set[str]]
+) -> dict[str, list[Statement]]:
+    """Return the statements of each name, in order."""
+    index: dict[str, list[Statement]] = defaultdict(list)
+    for statement in statements:
+        for name in names(statement):
+            index[name].append(statement)
+    return index

@@ -2,53 +2,41 @@
 
 import sys
 import time
-from types import TracebackType
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 WIDTH = 30
+T = TypeVar("T")
 
 
-class Progress:
-    """Counts to `total`: `with Progress("checking", 200) as bar: bar.step()`."""
+def progress(what: str, items: Iterable[T], total: int) -> Iterator[T]:
+    """Yield the items, and show how many of `total` are done: `for x in progress(...)`.
 
-    def __init__(self, what: str, total: int):
-        self.what, self.total, self.done = what, total, 0
-        self.began = self.first = time.monotonic()
-        self.is_terminal = sys.stderr.isatty()
-        self.shown = ""
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.shown and self.is_terminal:
+    The time left is by those after the first one, which includes the start of workers.
+    """
+    is_terminal = sys.stderr.isatty()
+    began = first = time.monotonic()
+    shown = ""
+    try:
+        for done, item in enumerate(items, 1):
+            yield item
+            now = time.monotonic()
+            first = now if done == 1 else first
+            each = (now - first) / (done - 1) if done > 1 else 0.0
+            left = f", {duration(each * (total - done))} left" if each else ""
+            end = left if done < total else f" in {duration(now - began)}"
+            full = WIDTH * done // total
+            bar = f"[{'#' * full}{'.' * (WIDTH - full)}]"
+            line = f"{what} {bar} {done}/{total}{end}"
+            if is_terminal:
+                padded = line.ljust(len(shown))
+                print(f"\r{padded}", end="", file=sys.stderr, flush=True)
+            elif done == total or done % max(total // 10, 1) == 0:
+                print(line, file=sys.stderr, flush=True)
+            shown = line
+    finally:
+        if shown and is_terminal:
             print(file=sys.stderr)
-
-    def step(self) -> None:
-        """Count one, and show it."""
-        self.done += 1
-        if self.done == 1:  # what came before it was the start of the workers
-            self.first = time.monotonic()
-        line = str(self)
-        if self.is_terminal:
-            padding = " " * max(len(self.shown) - len(line), 0)
-            print(f"\r{line}{padding}", end="", file=sys.stderr, flush=True)
-        elif self.done == self.total or self.done % max(self.total // 10, 1) == 0:
-            print(line, file=sys.stderr, flush=True)
-        self.shown = line
-
-    def __str__(self) -> str:
-        full = WIDTH * self.done // self.total
-        now = time.monotonic()
-        each = (now - self.first) / (self.done - 1) if self.done > 1 else 0.0
-        left = f", {duration(each * (self.total - self.done))} left" if each else ""
-        end = left if self.done < self.total else f" in {duration(now - self.began)}"
-        bar = f"[{'#' * full}{'.' * (WIDTH - full)}]"
-        return f"{self.what} {bar} {self.done}/{self.total}{end}"
 
 
 def duration(seconds: float) -> str:

@@ -40,6 +40,16 @@ def exercise(cell: NotebookNode) -> str | None:
     return name.removeprefix("check_") if is_test and name[:6] == "check_" else None
 
 
+def test_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
+    """Return the test cell of each exercise of a notebook."""
+    return {name: cell for cell in notebook.cells if (name := exercise(cell))}
+
+
+def is_answer(cell: NotebookNode) -> bool:
+    """Return whether a cell is for an answer in words, which a person grades."""
+    return cell.cell_type == "markdown" and bool(marks(cell).get("grade"))
+
+
 def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
     """Put a student's cells, in their order, on the released ones.
 
@@ -49,7 +59,7 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
     """
     known = {marks(c)["grade_id"]: c for c in release.cells if "grade_id" in marks(c)}
     last = {cell.grade_id: index for index, cell in enumerate(cells)}
-    last |= {c.grade_id: i for i, c in enumerate(cells) if _is_answer(c, known)}
+    last |= {c.grade_id: i for i, c in enumerate(cells) if _is_answered(c, known)}
     notes: list[str] = []
     by_source = {cell.source: cell for cell in release.cells}
     rebuilt: list[NotebookNode] = []
@@ -60,7 +70,8 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
         elif not (released and marks(released)["locked"]):  # a second test cell goes
             rebuilt.append(_plain(cell, by_source))
     _put_back(rebuilt, known, notes)
-    _other_assignment(rebuilt, known, _own_texts(cells, release), notes)
+    if texts := _own_texts(cells, release, known):
+        _leave_to_a_person(rebuilt, known, len(texts), notes)
     return _notebook(rebuilt, release, notes)
 
 
@@ -122,7 +133,7 @@ def _put_back(
             notes.append(f"the cell {name} was missing and was put back")
 
 
-def _is_answer(cell: Cell, known: dict[str, NotebookNode]) -> bool:
+def _is_answered(cell: Cell, known: dict[str, NotebookNode]) -> bool:
     """Return whether something was written into a cell for an answer in words."""
     released = known.get(cell.grade_id or "")
     return (
@@ -132,31 +143,31 @@ def _is_answer(cell: Cell, known: dict[str, NotebookNode]) -> bool:
     )
 
 
-def _own_texts(cells: list[Cell], release: NotebookNode) -> list[Cell]:
+def _own_texts(
+    cells: list[Cell], release: NotebookNode, known: dict[str, NotebookNode]
+) -> list[Cell]:
     """Return the cells of text that a student added, or that have lost their names."""
     released = {"", *(cell.source.strip() for cell in release.cells)}
-    names = {marks(c)["grade_id"] for c in release.cells if "grade_id" in marks(c)}
-    plain = [c for c in cells if c.kind != "code" and (c.grade_id or "") not in names]
+    plain = [c for c in cells if c.kind != "code" and (c.grade_id or "") not in known]
     return [cell for cell in plain if cell.source.strip() not in released]
 
 
-def _other_assignment(
+def _leave_to_a_person(
     rebuilt: list[NotebookNode],
     known: dict[str, NotebookNode],
-    texts: list[Cell],
+    texts: int,
     notes: list[str],
 ) -> None:
-    """Leave an untouched answer to a person where the notebook has other own words.
+    """Leave an untouched answer to a person where the notebook has own texts elsewhere.
 
     nbgrader gives 0 at once to an answer that is word for word as it was released.
     """
-    for cell in rebuilt if texts else []:
-        mark = marks(cell)
-        is_answer = cell.cell_type == "markdown" and mark.get("grade")
-        if is_answer and cell.source == known[mark["grade_id"]].source:
-            cell.source += f"\n\n*({ELSEWHERE.format(len(texts))})*"
+    for cell in rebuilt:
+        name = marks(cell).get("grade_id", "")
+        if is_answer(cell) and cell.source == known[name].source:
+            cell.source += f"\n\n*({ELSEWHERE.format(texts)})*"
             notes.append(
-                f"nothing was written into the cell {mark['grade_id']}, but there is "
+                f"nothing was written into the cell {name}, but there is "
                 "text of yours elsewhere: a person will see whether it is the answer. "
                 "Write it into that cell next time"
             )

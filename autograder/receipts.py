@@ -8,7 +8,6 @@ the program and the seeds: enough to repeat the verdict (`python -m autograder r
 import functools
 import hashlib
 import json
-import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from nbformat import NotebookNode
 
 from autograder import course
 from autograder.notebook import Unreadable, read, strange
-from autograder.rebuild import OURS, exercise, marks, rebuild
+from autograder.rebuild import OURS, marks, rebuild, test_cells
 
 READING = (
     *("notebook", "images", "rebuild", "statements", "program", "trial"),
@@ -61,12 +60,11 @@ def job(
 ) -> Job:
     """Return what a cleaned notebook gives to check: its code, by exercise."""
     content = _digest(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    tests = {name: cell.execution_count for cell in code if (name := exercise(cell))}
+    tests = {name: c.execution_count for name, c in test_cells(notebook).items()}
     cells = [
         (cell.execution_count, cell.source)
-        for cell in code
-        if cell.execution_count not in tests.values()
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell.execution_count not in tests.values()
     ]
     seeds = {name: course.keyed("seed", assignment, name, content) for name in tests}
     return {
@@ -120,11 +118,7 @@ def load(assignment: str, student: str) -> Receipt | None:
 
 def save(receipt: Receipt) -> None:
     """Write a receipt, at once or not at all."""
-    path = place(receipt["assignment"], receipt["student"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(receipt, indent=1, allow_nan=False))
-    partial.replace(path)
+    course.save(receipt, place(receipt["assignment"], receipt["student"]))
 
 
 def place(assignment: str, student: str) -> Path:

@@ -1,16 +1,16 @@
-"""Regrade requests with their answers, and checks that an instructor has dismissed.
+"""Regrade requests and their answers, repeated checks, and checks that are dismissed.
 
 Requests lie beside the receipts, as a receipt is written again with each new verdict. A
 dismissal stands in the receipt that it is about, and so ends with it.
 """
 
 import json
-import os
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from autograder import course, receipts, repeating
+from autograder import course, receipts
+from autograder.workers import IDENTITY, Worker
 
 Request = dict[str, Any]
 
@@ -33,12 +33,12 @@ def ask(assignment: str, student: str, request: str, tier: str | None = None) ->
     """Keep a student's request and check the receipt once more; says what that gave."""
     _receipt(assignment, student)
     try:
-        now = repeating.repeat(receipts.place(assignment, student), tier)
+        now = repeat(receipts.place(assignment, student), tier)
         repeated = f"The check was repeated. {now}"
     except course.CourseError as error:
         repeated = f"The check was not repeated: {error}"
-    made = {"asked": _now(), "request": _words(request), "repeated": repeated}
-    _save(assignment, student, [*requests(assignment, student), made])
+    made = {"asked": course.now(), "request": _words(request), "repeated": repeated}
+    course.save([*requests(assignment, student), made], place(assignment, student))
     return repeated
 
 
@@ -49,8 +49,8 @@ def answer(assignment: str, student: str, words: str) -> str:
         raise course.CourseError(
             f"{student} has asked nothing about {assignment}: give --request first"
         )
-    known[-1] |= {"answer": _words(words), "answered": _now()}
-    _save(assignment, student, known)
+    known[-1] |= {"answer": _words(words), "answered": course.now()}
+    course.save(known, place(assignment, student))
     return f"the next feedback of {assignment} tells {student} so"
 
 
@@ -100,13 +100,49 @@ def _words(text: str) -> str:
     return text.strip()
 
 
-def _save(assignment: str, student: str, all_requests: list[Request]) -> None:
-    file = place(assignment, student)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(all_requests, indent=1))
-    partial.replace(file)
+def repeat(path: Path, tier: str | None = None) -> str:
+    """Say for each exercise of a receipt what it gave then and what it gives now.
+
+    Raises CourseError for a file that is no receipt, or one without a verdict.
+    """
+    then = _receipt_in(path)
+    graded = {n: v for n, v in then["exercises"].items() if v["status"] == "graded"}
+    if not graded:
+        raise course.CourseError(f"{path} holds no verdict that could be repeated")
+    worker = Worker(tier)
+    try:
+        worker.ready()
+        worker.give(
+            {name: then[name] for name in IDENTITY}
+            | {"seeds": {name: v["seed"] for name, v in graded.items()}}
+            | {"programs": {name: v["program"] for name, v in graded.items()}}
+        )
+        now = worker.receipt()["exercises"]
+    finally:
+        worker.end()
+    lines = [_compared(name, verdict, now[name]) for name, verdict in graded.items()]
+    if then["engine"] != receipts.engine():
+        lines.append(f"the receipt is of another engine, {then['engine']}")
+    return "\n".join(lines)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _receipt_in(path: Path) -> receipts.Receipt:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        receipt = json.loads(path.read_text())
+        if receipt["exercises"] and receipt["engine"]:
+            return receipt
+    raise course.CourseError(f"{path} is no receipt of this autograder")
+
+
+def _compared(name: str, then: dict[str, Any], now: dict[str, Any]) -> str:
+    if now["status"] != "graded":
+        return f"{name}: {then['points']:g} points then; now {now['reason']}"
+    same = _passed(then) == _passed(now)
+    verdict = (
+        "the same" if same else f"OTHERWISE: then {_passed(then)}, now {_passed(now)}"
+    )
+    return f"{name}: {then['points']:g} points then, {now['points']:g} now: {verdict}"
+
+
+def _passed(verdict: dict[str, Any]) -> list[str]:
+    return [f["name"] for f in verdict["report"]["findings"] if f["passed"]]

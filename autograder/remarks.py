@@ -29,7 +29,7 @@ def on(
 ) -> list[str]:
     """Sentences on what was left out and why, first of all what the solution uses.
 
-    given: the cells as they were released; what of theirs costs nothing is not named.
+    released_texts: the released cells, of which what costs nothing is not named.
     """
     released = {
         s.text for text in released_texts for s in statements(Code(0, text), [])

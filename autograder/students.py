@@ -3,7 +3,6 @@
 import csv
 import re
 import shutil
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -76,15 +75,11 @@ def _require_student(book: Gradebook, student: str) -> None:
 def remove_examples(assignment: str) -> str:
     """Remove an assignment's examples and all that was made of them; says how many."""
     places = (course.SUBMITTED, course.AUTOGRADED, course.FEEDBACK)
-    students = {
-        name for place in places for name in _examples(place, f"*/{assignment}")
-    }
+    names = {path.parent.name for at in places for path in at.glob(f"*/{assignment}")}
     with books.gradebook() as book:
-        students |= {
-            submission.student_id
-            for submission in book.assignment_submissions(assignment)
-            if EXAMPLE.fullmatch(submission.student_id)
-        }
+        submissions = book.assignment_submissions(assignment)
+        names |= {submission.student_id for submission in submissions}
+        students = set(filter(EXAMPLE.fullmatch, names))
         for student in students:
             _remove_from(book, assignment, student)
     for student in students:
@@ -96,11 +91,6 @@ def remove_examples(assignment: str) -> str:
             place_of(assignment, student).unlink(missing_ok=True)
             _remove_empty(place_of(assignment, student).parent)
     return f"{len(students)} examples of {assignment} removed"
-
-
-def _examples(place: Path, pattern: str) -> Iterator[str]:
-    names = (path.parent.name for path in place.glob(pattern))
-    return filter(EXAMPLE.fullmatch, names)
 
 
 def _remove_from(book: Gradebook, assignment: str, student: str) -> None:

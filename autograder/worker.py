@@ -22,7 +22,7 @@ from autograder import remarks
 from autograder.program import read, texts
 from autograder.statements import Code
 from autograder.trial import tried
-from autograder.workers import LOST
+from autograder.workers import ALONE, LOST, Job
 from collectives_lab import checking
 from collectives_lab.checking.engine import unjudged, with_prelude
 from collectives_lab.launch import LabError
@@ -30,10 +30,7 @@ from collectives_lab.notebook.report_html import report_html
 from collectives_lab.sandbox import tiers
 from collectives_lab.wire import Box, Program
 
-Job = dict[str, Any]
-
 PACKAGES = ("torch", "numpy", "nbgrader")
-ALONE = "alone"
 
 
 def checked(job: Job, name: str, box: Box) -> dict[str, Any]:

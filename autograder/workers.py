@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import Any
@@ -36,10 +35,12 @@ LOOKING = 0.1
 """Seconds between two looks at that."""
 LOST = 2
 """Workers that a submission may cost; the next one gives it a zero."""
+ALONE = "alone"
+"""In the place of a tier: the best on a machine that is there for one submission."""
 IDENTITY = ("key", "assignment", "student", "engine", "notes")
 """What of a job stands in its receipt."""
-
 LONGEST = 64 * 10**6
+"""Bytes of a worker's answer."""
 
 
 class Worker:
@@ -92,8 +93,7 @@ class Worker:
 
     def lost(self, job: Job) -> dict[str, Any]:
         """Return, in place of an answer, that there is no verdict."""
-        verdict = {"status": "not gradable", "reason": self.why_lost, "notes": []}
-        return {"exercises": dict.fromkeys(job["seeds"], verdict)}
+        return _no_verdict(job, self.why_lost)
 
     def again(self, job: Job) -> Job:
         """Return its job as the next worker gets it.
@@ -162,43 +162,70 @@ def receipt(job: Job, answer: dict[str, Any]) -> Receipt:
     verdicts = answer["exercises"].values()
     retry = any(verdict["status"] != "graded" for verdict in verdicts)
     reasons = dict.fromkeys(verdict.get("look", "") for verdict in verdicts)
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"retry": retry, "look": "; ".join(filter(None, reasons)), "made": made}
-    return identity | answer | about
+    look = "; ".join(filter(None, reasons))
+    return identity | answer | {"retry": retry, "look": look, "made": course.now()}
 
 
-def unread(job: Job) -> Receipt:
+def _unread(job: Job) -> Receipt:
     """Return the receipt of a file that cannot be read: no process need look at it."""
-    verdict = {"status": "not gradable", "reason": job["unreadable"], "notes": []}
-    return receipt(job, {"exercises": dict.fromkeys(job["seeds"], verdict)}) | {
-        "retry": False
-    }
+    return receipt(job, _no_verdict(job, job["unreadable"])) | {"retry": False}
+
+
+def _no_verdict(job: Job, reason: str) -> dict[str, Any]:
+    verdict = {"status": "not gradable", "reason": reason, "notes": []}
+    return {"exercises": dict.fromkeys(job["seeds"], verdict)}
 
 
 def graded(jobs: Sequence[Job], count: int, tier: str | None) -> Iterator[Receipt]:
     """Work through jobs on `count` workers; yields each receipt as it comes."""
-    waiting = list(reversed(jobs))
-    crew = [Worker(tier) for _ in range(min(count, len(jobs)))]
+    readable = [job for job in jobs if not job["unreadable"]]
+    crew = [Worker(tier) for _ in range(min(count, len(readable)))]
     try:
         for worker in crew:
             worker.ready()
-        while waiting or any(worker.job for worker in crew):
-            for worker in crew:
-                if worker.job is None and waiting:
-                    worker.give(waiting.pop())
-            for worker in _next_workers(crew):
-                job, answer = worker.job, worker.answer()
-                assert job is not None
-                if answer is None and len(job.get("lost", [])) < LOST:
-                    waiting.append(worker.again(job))
-                else:
-                    yield receipt(job, answer or worker.lost(job))
-                if worker.process.poll() is not None:
-                    crew[crew.index(worker)] = fresh = Worker(tier)
-                    fresh.ready()
+        yield from _receipts(readable, crew, tier)
     finally:
         for worker in crew:
             worker.end()
+    yield from (_unread(job) for job in jobs if job["unreadable"])
+
+
+def graded_here(job: Job) -> Receipt:
+    """Return the receipt of one job, for who does not grade a class."""
+    if job["unreadable"]:
+        return _unread(job)
+    made = _receipts([job], _crew())  # first that of a call that was interrupted
+    return next(receipt for receipt in made if receipt["key"] == job["key"])
+
+
+@functools.cache
+def _crew() -> list[Worker]:
+    """Return one worker, ended with this process; another one takes its place."""
+    crew = [Worker()]
+    crew[0].ready()
+    atexit.register(lambda: crew[0].end())
+    return crew
+
+
+def _receipts(
+    jobs: Sequence[Job], crew: list[Worker], tier: str | None = None
+) -> Iterator[Receipt]:
+    """Have a crew work through jobs; who has ended is replaced."""
+    waiting = list(reversed(jobs))
+    while waiting or any(worker.job for worker in crew):
+        for place, worker in enumerate(crew):
+            if worker.job is None and waiting:
+                if worker.process.poll() is not None:
+                    crew[place] = worker = Worker(tier)
+                    worker.ready()
+                worker.give(waiting.pop())
+        for worker in _next_workers(crew):
+            job, answer = worker.job, worker.answer()
+            assert job is not None
+            if answer is None and len(job.get("lost", [])) < LOST:
+                waiting.append(worker.again(job))
+            else:
+                yield receipt(job, answer or worker.lost(job))
 
 
 def _next_workers(crew: Sequence[Worker]) -> list[Worker]:
@@ -212,25 +239,3 @@ def _next_workers(crew: Sequence[Worker]) -> list[Worker]:
             return [worker for pipe, worker in busy.items() if pipe in ready_workers]
         if over := [worker for worker in busy.values() if worker.too_much()]:
             return over
-
-
-@functools.cache
-def _crew() -> list[Worker]:
-    crew: list[Worker] = []
-    atexit.register(lambda: [worker.end() for worker in crew])  # type: ignore[func-returns-value]
-    return crew
-
-
-def graded_here(job: Job) -> Receipt:
-    """Return the receipt of one job, for who does not grade a class."""
-    crew = _crew()
-    while True:
-        if not crew or crew[0].process.poll() is not None:
-            crew[:] = [Worker()]
-            crew[0].ready()
-        crew[0].give(job)
-        _next_workers(crew)
-        answer = crew[0].answer()
-        if answer is not None or len(job.get("lost", [])) >= LOST:
-            return receipt(job, answer or crew[0].lost(job))
-        job = crew[0].again(job)

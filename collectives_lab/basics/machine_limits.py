@@ -17,6 +17,12 @@ FILES_A_RANK = 3
 """Descriptors that the launcher holds for each rank."""
 
 
+def cores() -> int:
+    """Return the cores that this process may use, by its affinity."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 def _number(path: str) -> int | None:
     try:
         return int(Path(path).read_text())

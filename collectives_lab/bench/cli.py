@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import torch
 
 from collectives_lab.basics import devices
+from collectives_lab.basics.machine_limits import cores
 from collectives_lab.basics.units import format_bandwidth, format_seconds, parse_bytes
 from collectives_lab.bench import table
 from collectives_lab.bench.case import OPS
@@ -196,7 +197,7 @@ def _about(sweep: Sweep, ranks: RankPool) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": _cores(),
+        "cores": cores(),
         "device": sweep.device,
         **devices.gpu_description(),
         "sweep": asdict(sweep) | {"algorithms": [*map(name_of, sweep.algorithms)]},
@@ -227,16 +228,10 @@ def _link_line(link: Link) -> str:
     )
 
 
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _warn_of_few_cores(ranks: RankPool) -> None:
-    if ranks.is_first and ranks.local_size > _cores():
+    if ranks.is_first and ranks.local_size > cores():
         print(
-            f"bench: {ranks.local_size} ranks on {_cores()} cores: the times contain "
+            f"bench: {ranks.local_size} ranks on {cores()} cores: the times contain "
             "waiting for a core",
             file=sys.stderr,
         )

@@ -7,9 +7,9 @@ seconds (`save_csv`, `save_json`).
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -73,12 +73,11 @@ def record(row: Row) -> dict[str, Any]:
 def save_csv(rows: Sequence[Row], path: Path) -> None:
     """Write one line a row under the names of the fields, in bytes and seconds."""
     names = [field.name for field in fields(Row)] + list(COMPUTED)
-    with tempfile.TemporaryFile("w+", newline="") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(map(record, rows))
-        file.seek(0)
-        _replace(path, file.read())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(record, rows))
+    _replace(path, text.getvalue())
 
 
 def save_json(rows: Sequence[Row], path: Path, about: Mapping[str, Any]) -> None:

@@ -14,7 +14,6 @@ from collectives_lab.deadlock.wait_for_graph import (
     name_ranks,
     stuck_ranks,
     waits_for,
-    waits_for_all,
 )
 
 __all__ = [
@@ -27,5 +26,4 @@ __all__ = [
     "name_ranks",
     "stuck_ranks",
     "waits_for",
-    "waits_for_all",
 ]

@@ -163,24 +163,20 @@ def stuck_ranks(snapshots: Iterable[Snapshot], quiet: bool = False) -> list[int]
 
 def balanced(snapshots: Iterable[Snapshot]) -> bool:
     """Return whether each send has its recv, and members made the same collectives."""
+    snapshots = list(snapshots)
     sends: dict[tuple, int] = {}
     recvs: dict[tuple, int] = {}
-    counts: dict[str, dict[int, int]] = {}
-    members: dict[str, Sequence[int]] = {}
     for s in snapshots:
-        members.update(s.groups)
         for (kind, group, peer, tag), n in s.posted.items():
-            if not n:
-                continue
-            if kind == "send":
+            if n and kind == "send":
                 sends[group, tag, s.rank, peer] = n
-            else:
+            elif n:
                 recvs[group, tag, peer, s.rank] = n
-        for group, n in s.collectives.items():
-            counts.setdefault(group, {})[s.rank] = n
+    members = {name: ranks for s in snapshots for name, ranks in s.groups.items()}
+    calls = {(name, s.rank): n for s in snapshots for name, n in s.collectives.items()}
     alike = all(
-        len({by_rank.get(rank, 0) for rank in members[group]}) == 1
-        for group, by_rank in counts.items()
+        len({calls.get((name, rank), 0) for rank in members[name]}) == 1
+        for name, _ in calls
     )
     return sends == recvs and alike
 
@@ -188,7 +184,6 @@ def balanced(snapshots: Iterable[Snapshot]) -> bool:
 def waits_for(snapshots: Iterable[Snapshot], rank: int) -> list[int]:
     """Return the ranks that a stuck rank waits for in vain."""
     world = _World(snapshots, quiet=True)
-    world.dead = {r for r, s in world.snapshots.items() if s.waiting or s.finished}
     targets: list[int] = []
     for w in world.snapshots[rank].waiting:
         if w.peer is not None:
@@ -205,24 +200,24 @@ def find_cycle(edges: Mapping[int, Sequence[int]]) -> list[int]:
 
     Empty if there is none.
     """
-    best: list[int] = []
-    for start in edges:
-        paths, seen = deque([[start]]), {start}
-        while paths and not (best and len(paths[0]) >= len(best)):
-            path = paths.popleft()
-            for peer in edges.get(path[-1], ()):
-                if peer == start:
-                    best = path
-                    break
-                if peer not in seen:
-                    seen.add(peer)
-                    paths.append([*path, peer])
-            if best is path:
-                break
-    if not best:
-        return []
-    first = best.index(min(best))
-    return best[first:] + best[:first]
+    cycles = filter(None, (_cycle_from(start, edges) for start in edges))
+    cycle = min(cycles, key=len, default=[])
+    first = cycle.index(min(cycle)) if cycle else 0
+    return cycle[first:] + cycle[:first]
+
+
+def _cycle_from(start: int, edges: Mapping[int, Sequence[int]]) -> list[int]:
+    """Return a shortest cycle through `start`, which comes first; empty if none."""
+    paths, seen = deque([[start]]), {start}
+    while paths:
+        path = paths.popleft()
+        for peer in edges.get(path[-1], ()):
+            if peer == start:
+                return path
+            if peer not in seen:
+                seen.add(peer)
+                paths.append([*path, peer])
+    return []
 
 
 def name_ranks(ranks: Sequence[int]) -> str:
@@ -290,8 +285,8 @@ def _cure(
             "one side receive first, or use isend, recv, then wait."
         )
     if ops <= {"send", "recv"}:
-        finished = [r for r in waits_for_all(snapshots, ranks) if snapshots[r].finished]
-        if finished:
+        targets = {t for r in ranks for t in waits_for(snapshots.values(), r)}
+        if any(t in snapshots and snapshots[t].finished for t in targets):
             return "Every send needs one recv, and every recv one send: count both."
         return "Order the calls so that each send meets its recv, or use isend."
     if ops & {"send", "recv"}:
@@ -316,12 +311,6 @@ def _pass_by(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> bool:
         for r, w in calls
         if w.op == "send"
     )
-
-
-def waits_for_all(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[int]:
-    """Return the ranks that any of `ranks` waits for."""
-    values = snapshots.values()
-    return sorted({t for r in ranks for t in waits_for(values, r) if t in snapshots})
 
 
 def explain(snapshots: Iterable[Snapshot], ranks: Sequence[int], limit: int = 8) -> str:

@@ -17,44 +17,27 @@ from dataclasses import asdict
 from typing import Any
 
 from collectives_lab.doctor import core, machine, optional, rank_probes
-from collectives_lab.doctor.finding import Finding, Probe, run_probe
-
-WITHOUT_TORCH: list[tuple[str, list[Probe]]] = [
-    ("machine", [machine.system, machine.cores, machine.memory, machine.gpus]),
-    ("extras", [optional.extras, optional.chromium]),
-]
-"""Probes that need no torch, by section."""
-
-ESSENTIAL: list[Probe] = [core.packages, core.loopback, core.proc]
-"""Probes of what every run needs; each reports what is missing."""
-
-WITH_TORCH: list[tuple[str, list[Probe]]] = [
-    ("core", [core.backends]),
-    ("ranks", [rank_probes.start, rank_probes.tcp_info, rank_probes.deadlock]),
-    ("grading", [optional.sandbox, optional.bubblewrap]),
-]
+from collectives_lab.doctor.finding import Finding, run_probes
 
 
 def examine() -> Iterator[Finding]:
     """Yield every finding as it is made; the last one is the real run."""
-    before, after = WITHOUT_TORCH
-    yield from _run_sections([before])
-    essentials = [f for probe in ESSENTIAL for f in run_probe("core", probe)]
+    yield from run_probes(
+        "machine", machine.system, machine.cores, machine.memory, machine.gpus
+    )
+    essentials = list(run_probes("core", core.packages, core.loopback, core.proc))
     yield from essentials
-    works = bool(essentials) and all(finding.state != "bad" for finding in essentials)
-    if works:
-        yield from _run_sections(WITH_TORCH)
-    yield from _run_sections([after])
-    if works:
-        yield from run_probe("a run", rank_probes.real_run)
+    is_complete = bool(essentials) and works(essentials)
+    if is_complete:
+        yield from run_probes("core", core.backends)
+        probes = rank_probes.start, rank_probes.tcp_info, rank_probes.deadlock
+        yield from run_probes("ranks", *probes)
+        yield from run_probes("grading", optional.sandbox, optional.bubblewrap)
+    yield from run_probes("extras", optional.extras, optional.chromium)
+    if is_complete:
+        yield from run_probes("a run", rank_probes.real_run)
     else:
         yield Finding("a run", "2 ranks", "note", "not tried: the core is not complete")
-
-
-def _run_sections(sections: Sequence[tuple[str, list[Probe]]]) -> Iterator[Finding]:
-    for section, probes in sections:
-        for probe in probes:
-            yield from run_probe(section, probe)
 
 
 def report(findings: Iterator[Finding], width: int) -> list[Finding]:

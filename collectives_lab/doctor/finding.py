@@ -53,11 +53,12 @@ def _hanging(text: str, first: str, width: int) -> list[str]:
 Probe = Callable[[], Iterator[Finding]]
 
 
-def run_probe(section: str, probe: Probe) -> Iterator[Finding]:
-    """Yield the findings of a probe; one that fails becomes a finding too."""
-    try:
-        yield from probe()
-    except Exception as error:  # whatever a strange machine raises
-        result = f"could not be found out: {type(error).__name__}: {error}"
-        name = probe.__name__.strip("_").replace("_", " ")
-        yield Finding(section, name, "less", result, "please report this line")
+def run_probes(section: str, *probes: Probe) -> Iterator[Finding]:
+    """Yield the findings of probes; one that fails becomes a finding too."""
+    for probe in probes:
+        try:
+            yield from probe()
+        except Exception as error:  # whatever a strange machine raises
+            result = f"could not be found out: {type(error).__name__}: {error}"
+            name = probe.__name__.strip("_").replace("_", " ")
+            yield Finding(section, name, "less", result, "please report this line")

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from collectives_lab.basics import machine_limits
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.doctor.finding import Finding
 
@@ -66,14 +67,13 @@ def _numbers(folder: Path, *names: str) -> list[float]:
 
 def cores_allowed() -> float:
     """Return the cores that this process may use, by its affinity and its container."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
+    allowed = float(machine_limits.cores())
     for group in _groups("cpu"):
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
             limit = _numbers(group, *names)
             if len(limit) == 2 and limit[0] > 0:
-                cores = min(cores, limit[0] / limit[1])
-    return cores
+                allowed = min(allowed, limit[0] / limit[1])
+    return allowed
 
 
 def cores() -> Iterator[Finding]:

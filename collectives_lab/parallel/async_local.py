@@ -59,7 +59,7 @@ class Log:
 
 
 def arrivals(paces: Sequence[float], rounds: int) -> list[tuple[float, int]]:
-    """When each of so many differences comes, and from which worker.
+    """Return when each of so many differences comes, and from which worker.
 
     paces: what a round takes each worker, from 0 on. Of two at the same time the first
     worker is served first.
@@ -95,13 +95,13 @@ class Worker:
     def __init__(
         self, model: nn.Module, place: tuple[int, int], batch_size: int, rate: float
     ):
-        """place: its number among how many workers."""
+        """Start an AdamW for the model. place: its number among how many workers."""
         self.model, self.place, self.batch_size = model, place, batch_size
         self.inner = torch.optim.AdamW(model.parameters(), lr=rate)
         self.losses: list[float] = []
 
     def round(self, agreed: torch.Tensor, steps: int) -> torch.Tensor:
-        """Train for so many steps from what is agreed on; how far that went."""
+        """Train for so many steps from what is agreed on; return how far that went."""
         vector_to_parameters(agreed.clone(), self.model.parameters())
         begin = len(self.losses)
         self.losses += problem.descend(

@@ -28,7 +28,6 @@ error feedback); Tang et al. 2021, 1-bit Adam, section 4.3 (both phases have err
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +35,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import parameters_to_vector
 
 from collectives_lab.parallel import data, problem
 
@@ -84,7 +82,7 @@ class Int8:
         return torch.cat([scales.view(torch.uint8), codes.view(torch.uint8)])
 
     def decode(self, message: torch.Tensor, count: int) -> torch.Tensor:
-        """Codes times scales."""
+        """Return codes times scales."""
         scales, codes = _cut(message, _chunks(count, self.chunk))
         rows = _rows(codes[:count].view(torch.int8).float(), self.chunk)
         return (rows * scales[:, None]).flatten()[:count]
@@ -120,7 +118,7 @@ class Signs:
         return torch.cat([scales.view(torch.uint8), packed])
 
     def decode(self, message: torch.Tensor, count: int) -> torch.Tensor:
-        """Plus or minus the scale of its chunk."""
+        """Return for each number plus or minus the scale of its chunk."""
         scales, packed = _cut(message, _chunks(count, self.chunk))
         bits = (packed[:, None] >> _places(packed)) & 1
         signs = 1 - 2 * bits.flatten()[:count].float()
@@ -141,7 +139,7 @@ def _chunks(count: int, chunk: int) -> int:
 
 
 def _rows(numbers: torch.Tensor, width: int) -> torch.Tensor:
-    """Numbers in rows of this width; zeros fill up the last one."""
+    """Return numbers in rows of this width; zeros fill up the last one."""
     filled = F.pad(numbers, (0, -len(numbers) % width))
     return filled.view(len(filled) // width, width)
 
@@ -166,7 +164,7 @@ class Errors:
     def none(
         cls, tensor: torch.Tensor, group: dist.ProcessGroup | None = None
     ) -> Errors:
-        """Nothing yet, for sums of tensors like this one."""
+        """Return errors of 0, for sums of tensors like this one."""
         own = _counts(tensor.numel(), dist.get_world_size(group))
         zeros = tensor.new_zeros(tensor.numel())
         return cls(zeros, zeros[: own[dist.get_rank(group)]].clone())
@@ -253,24 +251,6 @@ def _check(tensor: torch.Tensor, errors: Errors | None, rank: int) -> None:
         )
 
 
-def flat_gradient(parameters: Iterable[nn.Parameter]) -> torch.Tensor:
-    """Return all gradients in one row.
-
-    Zeros where the loss has left a parameter out.
-    """
-    return parameters_to_vector(
-        [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    )
-
-
-def set_gradient(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> None:
-    """Give parameters their gradients from one row."""
-    parameters = list(parameters)
-    parts = flat.split([p.numel() for p in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.grad = part.view_as(parameter)
-
-
 def train(
     codec: Codec | None = None,
     feedback: bool = True,
@@ -291,11 +271,11 @@ def train(
 
     def sum_up() -> None:
         nonlocal errors
-        gradient = flat_gradient(model.parameters())
+        gradient = data.flat_gradient(model.parameters())
         if feedback and errors is None:
             errors = Errors.none(gradient, group)
         compressed_all_reduce(gradient, codec, errors, group)
-        set_gradient(model.parameters(), gradient)
+        data.set_gradient(model.parameters(), gradient)
 
     share = problem.loss_of_share(model, batch_size, group)
     return problem.descend(optimizer, share, steps, sum_up)

@@ -46,6 +46,20 @@ def all_reduce_each(model: nn.Module, group: dist.ProcessGroup | None = None) ->
         dist.all_reduce(parameter.grad, group=group)
 
 
+def flat_gradient(parameters: Iterable[nn.Parameter]) -> torch.Tensor:
+    """Return all gradients in one row, zeros where the loss left a parameter out."""
+    gradients = (torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)
+    return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+def set_gradient(parameters: Iterable[nn.Parameter], flat: torch.Tensor) -> None:
+    """Give parameters their gradients, as views of one row."""
+    parameters = list(parameters)
+    parts = flat.split([p.numel() for p in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.view_as(parameter)
+
+
 def in_buckets(
     parameters: Iterable[nn.Parameter], bucket_bytes: int
 ) -> list[list[nn.Parameter]]:
@@ -107,11 +121,7 @@ class Buckets:
         return len(self.under_way)
 
     def _send(self) -> None:
-        gradients = (
-            torch.zeros_like(p) if p.grad is None else p.grad
-            for p in self.buckets[self._next()]
-        )
-        bucket = torch.cat([gradient.flatten() for gradient in gradients])
+        bucket = flat_gradient(self.buckets[self._next()])
         work = dist.all_reduce(bucket, group=self.group, async_op=True)
         self.under_way.append((bucket, work))
 
@@ -123,9 +133,7 @@ class Buckets:
             self.buckets, self.under_way, strict=True
         ):
             work.wait()
-            parts = bucket.split([p.numel() for p in parameters])
-            for parameter, part in zip(parameters, parts, strict=True):
-                parameter.grad = part.view_as(parameter)
+            set_gradient(parameters, bucket)
         self._begin()
 
 

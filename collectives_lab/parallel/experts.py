@@ -110,9 +110,10 @@ def route(logits: torch.Tensor, top: int, capacity_factor: float | None) -> Rout
 
 
 def capacity(tokens: int, experts: int, top: int, factor: float) -> int:
-    """Tokens of a rank that an expert takes at most: factor x top x tokens / experts.
+    """Return how many tokens of a rank an expert takes at most.
 
-    Rounded up; at factor 1 there is room for all if they are spread evenly.
+    They are factor x top x tokens / experts, rounded up; at factor 1 there is room for
+    all if they are spread evenly.
     """
     if not (math.isfinite(factor) and factor > 0):
         raise ValueError(f"capacity_factor is {factor}; need a number above 0, or None")
@@ -132,10 +133,10 @@ def owned(experts: int, world_size: int) -> list[int]:
 
 
 def traffic(loads: Sequence[torch.Tensor]) -> list[list[int]]:
-    """Tokens that the dispatch sends, `[src][dst]`; the combine sends its transpose.
+    """Return the tokens that the dispatch sends, `[src][dst]`.
 
     loads: by rank, the `load` of its routing. Times d and the bytes of a number these
-    are the splits of the all-to-all.
+    are the splits of the all-to-all; the combine sends the transpose.
     """
     counts = owned(len(loads[0]), len(loads))
     return [[int(part.sum()) for part in load.split(counts)] for load in loads]

@@ -27,6 +27,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -194,20 +195,12 @@ def bytes_by_level(trace: Trace, **levels: int) -> dict[str, list[int | float]]:
         ranks = trace.groups[event.group]
         if event.peer is not None:
             ranks = (event.rank, event.peer)
-        places = zip(*(_place(rank, sizes) for rank in ranks), strict=True)
-        differ = [n for n, at in zip(levels, places, strict=True) if len(set(at)) > 1]
+        # Of each level, where the ranks are along it; the last level counts fastest.
+        places = np.unravel_index(ranks, sizes) if sizes else ()
+        differ = [n for n, at in zip(levels, places, strict=True) if np.ptp(at)]
         if differ:
             events_of["+".join(differ)].append(event)
     return {
         name: Trace.from_events(events, trace.world_size, trace.groups).bytes_sent()
         for name, events in events_of.items()
     }
-
-
-def _place(rank: int, sizes: Sequence[int]) -> list[int]:
-    """Return where a rank stands in the grid, by level: the last one counts fastest."""
-    place = []
-    for size in reversed(sizes):
-        rank, at = divmod(rank, size)
-        place.append(at)
-    return place[::-1]

@@ -37,7 +37,6 @@ from collectives_lab.parallel.compression import (
     Errors,
     Signs,
     compressed_all_reduce,
-    flat_gradient,
 )
 
 
@@ -77,7 +76,7 @@ class OneBitAdam:
 
     def step(self) -> None:
         """Sum gradients or momenta over the ranks, then update the parameters."""
-        gradient = flat_gradient(self.parameters)
+        gradient = data.flat_gradient(self.parameters)
         self.steps += 1
         if self.steps <= self.warm_up:
             self._whole(gradient)
@@ -86,7 +85,7 @@ class OneBitAdam:
         self._update()
 
     def _whole(self, gradient: torch.Tensor) -> None:
-        """Both moments from the exact sum, as Adam has them."""
+        """Update both moments with the exact sum, as Adam does."""
         dist.all_reduce(gradient, group=self.group)
         self.momentum.lerp_(gradient, 1 - self.betas[0])
         self.variance.lerp_(gradient.square(), 1 - self.betas[1])
@@ -100,7 +99,7 @@ class OneBitAdam:
         self.momentum = share.where(self.variance > 0, 0)
 
     def _update(self) -> None:
-        """Adam's step; the variance is as old as it is frozen."""
+        """Take Adam's step; a frozen variance keeps the age at which it was frozen."""
         corrected = self.momentum / (1 - self.betas[0] ** self.steps)
         age = min(self.steps, self.warm_up)
         spread = (self.variance / (1 - self.betas[1] ** age)).sqrt()

@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from collectives_lab.parallel import problem, vocabulary
+from collectives_lab.parallel import data, problem, vocabulary
 from collectives_lab.parallel.conjugates import Gather, Group, Scatter
 from collectives_lab.parallel.tensor import Split, cut
 
@@ -57,12 +57,9 @@ def add_up_norms(model: nn.Module, group: Group = None) -> None:
         for parameter in module.parameters()
     }
     everywhere = [p for p in model.parameters() if p not in split]
-    gradients = [p.grad.flatten() for p in everywhere if p.grad is not None]
-    flat = torch.cat(gradients)
+    flat = data.flat_gradient(everywhere)
     dist.all_reduce(flat, group=group)
-    parts = flat.split([p.numel() for p in everywhere])
-    for parameter, part in zip(everywhere, parts, strict=True):
-        parameter.grad = part.view_as(parameter)
+    data.set_gradient(everywhere, flat)
 
 
 def train(

@@ -33,11 +33,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 
 from collectives_lab import recorder
 from collectives_lab.basics import devices
-from collectives_lab.parallel import problem
+from collectives_lab.parallel import data, problem
 
 SERVER = 0
 
@@ -126,12 +126,12 @@ def stale(
     clocks = Clocks(workers, steps, bound)
     if dist.get_rank() != SERVER:
         return _work(weights, gradient, steps)
-    desk = _Desk(weights, workers, optimizer(weights))
-    desk.serve(clocks, range(workers))
+    server = _Server(weights, workers, optimizer(weights))
+    server.serve(clocks, range(workers))
     for _ in range(workers * steps):
-        worker = desk.take()
-        desk.serve(clocks, clocks.arrived(worker))
-    return Log(weights, desk.updates)
+        worker = server.take()
+        server.serve(clocks, clocks.arrived(worker))
+    return Log(weights, server.updates)
 
 
 class Clocks:
@@ -166,7 +166,7 @@ class Clocks:
         return self.bound is None or self.ahead(worker) <= self.bound
 
 
-class _Desk:
+class _Server:
     """The server's side: gives weights, takes gradients, and writes down what it did.
 
     given: by worker, its clock and lead and how many updates there were when it got its
@@ -253,8 +253,7 @@ def gradient_of(model: nn.Module, batch_size: int = 32) -> Gradient:
         model.zero_grad()
         loss = workers * problem.loss(model, share, batch_size)
         loss.backward()
-        grads = [p.grad for p in model.parameters() if p.grad is not None]
-        return loss.item(), parameters_to_vector(grads)
+        return loss.item(), data.flat_gradient(model.parameters())
 
     return gradient
 

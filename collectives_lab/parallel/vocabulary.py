@@ -111,7 +111,7 @@ def loss(
     whole: int | None = None,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """`problem.loss` from a model that gives the logits of this rank's letters."""
+    """Return `problem.loss` of a model that gives the logits of this rank's letters."""
     begin = share(VOCABULARY, "letters", group).start
     losses = cross_entropy(model(examples.inputs), examples.targets, begin, group)
     rows = len(examples.inputs) if whole is None else whole

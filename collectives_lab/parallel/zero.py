@@ -129,9 +129,13 @@ class Zero1:
         self.units = [Unit(module, group) for module in self._modules()]
         own = [unit.own for unit in self.units]
         self.optimizer = torch.optim.Adam(own, lr=rate)
+        self._register_hooks()
 
     def _modules(self) -> Iterable[nn.Module]:
         return [self.model]
+
+    def _register_hooks(self) -> None:
+        """Register what is called during the passes; ZeRO-1 needs nothing there."""
 
     def zero_grad(self) -> None:
         """Forget the gradients of the step before."""
@@ -167,13 +171,7 @@ class Zero2(Zero1):
     A unit is a layer of the model. Every parameter must take part in the loss.
     """
 
-    def __init__(
-        self,
-        model: nn.Sequential,
-        rate: float = problem.RATE,
-        group: dist.ProcessGroup | None = None,
-    ):
-        super().__init__(model, rate, group)
+    def _register_hooks(self) -> None:
         for unit in self.units:
             for parameter in unit.parameters:
                 parameter.register_post_accumulate_grad_hook(
@@ -215,14 +213,9 @@ class Zero3(Zero2):
     gradient of a layer is there, nothing wants its parameters any more.
     """
 
-    def __init__(
-        self,
-        model: nn.Sequential,
-        rate: float = problem.RATE,
-        group: dist.ProcessGroup | None = None,
-    ):
-        super().__init__(model, rate, group)
-        for unit, layer in zip(self.units, model.children(), strict=True):
+    def _register_hooks(self) -> None:
+        super()._register_hooks()
+        for unit, layer in zip(self.units, self.model.children(), strict=True):
             unit.keep_apart()
             layer.register_forward_pre_hook(lambda *_, unit=unit: unit.restore())
             layer.register_forward_hook(

@@ -48,8 +48,8 @@ def read() -> Reading:
         sent = now()
         dist.send(word, 0, tag=TAG)
         dist.recv(word, 0, tag=TAG)
-        there, arrived = word.item(), now()
-        low, high = max(low, there - arrived), min(high, there - sent)
+        reference, arrived = word.item(), now()
+        low, high = max(low, reference - arrived), min(high, reference - sent)
     return Reading(arrived, low, high)
 
 

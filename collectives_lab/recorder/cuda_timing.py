@@ -87,13 +87,13 @@ def read(stamps: Iterable[Stamps], patience: float = 0.0) -> dict[int, Times]:
 
     Waits for them so long.
     """
-    left, until = list(stamps), now() + patience
-    while not all(_is_over(one) and _is_past(one) for one in left) and now() < until:
+    pending, until = list(stamps), now() + patience
+    while now() < until and not all(map(_is_complete, pending)):
         time.sleep(0.001)
-    left = [one for one in left if _is_over(one)]
-    clocks = {device: _clock(device) for device in {one.device for one in left}}
+    pending = [one for one in pending if _is_over(one)]
+    clocks = {device: _clock(device) for device in {one.device for one in pending}}
     times = {}
-    for one in left:
+    for one in pending:
         clock = clocks[one.device]
         if clock is not None:
             times[id(one)] = _times(one, *clock)
@@ -102,6 +102,10 @@ def read(stamps: Iterable[Stamps], patience: float = 0.0) -> dict[int, Times]:
 
 def _is_over(stamps: Stamps) -> bool:
     return stamps.ended is not None and stamps.ended.query()
+
+
+def _is_complete(stamps: Stamps) -> bool:
+    return _is_over(stamps) and _is_past(stamps)
 
 
 def _is_past(stamps: Stamps) -> bool:

@@ -128,10 +128,10 @@ class Recorder:
             result = self.links.hold(record, result)
         if call.waits:
             # The verb will wait for the work itself, before this thread goes on.
-            there = torch_ops.has_work(result)
-            if there and record.stamps is not None:  # NCCL's box may have none in it
-                there = torch_ops.work_of(result) is not None
-            self._fresh.waits[record.thread] = record if there else None
+            returns_work = torch_ops.has_work(result)
+            if returns_work and record.stamps is not None:  # NCCL's box may be empty
+                returns_work = torch_ops.work_of(result) is not None
+            self._fresh.waits[record.thread] = record if returns_work else None
             return result
         work = torch_ops.work_of(result)
         if work is not None:

@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from collectives_lab import recorder
 from collectives_lab.basics.errors import LabError
+from collectives_lab.basics.machine_limits import cores
 from collectives_lab.recorder import clock_readings, tcp_info
 from collectives_lab.recorder.reader_traceback import words
 from collectives_lab.trace import join
@@ -219,15 +220,12 @@ def _cleared(folder: Path, run: str) -> str:
 
 def _environment() -> dict[str, Any]:
     """Return what a recording is worth little without."""
-    cores = os.cpu_count()
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
     return {
         "host": platform.node(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": cores,
+        "cores": cores(),
         "backend": dist.get_backend(),
     }
 
@@ -258,18 +256,19 @@ class _Guard:
         )
         if not self.is_set:
             return
-        self.here, self.there = socket.socketpair()
-        self.there.setblocking(False)
-        self.was = signal.set_wakeup_fd(self.there.fileno(), warn_on_full_buffer=False)
+        self.receiver, self.sender = socket.socketpair()
+        self.sender.setblocking(False)
+        sender = self.sender.fileno()
+        self.previous_fd = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, _nothing)
         _Guard.current = self
         threading.Thread(target=self._watch, name="lab.record", daemon=True).start()
 
     def _watch(self) -> None:
-        while number := self.here.recv(1):
+        while number := self.receiver.recv(1):
             # Ours, or none once the block is left: else the reader's sees to it.
-            is_mine = signal.getsignal(signal.SIGTERM) in (_nothing, signal.SIG_DFL)
-            if number[0] == signal.SIGTERM and is_mine:
+            is_ours = signal.getsignal(signal.SIGTERM) in (_nothing, signal.SIG_DFL)
+            if number[0] == signal.SIGTERM and is_ours:
                 try:
                     calls = self.recording.open_calls()
                     where = f" in {calls[-1]}" if calls else ""
@@ -283,8 +282,8 @@ class _Guard:
             return
         self.is_set, _Guard.current = False, None
         _let_go()
-        signal.set_wakeup_fd(self.was)
-        self.there.close()
+        signal.set_wakeup_fd(self.previous_fd)
+        self.sender.close()
 
 
 def _let_go() -> None:

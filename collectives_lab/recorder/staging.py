@@ -56,13 +56,13 @@ def detour(operator: torch_ops.Operator, redispatch: Callable) -> Callable:
         group = torch_ops.group_of(operator, (tensors, *args))
         if not is_needed(tensor, group):
             return redispatch(keyset, tensors, *args)
-        there = torch.empty_like(tensor, device="cpu", requires_grad=False)
+        on_cpu = torch.empty_like(tensor, device="cpu", requires_grad=False)
         if operator.verb == "send":
-            there.copy_(tensor.detach())
-            return redispatch(_CPU, [there], *args)
-        result = redispatch(_CPU, [there], *args)
+            on_cpu.copy_(tensor.detach())
+            return redispatch(_CPU, [on_cpu], *args)
+        result = redispatch(_CPU, [on_cpu], *args)
         work = _fresh[threading.get_ident()] = torch_ops.work_of(result)
-        _landings[weakref.ref(work, _forget)] = tensor.detach(), there
+        _landings[weakref.ref(work, _forget)] = tensor.detach(), on_cpu
         return result
 
     return go_on
@@ -79,8 +79,8 @@ def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
         _fresh.pop(threading.get_ident(), None)
         landing = _landings.pop(weakref.ref(work), None)
         if landing is not None:
-            tensor, there = landing
-            tensor.copy_(there)
+            tensor, on_cpu = landing
+            tensor.copy_(on_cpu)
     return result
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -371,7 +371,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
     if op.verb == "barrier":
         nbytes, shown = 0, ()
     count = _count(shown)
-    dtype = _DTYPES[shown[0].dtype] if shown else ""
+    dtype = _dtype_name(shown[0].dtype) if shown else ""
     root = op.get(args, "root_rank")
     if op.is_message:
         like: tuple = (count, dtype)
@@ -393,15 +393,9 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
     )
 
 
-class _Names(dict):
-    """The names of dtypes, kept once they were asked for."""
-
-    def __missing__(self, dtype: torch.dtype) -> str:
-        self[dtype] = name = str(dtype).removeprefix("torch.")
-        return name
-
-
-_DTYPES = _Names()
+@cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _is_uneven(op: Operator, inputs: Sequence, outputs: Sequence) -> bool:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives_lab.replay.program import Program
-from collectives_lab.replay.state import Times
+from collectives_lab.replay.program import Program, Times
 
 
 class Step(NamedTuple):

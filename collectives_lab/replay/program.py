@@ -1,4 +1,4 @@
-"""The program of a replay: the phases of each lane, and the stages of its messages.
+"""The program of a replay: phases of lanes, stages of messages, and their times.
 
 A lane goes through *phases*: a phase begins, posts its calls, each after some time of
 computing, and ends when the calls that it waits for are done; then the next begins.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,6 +68,19 @@ class Program:
         begins = np.ones(len(self.length), dtype=bool)
         begins[1:] = ~self.has_next[:-1]
         return np.flatnonzero(begins)
+
+
+class Times(NamedTuple):
+    """Times of phases and messages as columns; -1 for events that never happen.
+
+    begun[phase]: its beginning. ready[message]: send and recv are posted. end[message]:
+    its last byte has arrived. entered[stage][message]: it took its link of this stage.
+    """
+
+    begun: np.ndarray
+    ready: np.ndarray
+    end: np.ndarray
+    entered: list[np.ndarray]
 
 
 def compile_program(calls: Calls, fabric: Fabric, compute: float) -> Program:

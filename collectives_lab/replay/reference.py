@@ -11,8 +11,7 @@ import heapq
 
 import numpy as np
 
-from collectives_lab.replay.program import Program
-from collectives_lab.replay.state import Times
+from collectives_lab.replay.program import Program, Times
 
 
 def run(program: Program) -> Times:

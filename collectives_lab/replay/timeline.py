@@ -16,8 +16,7 @@ import numpy as np
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.fabrics import Fabric
 from collectives_lab.replay.path import Step, critical_path
-from collectives_lab.replay.program import Program
-from collectives_lab.replay.state import Times
+from collectives_lab.replay.program import Program, Times
 from collectives_lab.trace import Event, Trace
 
 

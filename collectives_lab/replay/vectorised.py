@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.replay.program import Program, Stage
-from collectives_lab.replay.state import Times
+from collectives_lab.replay.program import Program, Stage, Times
 
 
 def can_run(program: Program) -> bool:

@@ -91,11 +91,8 @@ def call_seconds(sentence: Sentence, strategy: Strategy, fabric: Fabric) -> floa
     there; with both kinds of link in a group a replay takes up to a half more, since
     ranks wait for each other. A recv costs nothing: its time is the send's.
     """
+    verb, nbytes = sentence.verb, float(sentence.nbytes)
     at = levels(strategy, sentence.group, fabric)
-    return _seconds(sentence.verb, float(sentence.nbytes), at)
-
-
-def _seconds(verb: str, nbytes: float, at: Levels) -> float:
     inside, across = ((x.alpha, x.beta) for x in (at.inside, at.across))
     part = nbytes / at.each
     if verb == "recv":

@@ -28,7 +28,8 @@ from dataclasses import dataclass, fields
 
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.strategies.strategy import Strategy, units
+from collectives_lab.strategies.sentences import units
+from collectives_lab.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,26 +64,23 @@ class Memory:
 
 def memory(strategy: Strategy, stage: int = 0) -> Memory:
     """Return the bytes that one rank of this stage keeps, at most."""
-    groups = {g: units(strategy, stage, g) for g in ("data", "replica")}
-    numel = sum(unit.numel for members in groups.values() for unit in members)
-    padded = sum(unit.padded for members in groups.values() for unit in members)
-    parts = sum(
-        unit.padded // strategy.ranks(g)
-        for g, members in groups.items()
-        for unit in members
-    )
-    largest = max(unit.padded for members in groups.values() for unit in members)
+    owned = [
+        (unit, strategy.ranks(group))
+        for group in ("data", "replica")
+        for unit in units(strategy, stage, group)
+    ]
+    whole = sum(unit.numel for unit, _ in owned)
+    padded = sum(unit.padded for unit, _ in owned)
+    part = sum(unit.padded // ranks for unit, ranks in owned)
+    largest = max(unit.padded for unit, _ in owned)
     zero, each = strategy.zero, strategy.precision
-    whole_parameters = padded if zero else numel
-    working = largest * (
-        each.parameter * (zero == 3) + each.gradient * (zero >= 2)
-    ) + _computed_again(strategy)
+    gathered = each.parameter * (zero == 3) + each.gradient * (zero >= 2)
     return Memory(
-        each.parameter * (parts if zero == 3 else whole_parameters),
-        each.gradient * (parts if zero >= 2 else numel),
-        each.optimizer * (parts if zero else numel),
+        each.parameter * (whole, padded, padded, part)[zero],
+        each.gradient * (whole, whole, part, part)[zero],
+        each.optimizer * (whole, part, part, part)[zero],
         activations(strategy, stage),
-        working,
+        largest * gathered + _computed_again(strategy),
     )
 
 
@@ -99,7 +97,7 @@ def activations(strategy: Strategy, stage: int = 0) -> int:
 
 
 def _pieces_on_their_way(s: Strategy, stage: int) -> int:
-    """Micro-batches times pieces between their forward and their backward pass.
+    """Count micro-batches times pieces between their forward and backward passes.
 
     1F1B: a stage is ahead of the last one by as many micro-batches as stages. With
     interleaving twice that, and P for each piece but the last: Megatron-LM's warm-up.
@@ -114,12 +112,12 @@ def _pieces_on_their_way(s: Strategy, stage: int) -> int:
 
 
 def _input(s: Strategy) -> float:
-    """Numbers a token of a block's x, which is all that stays of it."""
+    """Return the numbers a token of a block's x, which is all that is kept of it."""
     return s.model.hidden / (s.tensor if s.sequence_parallel else 1)
 
 
 def _block(s: Strategy) -> float:
-    """Numbers a token that a block keeps on one rank."""
+    """Return the numbers a token that a block keeps on one rank."""
     model, t = s.model, s.tensor
     width = model.ffn * (3 if model.gated else 2)
     inner = 2 * model.query_width + 2 * model.key_width
@@ -135,7 +133,7 @@ def _block(s: Strategy) -> float:
 
 
 def _entered(s: Strategy, pairs: int) -> float:
-    """Numbers a token of norms' inputs, and of what their pairs take in."""
+    """Return the numbers a token of the inputs of norms and of their pairs."""
     norm = pair = float(pairs * s.model.hidden)
     if s.sequence_parallel:
         norm /= s.tensor
@@ -144,7 +142,7 @@ def _entered(s: Strategy, pairs: int) -> float:
 
 
 def _head(s: Strategy) -> float:
-    """Numbers a token of the head: its norm's input, the logits' input and softmax."""
+    """Return the head's numbers a token: inputs of norm and logits, and the softmax."""
     return _entered(s, 1) + s.model.vocabulary / s.tensor
 
 

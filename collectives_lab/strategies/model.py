@@ -188,19 +188,20 @@ class Model:
         return 2 * self.hidden * self.vocabulary
 
     def attention_flops(self, sequence: int, causal: bool = False) -> int:
-        """Operations of a block's scores and mixing for a token, forward.
+        """Return the operations of a block's scores and mixing for a token, forward.
 
         4 s a d, of a heads of width d with s tokens; causal: half of it.
         """
         return 4 * sequence * self.query_width // (2 if causal else 1)
 
     def flops(self, sequence: int, causal: bool = False) -> int:
-        """Operations a token in a training step: forward, and twice as many backward.
+        """Return the operations a token in a training step, forward and backward.
 
-        6 for each number of a matrix that it meets, and 12 L s a d for the attention,
-        as if no token were masked, unless `causal`. What is computed again does not
-        count. Source: Chowdhery et al., PaLM, 2022, appendix B; Narayanan et al., SC
-        2021, section 5.1, where blocks count 4 thirds: they are computed again.
+        Backward takes twice as many as forward: in all 6 for each number of a matrix
+        that the token meets, and 12 L s a d for the attention, as if no token were
+        masked, unless `causal`. What is computed again does not count. Source:
+        Chowdhery et al., PaLM, 2022, appendix B; Narayanan et al., SC 2021, section
+        5.1, where blocks count 4 thirds: they are computed again.
         """
         block = self.block_flops + self.attention_flops(sequence, causal)
         return 3 * (self.layers * block + self.head_flops)

@@ -7,7 +7,6 @@ Megatron-LM counts it; and `gpt3_175b`, `llama2_7b`, `llama2_70b`, `llama3_8b`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +52,10 @@ def gpt(layers: int, hidden: int, heads: int, name: str = "") -> Model:
 
 
 def _like_gpt(name: str, shape: tuple[int, int, int], **others: Any) -> Model:
-    """Layers, hidden numbers and heads; an MLP of two matrices, of 4 hidden."""
+    """Return a model with an MLP of two matrices and 4 times hidden units.
+
+    shape: layers, hidden numbers and heads.
+    """
     layers, hidden, heads = shape
     return Model(name, layers, hidden, heads, ffn=4 * hidden, gated=False, **others)
 
@@ -145,12 +147,3 @@ qwen3_235b = Model(
     top_k=8,
     source="Qwen team 2025, Qwen3 technical report, table 2, and the released weights",
 )
-
-MODELS: Mapping[str, Model] = {
-    model.name: model
-    for model in (
-        *(tiny(), gpt3_175b, llama2_7b, llama2_70b, llama3_8b, llama3_70b),
-        *(llama3_405b, palm_540b, mixtral_8x7b, qwen3_235b),
-    )
-}
-"""All of them, by name."""

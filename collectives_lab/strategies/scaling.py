@@ -31,7 +31,7 @@ class Scaling:
     steps: tuple[StepTime, ...]
 
     def efficiency(self) -> list[float]:
-        """Tokens a second and rank, over those with the fewest ranks."""
+        """Return tokens a second and rank, over those with the fewest ranks."""
         each = [s.tokens_per_second / s.strategy.world_size for s in self.steps]
         return [rate / each[0] for rate in each]
 
@@ -140,5 +140,5 @@ def _strategies(
 
 
 def _powers(most: int) -> list[int]:
-    """1, 2, 4, ... up to `most`; none below 1."""
+    """Return 1, 2, 4, ... up to `most`; none below 1."""
     return [2**k for k in range(most.bit_length())] if most > 0 else []

@@ -1,8 +1,9 @@
 """The compiler: a strategy in, the collective calls of a training step out.
 
 Here: `sentences`, all that a rank of a stage says in a step; each `Sentence` has a
-verb, a tensor, a group, S bytes, how often and why. The `parallel` modules say the same
-when they run: a test compares them call by call.
+verb, a tensor, a group, S bytes, how often and why; and `units`, the parameters that
+travel together along data. The `parallel` modules say the same when they run: a test
+compares them call by call.
 
     x, its gradient    all_reduce, or all_gather and reduce_scatter     along tensor
     tokens             all_to_all to their experts and back             along expert
@@ -20,12 +21,14 @@ Not counted: what is smaller than one number a token, such as the norm of a grad
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
 
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.strategies.strategy import Strategy, units
+from collectives_lab.strategies.strategy import Shard, Strategy
 from collectives_lab.trace import bound
 
 COUNT_BYTES = 8
@@ -128,11 +131,11 @@ def _tensor(s: Strategy, stage: int) -> Iterator[Sentence]:
         yield _x(s, "backward", "all_reduce", again, AGAIN)
         yield _x(s, "backward", "all_reduce", enters, "what the ranks' parts took")
     if head:
+        along, times = ("tensor", s.tensor), s.micro_batches
         number = s.tokens * s.precision.activation
+        why = "the loss over a vocabulary in parts"
         for what, nbytes in (("largest logits", number), ("sums", 2 * number)):
-            why = "the loss over a vocabulary in parts"
-            times = s.micro_batches
-            yield _call(s, "forward", "all_reduce", what, nbytes, times, why)
+            yield Sentence("forward", "all_reduce", what, *along, nbytes, times, why)
 
 
 def _by_sequence(
@@ -155,9 +158,10 @@ def _by_sequence(
     routers = sum(
         t.numel for layer in s.layers(stage) for t in layer if t.name == "router"
     )
-    nbytes = (whole - routers) * s.precision.gradient
+    what, nbytes = "norms' gradients", (whole - routers) * s.precision.gradient
     why = "each rank has the term of its own tokens"
-    yield _call(s, "backward", "all_reduce", "norms' gradients", nbytes, 1, why)
+    along = "tensor", s.tensor
+    yield Sentence("backward", "all_reduce", what, *along, nbytes, 1, why)
 
 
 def _x(
@@ -165,30 +169,16 @@ def _x(
 ) -> Sentence:
     is_x = phase == "forward" or why == AGAIN or beside
     what, times = "x" if is_x else "gradient of x", calls * s.micro_batches
-    return _call(s, phase, verb, what, s.x_bytes, times, why, beside)
-
-
-def _call(
-    s: Strategy,
-    phase: str,
-    verb: str,
-    what: str,
-    nbytes: int,
-    times: int,
-    why: str,
-    beside: str = "",
-    group: str = "tensor",
-) -> Sentence:
-    ranks = s.ranks(group)
-    return Sentence(phase, verb, what, group, ranks, nbytes, times, why, beside)
+    along = "tensor", s.tensor
+    return Sentence(phase, verb, what, *along, s.x_bytes, times, why, beside)
 
 
 # -- along expert ----------------------------------------------------------------------
 
 
 def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
-    """Tokens to their experts and back, as if they were spread evenly."""
-    times = s.blocks(stage) * s.micro_batches
+    """Yield the all_to_alls of tokens that are spread evenly over the experts."""
+    along, times = ("expert", s.expert), s.blocks(stage) * s.micro_batches
     copies = s.model.top_k * s.x_bytes
     counts = s.model.experts * COUNT_BYTES
     forward = [
@@ -203,15 +193,15 @@ def _experts(s: Strategy, stage: int) -> Iterator[Sentence]:
     again = forward if s.recompute == "full" else []
     for phase, calls in (("forward", forward), ("backward", again + backward)):
         for what, nbytes, why in calls:
-            call = phase, "all_to_all", what, nbytes, times, why, "", "expert"
-            yield _call(s, *call)
+            yield Sentence(phase, "all_to_all", what, *along, nbytes, times, why)
 
 
 # -- along pipeline --------------------------------------------------------------------
 
 
 def _pipeline(s: Strategy, stage: int) -> Iterator[Sentence]:
-    """x goes to the next piece of the model, its gradient comes back."""
+    """Yield x to the next piece of the model, and its gradient on the way back."""
+    along = "pipeline", s.pipeline
     first, last = _ends_of(s, stage)
     nbytes = s.x_bytes // (s.tensor if s.sequence_parallel else 1)
     ahead, behind = s.interleave - last, s.interleave - first
@@ -222,68 +212,101 @@ def _pipeline(s: Strategy, stage: int) -> Iterator[Sentence]:
         ("backward", "send", "gradient of x", behind, "to the piece before"),
     ):
         times = borders * s.micro_batches
-        call = phase, verb, what, nbytes, times, why, "micro-batches", "pipeline"
-        yield _call(s, *call)
+        yield Sentence(phase, verb, what, *along, nbytes, times, why, "micro-batches")
 
 
 def _ends(s: Strategy, stage: int) -> Iterator[Sentence]:
     """Yield the tied table's bytes: the first and the last stage have it twice."""
     if s.model.tied and any(_ends_of(s, stage)):
-        table = s.model.embedding[0].numel // s.tensor * s.precision.gradient
+        along, what = ("ends", s.ranks("ends")), "table's gradient"
+        nbytes = s.model.embedding[0].numel // s.tensor * s.precision.gradient
         why = "the embedding's table and the logits' are one"
-        call = "backward", "all_reduce", "table's gradient", table, 1, why, "", "ends"
-        yield _call(s, *call)
+        yield Sentence("backward", "all_reduce", what, *along, nbytes, 1, why)
 
 
 # -- along data ------------------------------------------------------------------------
 
 
 def _data(s: Strategy, stage: int) -> Iterator[Sentence]:
-    """Gradients to all or to their owners, parameters from their owners."""
-    for group in ("data", "replica"):
-        sizes = [unit.nbytes for unit in units(s, stage, group)]
-        wholes = [unit.padded for unit in units(s, stage, group)]
-        if s.zero == 0:
-            why = "everybody updates with the sum"
-            yield from _along(
-                s, group, "backward", "all_reduce", "gradients", sizes, why
-            )
-        else:
-            yield from _zero(s, group, wholes)
+    """Yield gradients to all or to their owners, parameters from their owners.
+
+    ZeRO-2's gradients and all of ZeRO-3's calls come with every micro-batch.
+    """
+    for group, call in product(("data", "replica"), _calls_of_a_unit(s)):
+        phase, verb, what, each, why = call
+        every_time = s.zero == 3 or (s.zero == 2 and phase == "backward")
+        beside = {"update": ""}.get(phase, phase if every_time else "last backward")
+        along = group, s.ranks(group)
+        what = f"experts' {what}" if group == "replica" else what
+        sizes = Counter(
+            (unit.padded if s.zero else unit.numel) * each
+            for unit in units(s, stage, group)
+        )
+        for nbytes, count in sizes.items():
+            times = count * (s.micro_batches if every_time else 1)
+            yield Sentence(phase, verb, what, *along, nbytes, times, why, beside)
 
 
-def _zero(s: Strategy, group: str, wholes: list[int]) -> Iterator[Sentence]:
-    gradients = [numel * s.precision.gradient for numel in wholes]
-    parameters = [numel * s.precision.parameter for numel in wholes]
+def _calls_of_a_unit(s: Strategy) -> Iterator[tuple[str, str, str, int, str]]:
+    """Yield phase, verb, what, bytes a number and why."""
+    gradient, parameter = s.precision.gradient, s.precision.parameter
+    if s.zero == 0:
+        why = "everybody updates with the sum"
+        yield "backward", "all_reduce", "gradients", gradient, why
+        return
     why = "the owner of a part wants its sum"
-    yield from _along(
-        s, group, "backward", "reduce_scatter", "gradients", gradients, why
-    )
-    if s.zero < 3:
-        phases = {"update": "owners have updated their parts"}
-    else:
+    yield "backward", "reduce_scatter", "gradients", gradient, why
+    phases = {"update": "owners have updated their parts"}
+    if s.zero == 3:
         phases = dict.fromkeys(("forward", "backward"), "forgotten after each use")
     for phase, why in phases.items():
-        yield from _along(s, group, phase, "all_gather", "parameters", parameters, why)
+        yield phase, "all_gather", "parameters", parameter, why
 
 
-def _along(
-    s: Strategy,
-    group: str,
-    phase: str,
-    verb: str,
-    what: str,
-    sizes: Iterable[int],
-    why: str,
-) -> Iterator[Sentence]:
-    """Yield a sentence for each size.
+class Unit(NamedTuple):
+    """Parameters sent together: `numel`, or `padded` to equal parts of all ranks."""
 
-    ZeRO-2's gradients and all of ZeRO-3 every time.
+    numel: int
+    padded: int
+
+
+def units(strategy: Strategy, stage: int, group: str) -> list[Unit]:
+    """Return the units of a rank of a stage whose copies lie along this group.
+
+    A unit is a parameter, a layer, all of them, or a bucket that ends once it holds so
+    many bytes, filled from the last layer on, where the backward pass begins.
     """
-    each = s.zero == 3 or (s.zero == 2 and phase == "backward")
-    beside = {"update": ""}.get(phase, phase if each else "last backward")
-    if group == "replica":
-        what = f"experts' {what}"
-    for nbytes, times in Counter(sizes).items():
-        calls = times * (s.micro_batches if each else 1)
-        yield _call(s, phase, verb, what, nbytes, calls, why, beside, group)
+    layers = [
+        [shard for shard in layer if shard.group == group]
+        for layer in strategy.shards(stage)
+    ]
+    ranks = strategy.ranks(group)
+    counts = (
+        sum(shard.numel for shard in shards)
+        for shards in _tensors_by_unit(layers, strategy)
+    )
+    return [Unit(numel, -(-numel // ranks) * ranks) for numel in counts if numel]
+
+
+def _tensors_by_unit(
+    layers: list[list[Shard]], strategy: Strategy
+) -> list[list[Shard]]:
+    if strategy.unit == "layer":
+        return layers
+    shards = [shard for layer in layers for shard in layer]
+    if strategy.unit == "model":
+        return [shards]
+    if strategy.unit == "parameter":
+        return [[shard] for shard in shards]
+    assert isinstance(strategy.unit, int)
+    return list(_buckets(shards[::-1], strategy.unit, strategy.precision.gradient))
+
+
+def _buckets(shards: list[Shard], nbytes: int, each: int) -> Iterator[list[Shard]]:
+    bucket: list[Shard] = []
+    for shard in shards:
+        bucket.append(shard)
+        if sum(s.numel for s in bucket) * each >= nbytes:
+            yield bucket
+            bucket = []
+    yield bucket

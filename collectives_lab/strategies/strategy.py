@@ -1,8 +1,7 @@
 """A strategy in a few lines: which model, which batch, and how many ranks each way.
 
 Here you can write a `Strategy`, which says at once what does not fit, and ask what is
-on the ranks of a stage (`layers`, `shards`), who talks to whom (`ranks`, `stride`),
-and which tensors data parallelism sends together (`units`).
+on the ranks of a stage (`layers`, `shards`) and who talks to whom (`ranks`, `stride`).
 A rank has a place along each dimension of a mesh:
 
     tensor    ranks that share each layer                  innermost: neighbours
@@ -23,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from collectives_lab.strategies.model import Model, Tensor
-from collectives_lab.strategies.validation import check
 
 
 class Precision(NamedTuple):
@@ -46,6 +44,17 @@ FLOAT64 = Precision(8, 8, 16, 8)
 
 DEGREES = ("tensor", "data", "pipeline")
 """The mesh as it is laid out, innermost first."""
+
+
+COUNTS = (
+    *("batch", "sequence", "data", "tensor", "pipeline", "micro_batches"),
+    *("interleave", "expert"),
+)
+CHOICES = {
+    "zero": (0, 1, 2, 3),
+    "recompute": ("none", "selective", "full"),
+    "schedule": ("1f1b", "gpipe"),
+}
 
 
 class Shard(NamedTuple):
@@ -95,7 +104,9 @@ class Strategy:
     order: tuple[str, ...] = DEGREES
 
     def __post_init__(self) -> None:
-        check(self)
+        for rules in (_counts, _choices, _tensor, _batch, _expert, _pipeline):
+            for broken in rules(self):
+                raise ValueError(broken)
 
     def but(self, **changes: Any) -> Strategy:
         """Return the strategy with something changed: `strategy.but(zero=3)`."""
@@ -219,54 +230,89 @@ class Strategy:
         return ", ".join(degrees) or "one rank"
 
 
-class Unit(NamedTuple):
-    """Parameters sent together: `numel`, or `padded` to equal parts of all ranks.
-
-    nbytes: of their gradients, not padded.
-    """
-
-    numel: int
-    padded: int
-    nbytes: int
+# -- the rules, each with the numbers that break it -----------------------------------
 
 
-def units(strategy: Strategy, stage: int, group: str) -> list[Unit]:
-    """Return the units of a rank of a stage whose copies lie along this group.
-
-    A unit is a parameter, a layer, all of them, or a bucket that ends once it holds so
-    many bytes, filled from the last layer on, where the backward pass begins.
-    """
-    layers = [
-        [shard for shard in layer if shard.group == group]
-        for layer in strategy.shards(stage)
-    ]
-    ranks, each = strategy.ranks(group), strategy.precision.gradient
-    grouped = []
-    for shards in _tensors_by_unit(layers, strategy):
-        if numel := sum(shard.numel for shard in shards):
-            grouped.append(Unit(numel, -(-numel // ranks) * ranks, numel * each))
-    return grouped
+def _counts(s: Strategy) -> Iterator[str]:
+    for name in COUNTS:
+        value = getattr(s, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            yield f"{name} is {value!r}; need a whole number, 1 or more"
 
 
-def _tensors_by_unit(
-    layers: list[list[Shard]], strategy: Strategy
-) -> list[list[Shard]]:
-    if strategy.unit == "layer":
-        return layers
-    shards = [shard for layer in layers for shard in layer]
-    if strategy.unit == "model":
-        return [shards]
-    if strategy.unit == "parameter":
-        return [[shard] for shard in shards]
-    assert isinstance(strategy.unit, int)
-    return list(_buckets(shards[::-1], strategy.unit, strategy.precision.gradient))
+def _choices(s: Strategy) -> Iterator[str]:
+    for name, allowed in CHOICES.items():
+        if (value := getattr(s, name)) not in allowed:
+            yield f"{name} is {value!r}; need one of {', '.join(map(repr, allowed))}"
+    if s.unit not in ("parameter", "layer", "model") and (
+        not isinstance(s.unit, int) or s.unit < 1
+    ):
+        yield (
+            f"unit is {s.unit!r}; need 'parameter', 'layer', 'model', or the bytes of "
+            "a bucket, 1 or more"
+        )
+    if sorted(s.order) != ["data", "pipeline", "tensor"]:
+        yield f"order is {s.order}; need 'tensor', 'data' and 'pipeline' once each"
 
 
-def _buckets(shards: list[Shard], nbytes: int, each: int) -> Iterator[list[Shard]]:
-    bucket: list[Shard] = []
-    for shard in shards:
-        bucket.append(shard)
-        if sum(s.numel for s in bucket) * each >= nbytes:
-            yield bucket
-            bucket = []
-    yield bucket
+def _tensor(s: Strategy) -> Iterator[str]:
+    model = s.model
+    shared = {
+        "heads": model.heads,
+        "kv_heads": model.key_heads,
+        "ffn": model.ffn,
+        "vocabulary": model.vocabulary,
+        "positions": model.positions,
+    }
+    for name, count in shared.items():
+        if count % s.tensor:
+            yield (
+                f"tensor={s.tensor} does not divide the {count} {name} of "
+                f"{model.name}, of which each rank has as many"
+            )
+    if s.sequence_parallel and s.sequence % s.tensor:
+        yield (
+            f"tensor={s.tensor} does not divide the {s.sequence} tokens of an example, "
+            "which sequence_parallel shares"
+        )
+    if s.regather and not s.sequence_parallel:
+        yield "regather gathers what sequence_parallel has split; set both, or none"
+
+
+def _batch(s: Strategy) -> Iterator[str]:
+    if s.batch % (s.data * s.micro_batches):
+        yield (
+            f"batch={s.batch} is no multiple of data x micro_batches, {s.data} x "
+            f"{s.micro_batches}; a micro-batch has as many examples everywhere"
+        )
+
+
+def _expert(s: Strategy) -> Iterator[str]:
+    if s.expert > 1 and not s.model.experts:
+        yield f"expert={s.expert}, but {s.model.name} has no experts"
+    elif s.expert > 1 and s.model.experts % s.expert:
+        yield f"expert={s.expert} does not divide the {s.model.experts} experts"
+    if s.data % s.expert:
+        yield (
+            f"expert={s.expert} does not divide data={s.data}; the ranks that share "
+            "experts are neighbours along data"
+        )
+
+
+def _pipeline(s: Strategy) -> Iterator[str]:
+    pieces, layers = s.pipeline * s.interleave, s.model.layers
+    if layers % pieces and (layers + 2) % pieces:
+        yield (
+            f"{pieces} pieces of a pipeline divide neither {layers} layers nor "
+            f"{layers + 2}, with the embedding and the head for one each"
+        )
+    if s.interleave > 1 and (s.pipeline == 1 or s.schedule != "1f1b"):
+        yield (
+            f"interleave={s.interleave} needs a pipeline of several stages under "
+            "'1f1b'; set interleave=1"
+        )
+    if s.interleave > 1 and s.micro_batches % s.pipeline:
+        yield (
+            f"interleave={s.interleave}: micro_batches={s.micro_batches} go in rounds "
+            f"of pipeline={s.pipeline}; need a multiple"
+        )

@@ -91,7 +91,7 @@ class StepTime:
 
 
 def hardware_flops(strategy: Strategy, stage: int) -> tuple[float, float]:
-    """Operations of one rank for a micro-batch, `(forward, backward)`.
+    """Return one rank's operations for a micro-batch, `(forward, backward)`.
 
     Backward takes twice as many as forward, and those that are computed again.
     """

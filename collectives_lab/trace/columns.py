@@ -26,12 +26,13 @@ FORMAT = "collectives_lab trace 1"
 _BRIEF = 120
 """Characters of an error in a repr: its beginning and its end."""
 
-_TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
+TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
+"""Columns that hold indices into a trace's texts."""
 _TIMES = ("issued", "waited", "completed", "sent", "received", "seconds")
 _OPTIONAL_RANKS = ("peer", "root")
 _NAMES = tuple(f.name for f in fields(Event))
 _KIND = {
-    **dict.fromkeys(_TEXT, np.int32),
+    **dict.fromkeys(TEXT, np.int32),
     **dict.fromkeys(_TIMES, np.float64),
     **dict.fromkeys(("rank", "peer", "root", "thread"), np.int32),
     **dict.fromkeys(("nbytes", "tag"), np.int64),
@@ -84,7 +85,7 @@ class Columns:
         if name in columns:
             return np.asarray(columns[name], dtype=_KIND[name])
         default: Any = _DEFAULTS[name]
-        if name in _TEXT:
+        if name in TEXT:
             if default not in self.texts:
                 self.texts.append(default)
             default = self.texts.index(default)
@@ -114,7 +115,7 @@ class Columns:
         sizes = self.columns["nbytes"]
         if len(sizes) and sizes.min() < 0:
             raise ValueError(f"nbytes is {sizes.min()}; need 0 or more")
-        for name in _TEXT:
+        for name in TEXT:
             column = self.columns[name]
             if ((column < 0) | (column >= len(self.texts))).any():
                 raise ValueError(
@@ -136,7 +137,7 @@ class Columns:
         for event in events:
             for name in _NAMES:
                 value = getattr(event, name)
-                if name in _TEXT:
+                if name in TEXT:
                     value = texts.setdefault(value, len(texts))
                 elif value is None:
                     value = -1 if name in _OPTIONAL_RANKS else math.nan
@@ -154,7 +155,7 @@ class Columns:
         row: dict[str, Any] = {}
         for name in _NAMES:
             value = self.columns[name][index].item()
-            if name in _TEXT:
+            if name in TEXT:
                 value = self.texts[value]
             elif name in _OPTIONAL_RANKS:
                 value = None if value < 0 else value

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from collectives_lab.trace.clocks import Clock, Reading
-from collectives_lab.trace.columns import Columns
+from collectives_lab.trace.columns import TEXT, Columns
 from collectives_lab.trace.event import Event
 from collectives_lab.trace.wire_bytes import wire_matrix
 
@@ -27,9 +27,6 @@ NAME = re.compile(r"rank_\d+_of_\d+\.npz")
 """The file name of a part, and of no other file."""
 
 TIMES = ("issued", "waited", "completed")
-
-TEXTS = tuple(f.name for f in fields(Event) if f.type == "str")
-"""Columns that hold indices into a trace's texts."""
 
 SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
 """Verbs that end on no rank before all ranks have called them."""
@@ -220,9 +217,7 @@ def _columns(traces: list[Columns]) -> tuple[dict[str, np.ndarray], list[str]]:
     for trace in traces:
         text_ids = [texts.setdefault(text, len(texts)) for text in trace.texts]
         for name, column in trace.columns.items():
-            columns[name].append(
-                np.array(text_ids)[column] if name in TEXTS else column
-            )
+            columns[name].append(np.array(text_ids)[column] if name in TEXT else column)
     return {name: np.concatenate(parts) for name, parts in columns.items()}, list(texts)
 
 

@@ -1,14 +1,12 @@
 """A trace as a file for Perfetto, the viewer of Chrome's trace-event format.
 
-Here you can make the rows (`chrome`) and write them (`save_chrome`). The format is
+Here you can make the rows (`chrome`), which `Trace.save_chrome` writes. The format is
 documented as "Trace Event Format" by the Chromium project.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from collectives_lab.trace.columns import Columns
@@ -34,13 +32,6 @@ def chrome(trace: Columns) -> dict[str, Any]:
     for n, (i, j) in enumerate(zip(*trace.pairs(), strict=True)):
         rows += _arrow(n, trace.event(i), trace.event(j), lanes[i], lanes[j])
     return {"traceEvents": rows, "displayTimeUnit": "ms"}
-
-
-def save_chrome(trace: Columns, path: str | Path) -> Path:
-    """Write `chrome` as JSON and return the path."""
-    path = Path(path)
-    path.write_text(json.dumps(chrome(trace)))
-    return path
 
 
 def _lanes(events: Iterable[Event]) -> list[int]:

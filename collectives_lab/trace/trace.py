@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -51,4 +52,6 @@ class Trace(Columns):
 
     def save_chrome(self, path: str | Path) -> Path:
         """Write the trace as JSON for ui.perfetto.dev and return the path."""
-        return perfetto.save_chrome(self, path)
+        path = Path(path)
+        path.write_text(json.dumps(self.chrome()))
+        return path

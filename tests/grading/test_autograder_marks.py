@@ -247,3 +247,12 @@ def test_a_request_waits_for_its_answer(book: Gradebook) -> None:
         regrading.answer("first", "ann", f"{request} So.")
         assert regrading.state("first", "ann") == "regrade answered"
     assert "Why? So." in regrading.text("first", "ann").splitlines()[2]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"exercises": {}, "engine": "e"}'])
+def test_a_file_that_is_no_receipt_is_not_repeated(text: str, tmp_path: Path) -> None:
+    """Whatever is in it, the instructor is told so in words."""
+    file = tmp_path / "ann.json"
+    file.write_text(text)
+    with pytest.raises(course.CourseError, match="is no receipt of this autograder"):
+        regrading.repeat(file)

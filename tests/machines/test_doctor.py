@@ -20,7 +20,7 @@ import collectives_lab as lab
 from collectives_lab import __main__ as commands
 from collectives_lab import doctor
 from collectives_lab.doctor import core, machine, optional, rank_probes
-from collectives_lab.doctor.finding import MARKS, Finding, run_probe
+from collectives_lab.doctor.finding import MARKS, Finding, run_probes
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def test_a_look_that_fails_does_not_end_it() -> None:
         yield Finding("machine", "first", "ok", "")
         raise RuntimeError("odd")
 
-    first, failed = run_probe("machine", the_shape_of_it)
+    first, failed = run_probes("machine", the_shape_of_it)
     assert first.state == "ok"
     assert (failed.name, failed.state) == ("the shape of it", "less")
     assert "RuntimeError: odd" in failed.result

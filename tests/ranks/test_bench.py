@@ -310,10 +310,10 @@ def test_wrong_results_give_another_exit_code(monkeypatch, capsys) -> None:
 def test_more_ranks_than_cores_are_warned_of_once(monkeypatch, capsys) -> None:
     """The times then hold waiting for a core; with enough cores nothing is said."""
     command = ["broadcast", "--world-size", "2", "--sizes", "8,64", *QUICK]
-    monkeypatch.setattr(cli, "_cores", lambda: 2)
+    monkeypatch.setattr(cli, "cores", lambda: 2)
     cli.main(command)
     assert "cores" not in capsys.readouterr().err
-    monkeypatch.setattr(cli, "_cores", lambda: 1)
+    monkeypatch.setattr(cli, "cores", lambda: 1)
     cli.main(command)
     assert capsys.readouterr().err == (
         "bench: 2 ranks on 1 cores: the times contain waiting for a core\n"
@@ -322,7 +322,7 @@ def test_more_ranks_than_cores_are_warned_of_once(monkeypatch, capsys) -> None:
 
 def test_a_size_that_is_measured_as_another_is_named(monkeypatch, capsys) -> None:
     """Two sizes may become one row, and the command says which."""
-    monkeypatch.setattr(cli, "_cores", lambda: 2)
+    monkeypatch.setattr(cli, "cores", lambda: 2)
     command = ["all_to_all", "--world-size", "2", "--sizes", "3,7,16,20", *QUICK]
     assert cli.main(command) == 0
     shown = capsys.readouterr()
