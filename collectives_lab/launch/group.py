@@ -19,11 +19,13 @@ from collectives_lab import deadlock
 from collectives_lab.deadlock import status_board
 from collectives_lab.launch.job_errors import places
 from collectives_lab.launch.processes import start_methods as rank_processes
+from collectives_lab.launch.processes.fork_server_client import learn
 from collectives_lab.launch.processes.handles import START_DEADLINE, Processes
 from collectives_lab.launch.processes.inbox import Inbox
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.rank.channel import ChannelClosed
 from collectives_lab.launch.watch import TICK, Watch
+from collectives_lab.recorder.delays import DelayingNetwork
 
 SETTLE = 0.1
 """Seconds that the others have to report too, once one rank has failed."""
@@ -71,6 +73,17 @@ class Group:
             self.close()
             raise
 
+    def emulate(self, fabric: DelayingNetwork) -> None:
+        """Give the ranks a network of their own, before their first job."""
+        network = fabric.create()
+        try:
+            for handles in self.processes.handles:
+                with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
+                    message = ("job", 0, "emulate", {"network": fabric})
+                    handles.channel.send(message, None, [network])
+        finally:
+            os.close(network)
+
     # -- one job -------------------------------------------------------------------
 
     def job(self, request: JobRequest) -> Outcome:
@@ -100,6 +113,7 @@ class Group:
         finally:
             self._inbox.flush()
         self._align(outcome)
+        learn(outcome.reports)
         return outcome
 
     def _attend(self, outcome: Outcome, timeout: float) -> None:

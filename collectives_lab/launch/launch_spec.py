@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import os
 from collections.abc import Mapping
@@ -13,8 +12,7 @@ from collectives_lab.basics.errors import LaunchError
 from collectives_lab.basics.machine_limits import why_too_many
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.processes import backends, start_methods
-from collectives_lab.launch.rank import rank_process as rank_module
-from collectives_lab.launch.rank.channel import ChannelClosed
+from collectives_lab.launch.rank import this_rank
 from collectives_lab.recorder.delays import DelayingNetwork
 
 
@@ -58,17 +56,17 @@ class Plan:
         """Start the ranks; on their emulated network, if one was asked for."""
         group = Group(self.world_size, self.backend, self.start_method, self.env)
         if self.fabric is not None:
-            _emulate(group, self.fabric)
+            group.emulate(self.fabric)
         return group
 
 
 def refuse_on_a_rank() -> None:
     """Raise LaunchError if this process is a rank itself."""
-    rank = rank_module.current
-    if rank is not None:
+    if this_rank.membership is not None:
         raise LaunchError(
-            f"this code already runs on rank {rank.membership.rank}, and ranks cannot "
-            "start ranks; return from it and run the second job from the notebook"
+            f"this code already runs on rank {this_rank.membership.rank}, and ranks "
+            "cannot start ranks; return from it and run the second job from the "
+            "notebook"
         )
 
 
@@ -109,18 +107,6 @@ def _check_fabric(fabric: Any, world_size: int, backend: str) -> None:
             f"a network is emulated for Gloo only, and the backend is {backend}; say "
             'backend="gloo" too'
         )
-
-
-def _emulate(group: Group, fabric: DelayingNetwork) -> None:
-    """Give the ranks a network of their own, before their first job."""
-    network = fabric.create()
-    try:
-        for handles in group.processes.handles:
-            with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
-                message = ("job", 0, "emulate", {"network": fabric})
-                handles.channel.send(message, None, [network])
-    finally:
-        os.close(network)
 
 
 def checked_timeout(timeout: Any) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 from collectives_lab.basics.errors import LabError
 from collectives_lab.launch.job_errors import error_of
 from collectives_lab.launch.launch_spec import Plan
-from collectives_lab.launch.processes import fork_server_client
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import unpack
 from collectives_lab.launch.run_text import run_text
@@ -66,8 +65,6 @@ def finish(outcome: Outcome, plan: Plan) -> Run:
 
 def _run_of(outcome: Outcome, plan: Plan) -> Run:
     reports = outcome.reports
-    if plan.start_method == "fork" and reports:
-        fork_server_client.learn(reports[min(reports)].get("imported", []))
     all_reports = {**outcome.progress, **reports}
     times = [t for report in all_reports.values() for t in _times(report)]
     begun = min(times, default=0.0)

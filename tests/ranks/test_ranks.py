@@ -17,7 +17,7 @@ from conftest import until
 import collectives_lab as lab
 from collectives_lab.launch import group
 from collectives_lab.launch.processes import printed_output
-from collectives_lab.launch.rank import rank_process
+from collectives_lab.launch.rank import this_rank
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -542,8 +542,7 @@ def test_the_group_is_made_again_after_it_was_destroyed(ranks) -> None:
 
 def ranks_joined() -> int:
     """How many ranks have noted in the store that their connections stand."""
-    assert rank_process.current is not None
-    store = rank_process.current.membership.open_store
+    store = this_rank.membership.open_store
     return dist.PrefixStore("group 1", store).add("ranks that have joined", 0)
 
 

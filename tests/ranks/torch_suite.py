@@ -1,8 +1,8 @@
 """PyTorch's own tests of torch.distributed on Gloo: plain, recorded, or on `lab.Ranks`.
 
-`python torch_suite.py plain|recorded|ranks FILE` runs them one after another and writes
-the verdict of each to FILE as JSON: "passed", "skipped", or "failed: ..." with the error
-of the first rank that has one. What failed runs once more, as some are flaky.
+`python torch_suite.py plain|recorded|ranks FILE` runs them one after another and
+writes the verdict of each to FILE as JSON: "passed", "skipped", or "failed: ..." with
+the error of the first rank that has one. What failed runs once more: some are flaky.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def verdict(run: Way, name: str) -> str:
     """Say in one what all ranks say: a failure before a skip, a skip before a pass."""
     with prepared() as folder:
         verdicts = run(name, folder)
-    return min(verdicts, key=lambda text: ("failed", "skipped", "passed").index(text.split(":")[0]))
+    kinds = ("failed", "skipped", "passed")
+    return min(verdicts, key=lambda text: kinds.index(text.split(":")[0]))
 
 
 def main(way: str, file: str) -> None:

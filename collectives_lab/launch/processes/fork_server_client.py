@@ -14,7 +14,8 @@ import selectors
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.processes.handles import python
@@ -117,11 +118,12 @@ servers = Servers()
 atexit.register(servers.stop)
 
 
-def learn(modules: Sequence[str]) -> None:
-    """Have later ranks forked from a server that has imported these modules already.
+def learn(reports: Mapping[int, Mapping[str, Any]]) -> None:
+    """Have later ranks forked from a server that has imported what these ranks did.
 
     DDP alone imports for three seconds in every fresh rank.
     """
+    modules = reports[min(reports)].get("imported") if reports else None
     if modules:
         servers.learn(modules)
 

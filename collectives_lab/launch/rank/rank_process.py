@@ -31,6 +31,7 @@ from collectives_lab.launch.rank import (
     mime,
     process_setup,
     spawned_children,
+    this_rank,
     torch_patches,
 )
 from collectives_lab.launch.rank.channel import (
@@ -56,9 +57,6 @@ SMALL = 2**24
 """Bytes of a result that need no look at how much memory is free."""
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-
-current: Rank | None = None
-"""The rank that this process is; None in every other process."""
 
 
 class Rank:
@@ -325,16 +323,16 @@ def _why_unsendable(value: Any, error: BaseException) -> str:
 
 def main(fd: int) -> None:
     """Serve as a rank on the socket `fd` to the launcher; never returns."""
-    global current
-    current = Rank(Channel(socket.socket(fileno=fd)))
+    rank = Rank(Channel(socket.socket(fileno=fd)))
     sys.stdin = sys.__stdin__ = NoKeyboard()  # type: ignore[assignment,misc]
     sys.stdout = sys.__stdout__ = process_setup.stream(1)  # type: ignore[assignment,misc]
     sys.stderr = sys.__stderr__ = process_setup.stream(2)  # type: ignore[assignment,misc]
     faulthandler.enable(all_threads=False)
     recorder.install()
     process_setup.adopt_orphans()
-    torch_patches.put_in_place(current.membership, current.leaving)
+    this_rank.membership = rank.membership
+    torch_patches.put_in_place(rank.leaving)
     os.register_at_fork(after_in_child=lambda: recorder.start(None))
     spawned_children.send_definitions_by_value()
     process_setup.settle_in()
-    current.serve()
+    rank.serve()

@@ -1,7 +1,7 @@
 """The processes that a rank spawns: what a cell or script defines goes there by value.
 
-A fresh interpreter imports what it is sent by name, and nothing has the names of a cell.
-So functions and classes that are in no module are pickled whole, on both ways.
+A fresh interpreter imports what it is sent by name, and no module has the names of a
+cell. So functions and classes that cannot be imported are pickled whole, both ways.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import cloudpickle
 
 def send_definitions_by_value() -> None:
     """Let processes that `multiprocessing` spawns from here have the reader's code."""
-    vars_of_pickler: Any = ForkingPickler
-    vars_of_pickler.reducer_override = _reduce
+    ForkingPickler.reducer_override = _reduce  # type: ignore[attr-defined]
 
 
 def _reduce(pickler: ForkingPickler, value: Any) -> Any:

@@ -17,21 +17,17 @@ from typing import Any
 import torch.distributed as dist
 
 from collectives_lab import recorder
+from collectives_lab.launch.rank import this_rank
 
 real_init = dist.init_process_group
 _real_new_group = dist.new_group
-_membership: Any = None
-"""The `process_group.Membership` of this process, which is a rank."""
 
 
-def put_in_place(membership: Any, leaving: Callable[[int, str], None]) -> None:
+def put_in_place(leaving: Callable[[int, str], None]) -> None:
     """Stand in for torch's functions and os._exit in this process, which is a rank.
 
-    membership: its `process_group.Membership`. leaving: called with the status and the
-    line of an `os._exit`.
+    leaving: called with the status and the line of an `os._exit`.
     """
-    global _membership
-    _membership = membership
     for module in (dist, dist.distributed_c10d):
         vars(module).update(init_process_group=init_process_group, new_group=new_group)
     _note_exits(leaving)
@@ -46,7 +42,7 @@ def init_process_group(
     differs from ours (another backend, a store, an address) is made as asked for
     instead.
     """
-    membership = _membership
+    membership = this_rank.membership
     if membership is not None and backend is None and kwargs.get("device_id") is None:
         backend = membership.backend  # torch's choice is NCCL wherever there is a GPU
     if membership is None or not membership.prepared:
