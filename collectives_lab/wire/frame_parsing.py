@@ -1,22 +1,19 @@
 """The frames of a rank, parsed by the switch, which believes none of them.
 
-A `Line` is what is known of one rank. Each function here makes one kind of frame into
-what it stands for, and raises Malformed for numbers that no rank of ours would send.
+Each function here makes one kind of frame into what it stands for, and raises Malformed
+for numbers that no rank of ours would send.
 """
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
-from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from collectives_lab.wire import frames
 from collectives_lab.wire.codec import DTYPES, MOST_PARTS, Malformed, decode
 from collectives_lab.wire.frames import MOST_REPORTED, Frame, Kind, Ran
+from collectives_lab.wire.line import Line
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.posted import SIZES, Posted, World, read_sides
@@ -25,52 +22,6 @@ LONGEST_COMPUTE = 3600 * 10**9
 """Nanoseconds that a rank may declare at once."""
 
 Groups = dict[str, tuple[int, ...]]
-
-
-@dataclass(eq=False)
-class Line:
-    """The switch's end of a rank's socket, and what is known of the rank."""
-
-    rank: int
-    sock: socket.socket
-    reader: frames.Reader = field(default_factory=frames.Reader)
-    unsent: bytearray = field(default_factory=bytearray)
-    waits_for: set[int] = field(default_factory=set)
-    threads: int = 1
-    polls: bool = False
-    answered: bool = True
-    has_ended: bool = False
-    answer: Any = None
-    arguments: int = 0
-    after: tuple | None = None
-    returned: int = 0
-    """Bytes of what it has returned."""
-    groups: dict[int, str] = field(default_factory=lambda: {0: World})
-    posted: dict[int, Posted] = field(default_factory=dict)
-    undelivered: dict[str, dict[int, Frame]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
-    """By lane, what has come of its operations and has not been asked for."""
-    holds: int = 0
-    last_id: int = 0
-    at: tuple[str, int] | None = None
-    """The statement of a notebook that it says it runs: cell, the how manieth."""
-    ran: Sequence[Ran] = ()
-
-    @property
-    def keeps(self) -> int:
-        """Bytes of it that the switch keeps; for what is to go, `Wires` has a bound."""
-        return len(self.reader) + self.holds + self.returned
-
-    @property
-    def rests(self) -> bool:
-        """Whether it does nothing by itself: it has returned, waits or polls."""
-        return self.answered or self.polls or len(self.waits_for) >= self.threads
-
-    @property
-    def may_rest(self) -> bool:
-        """Whether some thread of it waits; what the others do is not known."""
-        return self.rests or bool(self.waits_for)
 
 
 def operation(line: Line, frame: Frame, groups: Groups) -> Posted:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from collectives_lab.wire import frames
-from collectives_lab.wire.frame_parsing import Line
 from collectives_lab.wire.frames import Frame
+from collectives_lab.wire.line import Line
 from collectives_lab.wire.outcome import Broken, Failure
 
 MOST_UNSENT = 64 << 20

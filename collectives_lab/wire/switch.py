@@ -15,32 +15,21 @@ import struct
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any
 
-from collectives_lab.basics.units import format_bytes
 from collectives_lab.trace import Trace
 from collectives_lab.wire import frame_parsing
+from collectives_lab.wire.budget import MOST_OPERATIONS, NUMBER, Budget
 from collectives_lab.wire.codec import MOST_PARTS, Malformed, decode, encode
 from collectives_lab.wire.collectives import carry_out
-from collectives_lab.wire.frame_parsing import Line
+from collectives_lab.wire.deliveries import hand_over, keep
 from collectives_lab.wire.frames import Frame, Kind, digest
+from collectives_lab.wire.line import Line
 from collectives_lab.wire.matching import Meeting, Traffic
 from collectives_lab.wire.operations import ANY, EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
-from collectives_lab.wire.poller import MOST_UNSENT, Wires
+from collectives_lab.wire.poller import Wires
 from collectives_lab.wire.posted import Posted
-
-MOST_OPERATIONS = 20_000
-"""Operations of all ranks in one call, after which it is a flood."""
-
-MOST_SAVED = 64 << 20
-"""Bytes of messages and results that the switch keeps of all ranks together."""
-
-MOST_REMEMBERED = 64 << 20
-OPERATION, NUMBER = 1000, 10
-"""Bytes of memory for the operations of one call, as they are estimated: for each, and
-for each byte of the sizes that came with it."""
 
 TICK = 0.02
 PATIENCE = 3.0
@@ -167,7 +156,7 @@ class Switch:
         self.allowed, self.schedule = allowed, schedule
         self.random = random.Random(schedule.seed)
         self.failures: dict[int, Failure] = {}
-        self.on_the_way = self.remembered = 0
+        self.budget = Budget()
         self.questions: list[list[tuple[int, Any]]] = [[] for _ in self.lines]
         self.transfers.clear()
         self.deadline = deadline
@@ -175,12 +164,7 @@ class Switch:
         self.began = self.received_at = self.begun_at = time.monotonic()
         try:
             for line, body in zip(self.lines, bodies, strict=True):
-                line.answered, line.answer, line.after = False, None, None
-                line.waits_for.clear()
-                line.polls = False
-                line.posted.clear()
-                line.undelivered.clear()
-                line.holds = line.returned = 0
+                line.begin()
                 self.wires.send(line, Frame(kind, a=schedule.is_strict, body=body))
             self._go_on()
             broken = None
@@ -282,7 +266,7 @@ class Switch:
             for frame in line.reader.feed(data):
                 self._time_left()
                 self._take(line, frame)
-            self._refuse_hoards(line)
+            self.budget.check(self.lines, line)
         except (Malformed, KeyError, IndexError, struct.error) as error:
             text = f"what it sent is none of ours: {error}"
             raise Broken(Failure("protocol", text, line.rank)) from None
@@ -326,7 +310,7 @@ class Switch:
                 line.returned = len(frame.body)
                 for op in line.posted.values():
                     if op.completed is not None:
-                        self._hand_over(op)
+                        hand_over(self.wires, line, op)
 
     def _fail(self, line: Line, failure: Failure) -> None:
         """Note what ended this rank's part; the others go on as far as they can."""
@@ -334,14 +318,14 @@ class Switch:
         line.answered = True
 
     def _compute(self, line: Line, frame: Frame) -> None:
-        self._refuse_floods(line, frame)
+        self.budget.count(line, frame)
         self.traffic.compute(frame_parsing.compute(line, frame))
 
     def _ask(self, line: Line, frame: Frame) -> None:
         """Answer what a rank asks of a function that lives here."""
         if self.outside is None or sum(map(len, self.questions)) >= MOST_OPERATIONS:
             raise Malformed("a question that nobody answers")
-        self._refuse_floods(line, frame, len(frame.body) // NUMBER)
+        self.budget.count(line, frame, len(frame.body) // NUMBER)
         value = decode(frame.body, MOST_PARTS)
         self.questions[line.rank].append((frame.a, value))
         try:
@@ -351,32 +335,12 @@ class Switch:
             return
         self.wires.send(line, Frame(Kind.DONE, frame.id, body=body))
 
-    def _refuse_floods(self, line: Line, frame: Frame, sizes: int = 0) -> None:
-        """Count an operation; sizes: bytes of the sizes that came with it."""
-        self.remembered += OPERATION + len(frame.where) + NUMBER * sizes
-        if len(self.traffic.posted) >= MOST_OPERATIONS:
-            text = f"more than {MOST_OPERATIONS} operations in one call"
-            raise Broken(Failure("flood", text, line.rank))
-        if self.remembered > MOST_REMEMBERED:
-            text = "its operations have too many tensors for one call"
-            raise Broken(Failure("flood", text, line.rank))
-
-    def _refuse_hoards(self, line: Line) -> None:
-        """End a call whose messages and results fill the memory of the checker."""
-        if self.on_the_way + sum(line.keeps for line in self.lines) > MOST_SAVED:
-            text = (
-                f"more than {format_bytes(MOST_SAVED)} are on the way at once: "
-                "results, data that nobody asks for, collectives that not all ranks "
-                "complete"
-            )
-            raise Broken(Failure("flood", text, line.rank))
-
     def _post(self, line: Line, frame: Frame) -> None:
         if frame.id <= line.last_id:
             raise Malformed(f"operation {frame.id} again")
         line.last_id = frame.id
         op = frame_parsing.operation(line, frame, self.traffic.groups)
-        self._refuse_floods(line, frame, len(frame.body) - len(op.data))
+        self.budget.count(line, frame, len(frame.body) - len(op.data))
         if op.verb not in self.allowed:
             text = f"{op.verb} is not allowed in this exercise"
             self.failures.setdefault(
@@ -385,7 +349,7 @@ class Switch:
             self.wires.send(line, Frame(Kind.REFUSED, op.id, body=text.encode()))
             return
         line.posted[op.id] = op
-        self.on_the_way += len(op.data)
+        self.budget.on_the_way += len(op.data)
         self.traffic.post(op)
         if self.schedule.seed is None:
             for meeting in self.traffic.possible(op)[:1]:
@@ -401,7 +365,7 @@ class Switch:
             op.where = frame.where or op.where
             line.waits_for.add(op.id)
         else:
-            self._hand_over(op)
+            hand_over(self.wires, line, op)
 
     def _poll(self, line: Line, frame: Frame) -> None:
         op = line.posted.get(frame.id)
@@ -412,7 +376,7 @@ class Switch:
             for op in polled:
                 op.polled_again = True
                 if op.completed is not None:
-                    self._hand_over(op)
+                    hand_over(self.wires, line, op)
 
     # -- meetings ------------------------------------------------------------------
 
@@ -453,12 +417,10 @@ class Switch:
             raise Broken(Failure("mismatch", str(error), ops[0].rank)) from None
         now = time.monotonic()
         for op, body in zip(ops, bodies, strict=True):
-            self.on_the_way -= len(op.data)
+            self.budget.on_the_way -= len(op.data)
             op.data, op.completed = b"", now
             source = ops[0].rank if meeting.is_message else ANY
-            self._hold(op, Frame(Kind.DONE, op.id, source, body=body))
-
-    # -- what has come -------------------------------------------------------------
+            self._deliver(op, Frame(Kind.DONE, op.id, source, body=body))
 
     def _overwritten(self, op: Posted) -> None:
         """Note that a tensor is no longer what it was when it was to be sent."""
@@ -471,45 +433,13 @@ class Switch:
         failure = Failure("overwritten", text, op.rank, op.called)
         self.failures.setdefault(op.rank, failure)
 
-    def _hold(self, op: Posted, done: Frame) -> None:
-        """Keep what has come until its rank waits; a late schedule hands it over.
-
-        A rank that had its data before it says that it waits could use it unseen, and
-        a replay would take its next calls for calls that need nothing of it. Asking for
-        it now and then is no waiting: what is there by then is a matter of the clock.
-        """
+    def _deliver(self, op: Posted, done: Frame) -> None:
+        """Keep what has come until its rank waits; a late schedule hands it over."""
         line = self.lines[op.rank]
-        line.undelivered[op.lane][op.id] = done
-        line.holds += len(done.body)
-        if line.holds > MOST_UNSENT:
-            text = "it waits for nothing of what it gets"
-            raise Broken(Failure("flood", text, op.rank))
+        keep(line, op, done)
         is_late = self.schedule.seed is not None
         if is_late or op.waited is not None or op.polled_again or line.answered:
-            self._hand_over(op)
-
-    def _hand_over(self, op: Posted) -> None:
-        """Give a rank what has come of an operation: from here on it may use it.
-
-        With a collective go the earlier ones of its group, which run one by one.
-        """
-        line = self.lines[op.rank]
-        undelivered = line.undelivered[op.lane]
-        for id in (
-            list(takewhile(lambda id: id < op.id, undelivered)) if op.lane else []
-        ):
-            self._give(line, line.posted[id], op)
-        if op.id in undelivered:
-            self._give(line, op, op)
-
-    def _give(self, line: Line, op: Posted, request: Posted) -> None:
-        if op.waited is None and (request.polled or request.waited is not None):
-            op.waited = time.monotonic()
-        line.waits_for.discard(op.id)
-        line.polls = False
-        done = line.undelivered[op.lane].pop(op.id)
-        line.holds -= len(done.body)
-        self.wires.send(line, done)
+            hand_over(self.wires, line, op)
 
 
 def _text(error: Exception) -> bytes:
