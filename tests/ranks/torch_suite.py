@@ -41,11 +41,12 @@ Way = Callable[[str, str], list[str]]
 @contextlib.contextmanager
 def prepared() -> Iterator[str]:
     """Make a folder for a test, with what torch's own runner puts there."""
-    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
+    with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
+        os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+    with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "TEMP_DIR": folder}
         os.environ |= {"BACKEND": "gloo", "WORLD_SIZE": str(WORLD_SIZE)}
-        os.environ["MASTER_PORT"] = str(free.getsockname()[1])
         for part in ("barrier", "test_dir", "init_dir"):
             Path(folder, part).mkdir()
         yield folder
@@ -69,9 +70,9 @@ def names() -> list[str]:
     return [name for name in tests if not any(word in name for word in FOR_GPUS)]
 
 
-def run_one(name: str, folder: str, environment: dict[str, str], rank: int) -> str:
+def run_one(name: str, folder: str, rank: int, recorded: bool = False) -> str:
     """Run a test on this rank, in a group of its own, as torch's runner does."""
-    os.environ |= environment
+    os.environ["RANK"] = str(rank)
     from torch.testing._internal.distributed import distributed_test
 
     distributed_test.TEMP_DIR = folder  # of the test for which it was imported
@@ -87,9 +88,10 @@ def run_one(name: str, folder: str, environment: dict[str, str], rank: int) -> s
             rank=rank,
             timeout=timedelta(seconds=seconds),
         )
-        case._barrier()
-        getattr(case, name)()
-        case._barrier()
+        with lab.record(f"{folder}/trace") if recorded else contextlib.nullcontext():
+            case._barrier()
+            getattr(case, name)()
+            case._barrier()
     except SystemExit as error:
         return "skipped" if error.code else "passed"
     except SkipTest:
@@ -126,11 +128,7 @@ def in_processes(recorded: bool, name: str, folder: str) -> list[str]:
 
 
 def _process(name: str, folder: str, recorded: bool, rank: int) -> None:
-    record = lab.record(f"{folder}/trace") if recorded else contextlib.nullcontext()
-    environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    os.environ |= environment
-    with record:
-        verdict = run_one(name, folder, environment, rank)
+    verdict = run_one(name, folder, rank, recorded)
     Path(folder, f"verdict{rank}").write_text(verdict)
 
 
@@ -149,8 +147,8 @@ def on_ranks(ranks: lab.Ranks, name: str, folder: str) -> list[str]:
 
 def _job(name: str, folder: str, environment: dict[str, str]) -> str:
     keys = ("MASTER_ADDR", "MASTER_PORT", "TEMP_DIR", "BACKEND", "WORLD_SIZE")
-    here = {key: environment[key] for key in keys}
-    return run_one(name, folder, here, dist.get_rank())
+    os.environ |= {key: environment[key] for key in keys}
+    return run_one(name, folder, dist.get_rank())
 
 
 def verdict(run: Way, name: str) -> str:

@@ -17,7 +17,7 @@ import cloudpickle
 
 def send_definitions_by_value() -> None:
     """Let processes that `multiprocessing` spawns from here have the reader's code."""
-    ForkingPickler.reducer_override = _reduce  # type: ignore[attr-defined]
+    ForkingPickler.reducer_override = _reduce  # type: ignore[assignment]
 
 
 def _reduce(pickler: ForkingPickler, value: Any) -> Any:
