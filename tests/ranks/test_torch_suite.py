@@ -7,24 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from torch_suite import EXCEPTIONS
 
 PROGRAM = Path(__file__).with_name("torch_suite.py")
 
 WAYS = ("plain", "recorded", "ranks")
 
 PASSED = 97
-"""How many tests pass at least; the others of some 240 want GPUs, or are for MPI."""
-
-EXCEPTIONS = {
-    "test_SyncBatchNorm_process_group": "wants torchvision",
-    "test_all_to_all": "Gloo wants equal parts",
-    "test_all_to_all_complex": "Gloo wants equal parts",
-    "test_all_to_all_full_group": "Gloo wants equal parts",
-    "test_batch_isend_irecv_mixed_backend_err": "wants NCCL",
-    "test_batch_isend_irecv_op_err": "wants a GPU",
-    "test_new_subgroups_with_group_param": "wants four ranks",
-}
-"""The tests that fail with torch alone, and why."""
+"""How many tests pass at least; most others of some 240 want GPUs."""
 
 
 @pytest.fixture(scope="module")
