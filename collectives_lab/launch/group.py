@@ -23,6 +23,7 @@ from collectives_lab.launch.processes.fork_server_client import learn
 from collectives_lab.launch.processes.handles import START_DEADLINE, Processes
 from collectives_lab.launch.processes.inbox import Inbox
 from collectives_lab.launch.processes.job import JobRequest, Outcome
+from collectives_lab.launch.progress import Progress
 from collectives_lab.launch.rank.channel import ChannelClosed
 from collectives_lab.launch.watch import TICK, Watch
 from collectives_lab.recorder.delays import DelayingNetwork
@@ -120,11 +121,13 @@ class Group:
         """Wait for the reports; stop early at a failure, a deadlock or the deadline."""
         begun = time.monotonic()
         latest = begun + START_DEADLINE
-        watch = Watch(self)
+        watch, progress = Watch(self), Progress(self)
         settled = None
         while outcome.pending:
             self._inbox.pump(TICK)
             now = time.monotonic()
+            if self._inbox.live is not None:
+                self._inbox.live.status = progress.text(now)
             if len(self._inbox.joined) < self.world_size and now < latest:
                 begun = now  # the job has its time from when all ranks are there
             if outcome.failed and settled is None:
@@ -165,8 +168,8 @@ class Group:
     def _note_places(self, interrupt: KeyboardInterrupt) -> None:
         """Add to an interrupt the lines in which it met the ranks."""
         with contextlib.suppress(KeyboardInterrupt):  # a second one does not wait
-            self.outcome.progress = self.ask("peek", self.outcome.pending)
-        if lines := places(self.outcome):
+            self.outcome.progress = self.ask("place", self.outcome.pending)
+        if lines := places(self.outcome.pending, self.outcome.progress):
             interrupt.add_note("\n".join(["The interrupt met:", *lines]))
 
     def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collectives_lab.basics import source_lines
@@ -210,15 +210,13 @@ def _crash_line(printed: str) -> str:
     return ""
 
 
-def places(outcome: Outcome) -> list[str]:
-    """Return a line for each different place of the ranks that have not ended."""
+def places(ranks: Sequence[int], progress: Mapping[int, Any]) -> list[str]:
+    """Return a line for each different place of ranks, by what they have answered."""
     by_state: dict[tuple[str, str], list[int]] = {}
-    waits = [
-        seen["waiting"][0] for seen in outcome.progress.values() if seen["waiting"]
-    ]
+    waits = [seen["waiting"][0] for seen in progress.values() if seen["waiting"]]
     differ = len({w.text for w in waits}) > 1  # which may be why they wait
-    for rank in outcome.pending:
-        seen = outcome.progress.get(rank)
+    for rank in ranks:
+        seen = progress.get(rank)
         if seen is None:
             key = ("no answer", "")
         elif seen["waiting"]:
@@ -228,8 +226,8 @@ def places(outcome: Outcome) -> list[str]:
             key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
         by_state.setdefault(key, []).append(rank)
     return [
-        f"  {name_ranks(ranks)}: {state}{_at(place)}"
-        for (state, place), ranks in by_state.items()
+        f"  {name_ranks(alike)}: {state}{_at(place)}"
+        for (state, place), alike in by_state.items()
     ]
 
 
@@ -241,7 +239,7 @@ def _late(
     # All may have ended while they were asked where they are.
     subject = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
     lines = [f"{subject} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
-    lines += places(outcome)
+    lines += places(pending, outcome.progress)
     if is_emulated:
         lines.append(
             "Their network is emulated (fabric=); what they send may take that long."

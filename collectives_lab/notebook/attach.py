@@ -1,4 +1,4 @@
-"""The HTML of a Run and of a Report, and the names of cells, in a running IPython."""
+"""The HTML of a Run and of a Report, names of cells, live output: in an IPython."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from importlib import import_module
 from typing import Any
 
-from collectives_lab.basics import source_lines
+from collectives_lab.basics import live_area, source_lines
 
 PAGES = {
     ("collectives_lab.launch.runs", "Run"): "run_html",
@@ -16,7 +16,7 @@ PAGES = {
 
 
 def attach(shell: Any) -> None:
-    """Register the HTML with a shell, and let errors name its cells.
+    """Register the HTML with a shell; errors name its cells, and runs show they go on.
 
     The modules that make the HTML are imported when it is shown.
     """
@@ -31,6 +31,12 @@ def attach(shell: Any) -> None:
         return " ".join(parts) if parts else None
 
     source_lines.cell_name = cell_name
+    if hasattr(shell, "kernel"):  # IPython in a terminal shows it there
+        live_area.screen = _live_output
+
+
+def _live_output() -> Any:
+    return import_module("collectives_lab.notebook.live_output").LiveOutput()
 
 
 def _formatter(page: str) -> Any:

@@ -54,6 +54,17 @@ ENDLESS = [
     "%%ranks 4\nimport time\nprint('begun', flush=True)\ntime.sleep(600)",
     "6 * 7",
 ]
+ALIVE = [
+    "import time, torch.distributed as dist, collectives_lab as lab\n"
+    "def slow():\n"
+    "    for step in range(3):\n"
+    "        print(f'\\rstep {step}', end='', flush=True)\n"
+    "    time.sleep(8 * (dist.get_rank() == 1))\n"
+    "    dist.barrier()\n"
+    "lab.run(slow, 3)",
+]
+"""A run that draws over its line, and then waits for a rank that is busy."""
+
 SHOWN = ["%load_ext collectives_lab", "%%ranks 4 --show\ndist.barrier()\nrank"]
 """What a chapter gets at its end: a cell on ranks that shows what moved."""
 
@@ -98,6 +109,7 @@ def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     nbformat.write(chapter, home / "chapters" / CHAPTER)
     nbformat.write(of_cells(FIRST), home / "first.ipynb")
     nbformat.write(of_cells(ENDLESS), home / "endless.ipynb")
+    nbformat.write(of_cells(ALIVE), home / "alive.ipynb")
     foreign = of_cells(["explore"] * 3, [shown(thing) for thing in things()])
     nbformat.write(foreign, home / "foreign.ipynb")
     own = {"JUPYTER_CONFIG_DIR": f"{home}/c", "IPYTHONDIR": f"{home}/i"}
@@ -346,6 +358,25 @@ def test_an_interrupted_cell_gives_the_prompt_back(opened):
     page.keyboard.press("Shift+Enter")
     answer = playwright.expect(after.locator(".jp-Cell-outputArea"))
     answer.to_contain_text("42", timeout=20_000)
+
+
+def test_a_run_shows_that_it_goes_on(opened):
+    """Unfinished lines, the seconds, who waits for whom; no trace of it at the end."""
+    page = opened("alive.ipynb")
+    run_all(page)
+    output = cell(page, "slow").locator(".jp-Cell-outputArea")
+    shown = playwright.expect(output)
+    shown.to_contain_text("[ranks 0-2] step 2", timeout=60_000)
+    shown.to_contain_text("1 s", timeout=20_000)
+    shown.to_contain_text("rank 1: busy in line 5 of Cell In[1]", timeout=20_000)
+    shown.to_contain_text("ranks 0 and 2: waiting in barrier", timeout=20_000)
+    photograph(page, "alive")
+    idle(page)
+    shown.not_to_contain_text("busy")
+    assert not output.locator(".clab-gone").first.is_visible()
+    lines = output.locator(".jp-OutputArea-child:visible")
+    assert lines.first.inner_text() == "[ranks 0-2] step 2\n"
+    photograph(page, "done")
 
 
 def test_a_notebook_that_is_not_trusted_shows_pictures(opened):

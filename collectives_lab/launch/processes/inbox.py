@@ -12,13 +12,14 @@ import selectors
 import time
 from typing import Any
 
+from collectives_lab.basics.live_area import LiveArea
 from collectives_lab.deadlock.status_board import Board
 from collectives_lab.launch.processes.handles import Processes
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.printed_output import Decoder, Echo, Transcript
 from collectives_lab.launch.rank.channel import ChannelClosed, Parts, unpack
 
-ANSWERS = ("snapshot", "asleep", "peek", "describe")
+ANSWERS = ("snapshot", "asleep", "peek", "place", "describe")
 """What ranks are asked while they work."""
 
 _CHUNK = 2**18
@@ -74,6 +75,12 @@ class Inbox:
             self._ended(None)
         if self._echo is not None:
             self._echo.show()
+
+    @property
+    def live(self) -> LiveArea | None:
+        """The live area of the job, if it has one that somebody sees."""
+        live = None if self._echo is None else self._echo.live
+        return live if live is not None and live.is_seen else None
 
     def flush(self) -> None:
         """Show what is left of the output of a job that is over."""

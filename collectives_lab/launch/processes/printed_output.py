@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, zip_longest
 from typing import Any
 
+from collectives_lab.basics.live_area import LiveArea
 from collectives_lab.deadlock import name_ranks
 
 MOST_KEPT = 2**20
@@ -25,6 +26,9 @@ MOST_KEPT = 2**20
 ECHOED = 2**16
 """Characters of one rank that are echoed in one job."""
 
+MOST_UNFINISHED = 200
+"""Characters of a line that goes on that are shown."""
+
 HOLD = 0.05
 """Seconds a line is held, so that the same line of other ranks can join it."""
 
@@ -32,6 +36,9 @@ HOLD_PICTURES = 0.5
 """The same for pictures, after the last one: ranks on few cores draw in turn."""
 
 _HOLD_MOST = 2.0
+
+UNFINISHED = 0.2
+"""Seconds after which a line that goes on is shown as far as it is."""
 
 
 class Transcript:
@@ -123,7 +130,10 @@ _Shown = tuple[str, Any]
 
 
 class Echo:
-    """The writer of all ranks' lines, each with the ranks that printed it."""
+    """The writer of all ranks' lines, each with the ranks that printed it.
+
+    live: shows lines that a rank has begun and not finished.
+    """
 
     def __init__(
         self,
@@ -133,7 +143,9 @@ class Echo:
     ):
         self._write = write
         self._display = display
+        self.live = LiveArea()
         self._partial = [{"stdout": "", "stderr": ""} for _ in range(world_size)]
+        self._partial_since = 0.0
         self._held: list[list[_Shown]] = [[] for _ in range(world_size)]
         self._room = [ECHOED] * world_size
         self._since = 0.0
@@ -145,10 +157,12 @@ class Echo:
         """Take what a rank printed; whole lines are shown at the next `show`."""
         if self._room[rank] <= 0:
             return
-        self._room[rank] -= len(text)
         *lines, rest = (self._partial[rank][stream] + text).split("\n")
         self._partial[rank][stream] = rest[-ECHOED:]
-        self._held[rank] += [(stream, _drawn_last(line)) for line in lines]
+        self._partial_since = self._partial_since or time.monotonic()
+        drawn = [_drawn_last(line) for line in lines]
+        self._room[rank] -= sum(len(line) + 1 for line in drawn)
+        self._held[rank] += [(stream, line) for line in drawn]
         if self._room[rank] <= 0:
             note = "prints more than is shown; run.output has more (_run.output)"
             self._held[rank].append(("stderr", f"... {note}"))
@@ -176,9 +190,12 @@ class Echo:
     def show(self, all_of_it: bool = False) -> None:
         """Show what was held long enough, or all, with unfinished lines."""
         if all_of_it:
+            self.live.clear()
             for rank in range(len(self._held)):
                 self._end_line(rank)
-        elif not self._since or time.monotonic() < self._due:
+        else:
+            self._show_unfinished()
+        if not all_of_it and (not self._since or time.monotonic() < self._due):
             return
         pending, self._held = self._held, [[] for _ in self._held]
         self._since = 0.0
@@ -186,6 +203,23 @@ class Echo:
             for ranks, (stream, what) in _alike(dict(enumerate(step))):
                 self._show(ranks, stream, what)
         self._send()
+
+    def _show_unfinished(self) -> None:
+        """Show the lines that have been unfinished for a while, with their ranks."""
+        ranks_of: dict[str, list[int]] = {}
+        for rank, partial in enumerate(self._partial):
+            if any(partial.values()) and self._room[rank] > 0:
+                text = _drawn_last(partial["stdout"] or partial["stderr"])
+                ranks_of.setdefault(text[-MOST_UNFINISHED:], []).append(rank)
+        if not ranks_of:
+            self._partial_since = 0.0
+        is_due = time.monotonic() > self._partial_since + UNFINISHED
+        self.live.unfinished = [
+            f"[{name_ranks(ranks)}] {text}"
+            for text, ranks in ranks_of.items()
+            if is_due
+        ]
+        self.live.refresh()
 
     def _show(self, ranks: list[int], stream: str, what: Any) -> None:
         if stream != self._stream:
@@ -199,6 +233,7 @@ class Echo:
     def _send(self) -> None:
         """Write the lines together: a notebook drops too many messages."""
         if self._lines:
+            self.live.make_room()
             self._write(self._stream, "".join(self._lines))
             self._lines = []
 

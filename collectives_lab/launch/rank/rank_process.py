@@ -92,6 +92,7 @@ class Rank:
             "snapshot": self._snapshot,
             "asleep": self._asleep,
             "peek": self._peek,
+            "place": self._place,
             "describe": self._describe,
             "cancel": self._cancel,
             "shown": self.shown.release,
@@ -134,11 +135,16 @@ class Rank:
         events = [] if self.recording is None else self.recording.peek()
         groups = {} if self.recording is None else self.recording.group_ranks()
         progress: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
-        progress |= {"events": events, "groups": groups, "where": self._where()}
-        progress["waiting"] = (
-            self.recording.snapshot().waiting if self.recording else ()
-        )
-        self.channel.send(("peek", number, progress))
+        progress |= {"events": events, "groups": groups}
+        self.channel.send(("peek", number, progress | self._at()))
+
+    def _place(self, number: int) -> None:
+        """Send where the first thread is, and what it waits for."""
+        self.channel.send(("place", number, self._at()))
+
+    def _at(self) -> dict[str, Any]:
+        waiting = self.recording.snapshot().waiting if self.recording else ()
+        return {"where": self._where(), "waiting": waiting}
 
     def _describe(self, number: int, key: int) -> None:
         description = None if self.recording is None else self.recording.described(key)
