@@ -27,6 +27,8 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from collectives_lab.notebook import live_output
+
 ROOT = Path(__file__).parents[1]
 CHAPTERS = ROOT / "chapters"
 KEPT = ROOT / "build" / "chapters"
@@ -92,8 +94,16 @@ def run(
             process.kill()
     if left:
         raise ProcessLeft(f"the notebook has left behind: {left}")
+    for cell in notebook.cells:
+        if "outputs" in cell:
+            cell.outputs = [out for out in cell.outputs if not _has_gone(out)]
     own = len(notebook.cells) if own is None else own
     return max(moment for cell, moment in ended.items() if cell < own) - begin
+
+
+def _has_gone(output: NotebookNode) -> bool:
+    """Return whether an output is where a run has shown that it goes on."""
+    return output.get("data", {}).get("text/html") == live_output.GONE
 
 
 def _execute(client: Callable[[], NotebookClient], env: dict[str, str]) -> None:

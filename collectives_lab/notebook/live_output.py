@@ -9,11 +9,11 @@ from IPython.display import display
 
 from collectives_lab.notebook.style import DIM, PRE
 
-# What is empty would have the height of a line in JupyterLab.
-_GONE = (
+GONE = (
     '<span class="clab-gone"></span><style>.jp-OutputArea-child:has(.clab-gone)'
     "{ display: none }</style>"
 )
+"""Nothing; what is empty would have the height of a line in JupyterLab."""
 
 
 class LiveOutput:
@@ -27,7 +27,7 @@ class LiveOutput:
         shown = (
             f'<pre style="{PRE}; {DIM}; padding-left: 8px">{html.escape(text)}</pre>'
         )
-        bundle = {"text/plain": text, "text/html": shown if text else _GONE}
+        bundle = {"text/plain": text, "text/html": shown if text else GONE}
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:

@@ -6,6 +6,7 @@ import datetime
 import functools
 import math
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -1272,6 +1273,54 @@ def test_bytes_of_all_kinds_become_text(name: str, capfd) -> None:
     run = lab.run(write, world_size=1)
     assert run.output == [kept]
     assert shown in capfd.readouterr().out
+
+
+ALIVE = """
+import time, torch.distributed as dist, collectives_lab as lab
+
+def slow():
+    print("half a line", end="", flush=True)
+    time.sleep(5 * (dist.get_rank() == 1))
+    dist.barrier()
+    print(", whole")
+
+if __name__ == "__main__":
+    lab.run(slow, 2)
+"""
+
+
+def shown_on_a_terminal(source: str, columns: int) -> str:
+    """What a program writes whose standard output is a terminal."""
+    ours, its = pty.openpty()
+    env = os.environ | {"COLUMNS": str(columns)}
+    command = [sys.executable, "-c", source]
+    with subprocess.Popen(command, stdout=its, env=env) as process:
+        os.close(its)
+        shown = b""
+        with contextlib.suppress(OSError):  # it has ended
+            while data := os.read(ours, 4096):
+                shown += data
+        os.close(ours)
+        assert process.wait(60) == 0
+    return shown.decode()
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_that_a_run_goes_on(tmp_path: Path) -> None:
+    """Half lines, the seconds, and who waits where; at the end only lines are left."""
+    file = tmp_path / "alive.py"
+    file.write_text(ALIVE)
+    source = f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')"
+    shown = shown_on_a_terminal(source, 200)
+    pictures = shown.split("\r\x1b[K")
+    assert "[ranks 0 and 1] half a line" in pictures
+    assert any("rank 1: busy in line 6 of alive.py" in picture for picture in pictures)
+    assert any("rank 0: waiting in barrier" in picture for picture in pictures)
+    assert pictures[-1] == "[ranks 0 and 1] half a line, whole\r\n"
+    narrow = shown_on_a_terminal(source, 40).split("\r\x1b[K")
+    assert all(len(picture.rstrip()) < 40 for picture in narrow)
+    piped = subprocess.run([sys.executable, file], capture_output=True, text=True)
+    assert piped.stdout == "[ranks 0 and 1] half a line, whole\n"
 
 
 def test_a_terminal_that_knows_only_ascii_shows_the_rest(script) -> None:
