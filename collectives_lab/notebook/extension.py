@@ -19,6 +19,7 @@ def load(shell: Any) -> None:
     unload(shell)
     magics = RanksMagics(shell)
     shell.register_magics(magics)
+    magics.names.attach()
     atexit.register(magics.close)
     warm()
 
@@ -32,4 +33,5 @@ def unload(shell: Any) -> None:
     for kind in ("line", "cell"):
         manager.magics[kind].pop("ranks", None)
     atexit.unregister(magics.close)
+    magics.names.detach()
     magics.close()

@@ -32,9 +32,14 @@ from collectives_lab.notebook.options import (
 )
 from collectives_lab.notebook.placement import Placement
 from collectives_lab.notebook.rank_groups import RankGroups
+from collectives_lab.notebook.rank_names import RankNames
 
 _ACTIONS = ("restart", "stop")
 _ALONE = "; `%ranks` alone shows the ranks, `%%ranks 4` above a cell runs it on 4 ranks"
+
+
+def _options(parser: Any) -> list[str]:
+    return [text for action in parser._actions for text in action.option_strings]
 
 
 @magics_class
@@ -46,6 +51,7 @@ class RanksMagics(Magics):
     def __init__(self, shell: Any):
         super().__init__(shell)
         self.groups = RankGroups(shell)
+        self.names = RankNames(shell, self.groups, _options(self.run_cell.parser))
         self.timeout: float | None = None
         """Seconds that a cell may take; None: those of `Ranks`, 30."""
 

@@ -94,6 +94,16 @@ class Kernel:
         shown.reply = execute(code, timeout=DEADLINE, output_hook=take)["content"]
         return shown
 
+    def completions(self, code):
+        """What the end of a cell may go on to be."""
+        reply = self.client.complete(code, reply=True, timeout=DEADLINE)
+        return reply["content"]["matches"]
+
+    def description(self, code):
+        """What Shift-Tab shows at the end of a cell."""
+        content = self.client.inspect(code, reply=True, timeout=DEADLINE)["content"]
+        return content["data"]["text/plain"] if content["found"] else None
+
     def stop(self):
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=False)
@@ -107,6 +117,29 @@ def kernel():
     left = kernel.processes
     kernel.stop()
     assert not psutil.wait_procs(left, timeout=10)[1]
+
+
+def test_names_on_the_ranks_are_known(kernel):
+    """Completion and Shift-Tab know the ranks' variables, torch, dist and options."""
+    kernel.run("%%ranks 2\nweights_there = torch.ones(3)\ndef scaled(x, by=2): ...")
+    cell = "%%ranks 2\n"
+    assert "weights_there" in kernel.completions(cell + "weights_th")
+    assert "weights_there.numel" in kernel.completions(cell + "weights_there.nume")
+    assert "dist.all_reduce" in kernel.completions(cell + "dist.all_red")
+    assert "--backend" in kernel.completions("%%ranks 2 --back")
+    assert "weights_there" not in kernel.completions("weights_th")
+    assert "tensor([1., 1., 1.])" in kernel.description(cell + "weights_there")
+    assert "scaled(x, by=2)" in kernel.description(cell + "scaled")
+    assert "all_reduce(tensor" in kernel.description(cell + "dist.all_reduce")
+    assert kernel.description("nowhere_at_all") is None
+    assert kernel.run("%%ranks 2\n[n for n in globals() if n[0] == '_' != n[1]]").texts
+
+
+def test_a_name_error_says_that_the_ranks_have_the_name(kernel):
+    """A normal cell is told where the variable lives; other names get no hint."""
+    kernel.run("%%ranks 2\nonly_there = 5")
+    assert "`only_there` is a variable of the ranks" in kernel.run("only_there").stderr
+    assert kernel.run("nowhere_at_all").stderr == ""
 
 
 def are_gone(processes):
