@@ -53,6 +53,15 @@ def die_with_parent() -> None:
     prctl(1, signal.SIGKILL)
 
 
+def is_runnable(pid: int) -> bool:
+    """Return whether the first thread of a process runs or waits for a core only."""
+    try:
+        stat = Path(f"/proc/{pid}/task/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "R"
+
+
 def descendants(pid: int) -> list[int]:
     """List all descendants of a process, parents before children."""
     pids = [pid]

@@ -223,7 +223,8 @@ def places(ranks: Sequence[int], progress: Mapping[int, Any]) -> list[str]:
             wait = seen["waiting"][0]
             key = (f"waiting in {wait.text if differ else wait.op}", wait.where)
         else:
-            key = ("busy", seen["where"]) if seen["where"] else ("in a library", "")
+            state = "waiting" if seen.get("sleeps") else "busy"
+            key = (state, seen["where"]) if seen["where"] else ("in a library", "")
         by_state.setdefault(key, []).append(rank)
     return [
         f"  {name_ranks(alike)}: {state}{_at(place)}"

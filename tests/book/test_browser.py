@@ -368,11 +368,11 @@ def test_a_run_shows_that_it_goes_on(opened):
     shown = playwright.expect(output)
     shown.to_contain_text("[ranks 0-2] step 2", timeout=60_000)
     shown.to_contain_text("1 s", timeout=20_000)
-    shown.to_contain_text("rank 1: busy in line 5 of Cell In[1]", timeout=20_000)
+    shown.to_contain_text("rank 1: waiting in line 5 of Cell In[1]", timeout=20_000)
     shown.to_contain_text("ranks 0 and 2: waiting in barrier", timeout=20_000)
     photograph(page, "alive")
     idle(page)
-    shown.not_to_contain_text("busy")
+    shown.not_to_contain_text("waiting")
     assert not output.locator(".clab-gone").first.is_visible()
     lines = output.locator(".jp-OutputArea-child:visible")
     assert lines.first.inner_text() == "[ranks 0-2] step 2\n"

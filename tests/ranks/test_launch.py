@@ -7,6 +7,7 @@ import functools
 import math
 import os
 import pty
+import queue
 import re
 import signal
 import subprocess
@@ -1035,6 +1036,33 @@ def test_a_loop_without_end_meets_the_deadline() -> None:
     assert error.rank == 1 and "timeout=" in str(error)
 
 
+def waits_for_a_lock():
+    lock = threading.Lock()
+    lock.acquire()
+    if dist.get_rank() == 0:
+        lock.acquire()
+    while True:
+        pass
+
+
+def waits_for_a_queue():
+    if dist.get_rank() == 0:
+        queue.Queue().get()
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    "fn, line",
+    [(waits_for_a_lock, "lock.acquire()"), (waits_for_a_queue, "queue.Queue().get()")],
+)
+def test_a_rank_that_waits_for_a_lock_or_a_queue_is_not_busy(fn, line) -> None:
+    """It uses no processor time; one that computes is busy."""
+    words = str(fails(lab.DeadlineExceeded, fn, world_size=2, timeout=2))
+    assert re.search(rf"rank 0: waiting in line \d+ .*`{re.escape(line)}`", words)
+    assert re.search(r"rank 1: busy in line \d+ .*`(while True:|pass)`", words)
+
+
 def test_a_function_of_a_library_has_no_line_of_the_reader() -> None:
     """The command that began the process is not theirs, nor is its line 1."""
     with pytest.raises(lab.DeadlineExceeded) as caught:
@@ -1314,7 +1342,9 @@ def test_a_terminal_shows_that_a_run_goes_on(tmp_path: Path) -> None:
     shown = shown_on_a_terminal(source, 200)
     pictures = shown.split("\r\x1b[K")
     assert "[ranks 0 and 1] half a line" in pictures
-    assert any("rank 1: busy in line 6 of alive.py" in picture for picture in pictures)
+    assert any(
+        "rank 1: waiting in line 6 of alive.py" in picture for picture in pictures
+    )
     assert any("rank 0: waiting in barrier" in picture for picture in pictures)
     assert pictures[-1] == "[ranks 0 and 1] half a line, whole\r\n"
     narrow = shown_on_a_terminal(source, 40).split("\r\x1b[K")

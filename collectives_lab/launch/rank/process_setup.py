@@ -2,8 +2,8 @@
 
 Here it takes its place (`settle_in`), does what its environment says
 (`heed_environment`), becomes the parent of what it leaves behind (`adopt_orphans`),
-ends with who has started it (`die_with_parent`) and writes to where its launcher reads
-(`stream`, `flush`).
+ends with who has started it (`die_with_parent`), writes to where its launcher reads
+(`stream`, `flush`) and knows whether it waits (`sleeps`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import contextlib
 import os
 import random
 import sys
+import threading
+import time
 from typing import TextIO
 
 import numpy as np
@@ -69,6 +71,20 @@ def stream(fd: int) -> TextIO:
     return open(
         fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
     )
+
+
+def sleeps() -> bool:
+    """Return whether the first thread uses no processor time in a tenth of a second.
+
+    One that could run and gets no core is busy all the same; Linux tells.
+    """
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return False
+    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+    before = time.clock_gettime(clock)
+    time.sleep(0.1)
+    used = time.clock_gettime(clock) - before
+    return used < 0.001 and not linux.is_runnable(os.getpid())
 
 
 def flush() -> None:

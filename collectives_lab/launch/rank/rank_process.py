@@ -143,8 +143,13 @@ class Rank:
         self.channel.send(("place", number, self._at()))
 
     def _at(self) -> dict[str, Any]:
+        """Return the call that is waited for, or the line, and whether it sleeps there.
+
+        A lock, a queue or `time.sleep`: whatever uses no processor time waits.
+        """
         waiting = self.recording.snapshot().waiting if self.recording else ()
-        return {"where": self._where(), "waiting": waiting}
+        sleeps = not waiting and process_setup.sleeps()
+        return {"where": self._where(), "waiting": waiting, "sleeps": sleeps}
 
     def _describe(self, number: int, key: int) -> None:
         description = None if self.recording is None else self.recording.described(key)
