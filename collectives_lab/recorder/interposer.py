@@ -103,6 +103,11 @@ class Recorder:
         if not op.is_announced and call_site.waits(sys._getframe(1).f_back):
             call = call._replace(waits=True)
         record = Record(op.verb, call, group, where, variant)
+        if record.peer == self.rank and not group.on_nccl:
+            raise ValueError(
+                f"{op.verb}: rank {self.rank} cannot send to itself or receive from "
+                "itself; the value is there already, so copy it"
+            )
         record.thread = threading.get_ident()
         milliseconds = op.get(args, "timeout", -1)
         if milliseconds >= 0:

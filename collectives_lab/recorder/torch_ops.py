@@ -357,7 +357,24 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     return call
 
 
+_NAMES = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
+"""What torch's functions call the operators' `root_rank`."""
+
+
+def _check_ranks(op: Operator, args: tuple, size: int) -> None:
+    """Raise ValueError for a rank that the group does not have; Gloo's words do not."""
+    for name in ("src", "dst", "root_rank"):
+        rank = op.get(args, name)
+        if rank is not None and not 0 <= rank < size:
+            name = _NAMES.get(op.verb, name)
+            raise ValueError(
+                f"{op.verb}: {name}={rank} is no rank of its group of {size}; they are "
+                f"0 to {size - 1}"
+            )
+
+
 def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
+    _check_ranks(op, args, size)
     inputs = () if op.inputs is None else _flat(args[op.inputs])
     outputs = () if op.outputs is None else _flat(args[op.outputs])
     whole = outputs if op.verb in _WHOLE_IS_OUTPUT else inputs

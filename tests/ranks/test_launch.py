@@ -1036,6 +1036,32 @@ def test_a_loop_without_end_meets_the_deadline() -> None:
     assert error.rank == 1 and "timeout=" in str(error)
 
 
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (
+            lambda x: dist.broadcast(x, src=5),
+            "broadcast: src=5 is no rank of its group",
+        ),
+        (
+            lambda x: dist.reduce(x, dst=-1),
+            "reduce: dst=-1 is no rank of its group of 2",
+        ),
+        (lambda x: dist.send(x, dst=7), "send: dst=7 is no rank of its group of 2"),
+        (lambda x: dist.recv(x, src=2), "recv: src=2 is no rank .* they are 0 to 1"),
+        (
+            lambda x: dist.recv(x, src=dist.get_rank()),
+            r"recv: rank \d cannot send to itself",
+        ),
+    ],
+)
+def test_a_rank_that_is_not_there_is_named_before_anything_is_sent(call, words) -> None:
+    """The call, the argument, and the ranks that there are; no error of Gloo's."""
+    error = fails(lab.RankError, lambda: call(torch.zeros(1)), world_size=2)
+    assert re.search(words, str(error)) and "gloo" not in str(error)
+    assert isinstance(error.cause, ValueError)
+
+
 def waits_for_a_lock():
     lock = threading.Lock()
     lock.acquire()
