@@ -128,7 +128,7 @@ class Group:
             now = time.monotonic()
             if self._inbox.live is not None:
                 self._inbox.live.status = progress.text(now)
-            if len(self._inbox.joined) < self.world_size and now < latest:
+            if not self._has_formed() and now < latest:
                 begun = now  # the job has its time from when all ranks are there
             if outcome.failed and settled is None:
                 settled = now + SETTLE
@@ -166,7 +166,9 @@ class Group:
             outcome.described = {r: call for r, call in descriptions.items() if call}
 
     def _note_places(self, interrupt: KeyboardInterrupt) -> None:
-        """Add to an interrupt the lines in which it met the ranks."""
+        """Add to an interrupt the lines in which it met the ranks, if all were there."""
+        if not self._has_formed():
+            return
         with contextlib.suppress(KeyboardInterrupt):  # a second one does not wait
             self.outcome.progress = self.ask("place", self.outcome.pending)
         if lines := places(self.outcome.pending, self.outcome.progress):
@@ -194,15 +196,17 @@ class Group:
         True: every rank has its variables. False: the group has been closed, as it is
         at once where it has not formed yet: there are no variables to be kept.
         """
-        has_formed = len(self._inbox.joined) == self.world_size
         try:
-            if has_formed and self._free() and self._rejoin():
+            if self._has_formed() and self._free() and self._rejoin():
                 return True
         except BaseException:
             self.close()
             raise
         self.close()
         return False
+
+    def _has_formed(self) -> bool:
+        return len(self._inbox.joined) == self.world_size
 
     def _free(self) -> bool:
         """Get every rank out of the job: out of its waits, and out of its code."""
