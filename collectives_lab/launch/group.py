@@ -166,7 +166,7 @@ class Group:
             outcome.described = {r: call for r, call in descriptions.items() if call}
 
     def _note_places(self, interrupt: KeyboardInterrupt) -> None:
-        """Add to an interrupt the lines in which it met the ranks, if all were there."""
+        """Add the lines in which it met the ranks to an interrupt, if all were there."""
         if not self._has_formed():
             return
         with contextlib.suppress(KeyboardInterrupt):  # a second one does not wait
