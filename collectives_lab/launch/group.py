@@ -166,7 +166,10 @@ class Group:
             outcome.described = {r: call for r, call in descriptions.items() if call}
 
     def _note_places(self, interrupt: KeyboardInterrupt) -> None:
-        """Add the lines in which it met the ranks to an interrupt, if all were there."""
+        """Add to an interrupt the lines in which it met the ranks.
+
+        Before all of them are there, none has a line.
+        """
         if not self._has_formed():
             return
         with contextlib.suppress(KeyboardInterrupt):  # a second one does not wait
