@@ -84,6 +84,8 @@ class Kernel:
                 if when_printed is not None and "begun" in content["text"]:
                     when_printed, call = None, when_printed
                     call()
+            elif content.get("transient", {}).get("display_id"):
+                pass  # a run that takes a second says so, and takes it back
             elif kind in ("display_data", "execute_result"):
                 shown.bundles.append(content["data"])
                 shown.order.append(content["data"]["text/plain"])
