@@ -43,9 +43,9 @@ def pytest_collection_finish() -> None:
 def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
     """Wait until it is true, at most so long; say whether it is."""
     deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
+    while not (is_true := true()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return true()
+    return is_true
 
 
 def alive(pid: int) -> bool:
