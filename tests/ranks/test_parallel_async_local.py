@@ -1,14 +1,15 @@
-"""Asynchronous local updates: equal to one process that plays them, and their bytes."""
+"""Asynchronous local updates: rows of the battery, their bytes and staleness."""
 
 import sys
-from collections.abc import Callable
 from functools import partial
 
 import cloudpickle
 import pytest
 import torch
+import torch.distributed as dist
+from parallel_battery import BATCH, Curves, System, Trained, flat, new_model
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 
 import collectives_lab as lab
 from collectives_lab.parallel import async_local, problem
@@ -16,32 +17,28 @@ from collectives_lab.parallel.async_local import Agreed, Worker, arrivals
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-EVERY, ROUNDS, BATCH = 2, 7, 10  # 10 examples: uneven over 3 and 4 workers
+EVERY, ROUNDS = 2, 7
 PACES = {1: [1], 2: [1, 2], 3: [1, 1, 2.5], 4: [1, 1, 1, 2]}
 
 
-def new_model() -> nn.Sequential:
-    return problem.new_model(width=16, dtype=torch.float64)
+def small_model() -> nn.Sequential:
+    return new_model(width=16)
 
 
-def flat(model: nn.Module) -> torch.Tensor:
-    return parameters_to_vector(model.parameters()).detach()
-
-
-S = sum(p.nbytes for p in new_model().parameters())
+S = sum(p.nbytes for p in small_model().parameters())
 
 
 def by_ranks(paces: list[float] | None, **options) -> tuple:
     """A training on ranks: its log, and the parameters at the end."""
-    model, rounds = new_model(), options.pop("rounds", ROUNDS)
+    model, rounds = small_model(), options.pop("rounds", ROUNDS)
     log = async_local.train(EVERY, rounds, paces, BATCH, model=model, **options)
     return log, flat(model)
 
 
-def one_process(paces: list[float], momentum: float = 0.5) -> tuple:
+def workers_alone(momentum: float, world_size: int) -> tuple[Curves, torch.Tensor]:
     """All workers in one process, with AdamW's loop and the outer step written out."""
-    count = len(paces)
-    models = [new_model() for _ in paces]
+    paces, count = PACES[world_size - 1], world_size - 1
+    models = [small_model() for _ in paces]
     inner = [torch.optim.AdamW(m.parameters(), lr=problem.RATE) for m in models]
     agreed, velocity = flat(models[0]), torch.zeros_like(flat(models[0]))
     pulled, losses = [agreed.clone() for _ in paces], [[] for _ in paces]
@@ -61,18 +58,6 @@ def one_process(paces: list[float], momentum: float = 0.5) -> tuple:
     return losses, agreed
 
 
-def agrees(workers: int, momentum: float = 0.5, train: Callable = by_ranks) -> bool:
-    """Whether ranks have the losses of the workers and agree on the same."""
-    losses, right = one_process(PACES[workers], momentum)
-    train = partial(train, PACES[workers], outer_momentum=momentum)
-    (_, found), *others = lab.run(train, workers + 1, timeout=60).results
-    alike = all(
-        log.losses == pytest.approx(expected, rel=1e-10)
-        for (log, _), expected in zip(others, losses, strict=True)
-    )
-    return alike and torch.allclose(found, right, rtol=0, atol=1e-10)
-
-
 def test_the_order_is_that_of_the_paces():
     """One half as fast comes half as often; of two at once the first is first."""
     assert arrivals([1, 2], 6) == [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (4, 1)]
@@ -82,18 +67,9 @@ def test_the_order_is_that_of_the_paces():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("workers", "momentum"), [(1, 0.5), (2, 0.5), (3, 0.0), (3, 0.5), (4, 0.5)]
-)
-def test_ranks_train_as_one_process(workers, momentum):
-    """For the same order of arrivals, whatever the world size and the shares."""
-    assert agrees(workers, momentum)
-
-
-@pytest.mark.slow
 def test_one_worker_that_is_believed_is_plain_adamw():
     """With rate 1 and no momentum what is agreed on is where the worker stands."""
-    alone = new_model()
+    alone = small_model()
     adam = torch.optim.AdamW(alone.parameters(), lr=problem.RATE)
     steps = EVERY * ROUNDS
     problem.descend(adam, lambda k: problem.loss(alone, problem.batch(k, BATCH)), steps)
@@ -128,16 +104,28 @@ MUTANTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
-def test_a_wrong_one_is_found(mutant):
-    """The test above fails where it should."""
+def in_turn(momentum: float, mutant: str | None = None) -> Trained:
+    """Workers have losses, and the server the parameters that are agreed on."""
+    if mutant:
+        setattr(*MUTANTS[mutant])
+    paces = PACES[dist.get_world_size() - 1]
+    log, agreed = by_ranks(paces, outer_momentum=momentum)
+    return log.losses, None if log.losses else agreed
 
-    def wrong(*args, **options):
-        setattr(*mutant)
-        return by_ranks(*args, **options)
 
-    assert not agrees(3, train=wrong)
+SYSTEMS = {
+    f"asynchronous, momentum {momentum}": System(
+        partial(in_turn, momentum),
+        [workers + 1 for workers in workers_of],
+        alone=partial(workers_alone, momentum),
+        curves=lambda losses: losses[1:],
+        wrong={mutant: partial(in_turn, momentum, mutant) for mutant in MUTANTS},
+        wrong_on=4,
+        of_losses=1e-10,
+        slow=True,
+    )
+    for momentum, workers_of in ((0.5, (1, 2, 3, 4)), (0.0, (3,)))
+}
 
 
 @pytest.mark.slow

@@ -2,15 +2,28 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from parallel_battery import (
+    BATCH,
+    COUNT,
+    PARAMETERS,
+    STEPS,
+    Curves,
+    S,
+    System,
+    Trained,
+    broadcast_and_then,
+    flat,
+    new_model,
+    replicated,
+)
 from torch import nn
-from torch.nn.utils import parameters_to_vector
 
 import collectives_lab as lab
 from collectives_lab.parallel import compression, data, one_bit, power_sgd, problem
@@ -27,7 +40,6 @@ pytestmark = pytest.mark.slow
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-STEPS, BATCH = 3, 10  # 10 examples: uneven over 3 and 4 ranks
 CODECS = [Int8(), Int8(5), Signs(), Signs(12)]
 
 
@@ -336,40 +348,9 @@ def test_wrong_input_is_named() -> None:
 # -- training --------------------------------------------------------------------------
 
 
-def new_model(seed: int = 0) -> nn.Sequential:
-    return problem.new_model(dtype=torch.float64, seed=seed)
-
-
-PARAMETERS = list(new_model().parameters())
-COUNT = sum(p.numel() for p in PARAMETERS)
-S = sum(p.nbytes for p in PARAMETERS)
-
-
-def trained(train: Callable) -> tuple[list[float], torch.Tensor]:
-    """A training: losses of this rank's shares, and its parameters at the end."""
-    model = new_model(seed=dist.get_rank())  # made equal at the start
-    losses = train(steps=STEPS, batch_size=BATCH, model=model)
-    return losses, parameters_to_vector(model.parameters()).detach()
-
-
-def is_one_process(train: Callable, world_size: int, rtol: float = 1e-12) -> bool:
-    """Whether a training on ranks has the losses and parameters of one process."""
-    model = new_model()
-    alone = problem.train(STEPS, BATCH, model)
-    right = parameters_to_vector(model.parameters()).detach()
-    results = lab.run(trained, world_size, args=(train,), timeout=60).results
-    losses = problem.added_up([shares for shares, _ in results])
-    return losses == pytest.approx(alone, rel=rtol) and all(
-        torch.allclose(found, right, rtol=0, atol=100 * rtol) for _, found in results
-    )
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
-def test_uncompressed_it_is_data_parallel(world_size: int) -> None:
-    """The loops are those of one process where the codec, or the warm-up, is exact."""
-    assert is_one_process(partial(compression.train, Whole()), world_size)
-    assert is_one_process(partial(one_bit.train, STEPS), world_size)
-    assert is_one_process(partial(power_sgd.train, 1, STEPS), world_size)
+def uncompressed(train: Callable) -> System:
+    """Data parallel training: the codec, or the warm-up, is exact."""
+    return System(partial(replicated, train), (1, 2, 3, 4), slow=True)
 
 
 @pytest.mark.parametrize(
@@ -382,30 +363,32 @@ def test_uncompressed_it_is_data_parallel(world_size: int) -> None:
     ids=["int8", "1-bit Adam", "PowerSGD"],
 )
 def test_compressed_it_is_not(train: Callable) -> None:
-    """The test above fails where it should: something is lost; but ranks are equal."""
-    assert not is_one_process(train, 2)
-    results = lab.run(trained, 3, args=(train,)).results
+    """Something is lost, as the battery says; but ranks are equal."""
+    results = lab.run(replicated, 3, args=(train,)).results
+    assert not uncompressed(train).agrees(results)
     assert all(torch.equal(found, results[0][1]) for _, found in results)
 
 
-@pytest.mark.parametrize("codec", [Int8(), Signs()], ids=str)
-@pytest.mark.parametrize("world_size", [1, 3, 4])
-def test_bytes_of_a_step_are_foretold(codec: Codec, world_size: int) -> None:
-    """After the broadcasts: a compressed sum of all gradients a step."""
-    run = lab.run(trained, world_size, args=(partial(compression.train, codec),))
-    step = bytes_sent(COUNT, codec, world_size)
-    start = (world_size - 1) * S
-    assert sum(run.trace.bytes_sent()) == start + world_size * STEPS * step
+def sent(codec: Codec, world_size: int) -> list[float]:
+    """After the broadcasts, a compressed sum of all gradients a step."""
+    return broadcast_and_then(bytes_sent(COUNT, codec, world_size), world_size)
+
+
+def test_bytes_of_compressed_training() -> None:
+    """As those of its exact rows, by the length of the codec's messages."""
+    for codec in (Int8(), Signs()):
+        for world_size in (1, 3, 4):
+            train = partial(replicated, partial(compression.train, codec))
+            found = lab.run(train, world_size).trace.bytes_sent()
+            assert found == sent(codec, world_size)
 
 
 # -- 1-bit Adam ------------------------------------------------------------------------
 
 
-def frozen_adam(
-    world_size: int, warm_up: int, codec: Codec | None
-) -> tuple[list[float], torch.Tensor]:
+def frozen_adam(codec: Codec | None, world_size: int) -> tuple[Curves, torch.Tensor]:
     """1-bit Adam of all ranks in one process, the plain way; None: no compression."""
-    model = new_model()
+    model, warm_up = new_model(), 1
     m, v = torch.zeros(2, COUNT).double()
     left = [torch.zeros(COUNT).double() for _ in range(world_size)]
     part = -(-COUNT // world_size)
@@ -438,10 +421,8 @@ def frozen_adam(
             m = torch.where(v > 0, m, 0.0)
         step = 0.01 * m / (1 - 0.9**t)
         step /= (v / (1 - 0.999 ** min(t, warm_up))).sqrt() + 1e-8
-        with torch.no_grad():
-            flat = parameters_to_vector(model.parameters()) - step
-            nn.utils.vector_to_parameters(flat, model.parameters())
-    return losses, parameters_to_vector(model.parameters()).detach()
+        nn.utils.vector_to_parameters(flat(model) - step, model.parameters())
+    return [losses], flat(model)
 
 
 def _gradient(model, step, rank, world_size):
@@ -449,23 +430,6 @@ def _gradient(model, step, rank, world_size):
     loss = problem.loss(model, share, whole=BATCH)
     grads = torch.autograd.grad(loss, list(model.parameters()))
     return loss.item(), torch.cat([g.flatten() for g in grads])
-
-
-def one_bit_agrees(train: Callable, world_size: int, codec: Codec | None) -> bool:
-    losses, right = frozen_adam(world_size, 1, codec)
-    results = lab.run(trained, world_size, args=(train,), timeout=60).results
-    found = problem.added_up([shares for shares, _ in results])
-    return found == pytest.approx(losses, rel=1e-6) and torch.allclose(
-        results[0][1], right, rtol=1e-5, atol=1e-5
-    )
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_one_bit_adam_is_that_of_one_process(world_size: int) -> None:
-    """With signs, and with a codec that loses nothing: Adam with frozen variance."""
-    assert one_bit_agrees(partial(one_bit.train, 1), world_size, Signs())
-    train = partial(one_bit.train, 1, codec=Whole())
-    assert one_bit_agrees(train, world_size, None)
 
 
 class Unmasked(one_bit.OneBitAdam):
@@ -505,17 +469,38 @@ def by(Kind: type, **options) -> list[float]:
     return one_bit.train(1, **options)
 
 
-@pytest.mark.parametrize("Wrong", [Unmasked, Forgetful, Unfrozen, AllOfIt])
-def test_a_wrong_one_bit_adam_is_found(Wrong: type) -> None:
-    """The test above fails where it should."""
-    assert one_bit_agrees(partial(by, one_bit.OneBitAdam), 3, Signs())
-    assert not one_bit_agrees(partial(by, Wrong), 3, Signs())
+def one_bit_row(codec: Codec | None, *Wrong: type) -> System:
+    """Adam with a variance that is frozen after a step, and with momenta by codec."""
+
+    def kind(Kind: type) -> Callable[[], Trained]:
+        return partial(replicated, partial(by, Kind, codec=codec or Whole()))
+
+    return System(
+        kind(one_bit.OneBitAdam),
+        (1, 2, 3),
+        alone=partial(frozen_adam, codec),
+        wrong={W.__name__: kind(W) for W in Wrong},
+        of_losses=1e-6,
+        of_parameters=1e-5,
+        slow=True,
+    )
+
+
+SYSTEMS = {
+    "a codec that loses nothing": replace(
+        uncompressed(partial(compression.train, Whole())), sent=partial(sent, Whole())
+    ),
+    "1-bit Adam that only warms up": uncompressed(partial(one_bit.train, STEPS)),
+    "PowerSGD that only warms up": uncompressed(partial(power_sgd.train, 1, STEPS)),
+    "1-bit Adam": one_bit_row(Signs(), Unmasked, Forgetful, Unfrozen, AllOfIt),
+    "1-bit Adam, whole": one_bit_row(None),
+}
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
 def test_bytes_of_one_bit_adam_are_foretold(world_size: int) -> None:
     """All of the gradient in the warm-up, then some 32 times less, all recorded."""
-    run = lab.run(trained, world_size, args=(partial(one_bit.train, 2),))
+    run = lab.run(replicated, world_size, args=(partial(one_bit.train, 2),))
     events = run.trace.of_rank(0)
     sums = [e.nbytes for e in events if e.op == "all_reduce"]
     assert sums == [S, S]
@@ -536,7 +521,7 @@ def test_a_letter_that_never_comes_stays() -> None:
     never[seen] = False
     before = model[0].tokens.weight[never].flatten()
     assert len(before) > 100
-    _, found = lab.run(trained, 2, args=(partial(one_bit.train, 1),)).results[0]
+    _, found = lab.run(replicated, 2, args=(partial(one_bit.train, 1),)).results[0]
     tokens = found[: model[0].tokens.weight.numel()].view(problem.VOCABULARY, -1)
     assert torch.equal(tokens[never].flatten(), before)
 
@@ -557,7 +542,7 @@ def test_bytes_of_power_sgd_are_foretold(
 ) -> None:
     """What PyTorch's hook sends, recorded: (rows + columns) r for each matrix."""
     train = partial(power_sgd.train, approximation_rank, 2)
-    trace = lab.run(trained, world_size, args=(train,)).trace
+    trace = lab.run(replicated, world_size, args=(train,)).trace
     sums = [e.nbytes for e in trace.of_rank(0) if e.op == "all_reduce"]
     *warm_up, whole, rows, columns = sums
     assert sum(warm_up) == 2 * S

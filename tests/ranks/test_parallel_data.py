@@ -1,15 +1,26 @@
-"""Data parallel training: equal to one process, its bytes, and DDP beside it."""
+"""Data parallel training: its rows of the battery, its buckets, DDP beside it."""
 
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from parallel_battery import (
+    BATCH,
+    PARAMETERS,
+    STEPS,
+    S,
+    System,
+    Trained,
+    broadcast_and_then,
+    flat,
+    new_model,
+    replicated,
+)
 from torch import nn
-from torch.nn.utils import parameters_to_vector
 
 import collectives_lab as lab
 from collectives_lab import recorder
@@ -17,49 +28,12 @@ from collectives_lab.parallel import data, problem
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-STEPS, BATCH = 3, 10  # 10 examples: uneven over 3, 4 and 6 ranks
 SIZES = {"an all_reduce each": None, "tiny": 1, "some": 30_000, "one": 10**8}
 
 
-def new_model(seed: int = 0) -> nn.Sequential:
-    return problem.new_model(dtype=torch.float64, seed=seed)
-
-
-S = sum(p.nbytes for p in new_model().parameters())
-
-
-def ours(bucket_bytes: int | None) -> tuple[list[float], torch.Tensor]:
-    """Train; the losses of this rank's shares and its parameters at the end."""
-    model = new_model(seed=dist.get_rank())  # made equal at the start
-    losses = data.train(STEPS, BATCH, bucket_bytes, model)
-    return losses, parameters_to_vector(model.parameters()).detach()
-
-
-@cache
-def trained(bucket_bytes: int | None, world_size: int) -> lab.Run:
-    return lab.run(ours, world_size, args=(bucket_bytes,))
-
-
-def agrees(results: list[tuple[list[float], torch.Tensor]]) -> bool:
-    """Whether a training on ranks has the losses and parameters of one process."""
-    model = new_model()
-    alone = problem.train(STEPS, BATCH, model)
-    right = parameters_to_vector(model.parameters()).detach()
-    losses = problem.added_up([shares for shares, _ in results])
-    return (
-        losses == pytest.approx(alone, rel=1e-12)
-        and torch.allclose(results[0][1], right, rtol=0, atol=1e-10)
-        and all(torch.equal(found, results[0][1]) for _, found in results)
-    )
-
-
-@pytest.mark.parametrize("bucket_bytes", SIZES.values(), ids=SIZES)
-@pytest.mark.parametrize(
-    "world_size", [1, 2, 3, pytest.param(6, marks=pytest.mark.slow)]
-)
-def test_ranks_train_as_one_process(world_size: int, bucket_bytes: int | None) -> None:
-    """Losses and parameters to rounding, and all ranks' parameters in every bit."""
-    assert agrees(trained(bucket_bytes, world_size).results)
+def summed(world_size: int) -> float:
+    """Bytes that a rank sends in an all_reduce of S."""
+    return 2 * S * (world_size - 1) / world_size
 
 
 def by_hand(sync: Callable, loss: Callable, equal_start: bool = True):
@@ -75,7 +49,7 @@ def by_hand(sync: Callable, loss: Callable, equal_start: bool = True):
         wait()
         optimizer.step()
         losses.append(value.item())
-    return losses, parameters_to_vector(model.parameters()).detach()
+    return losses, flat(model)
 
 
 def right_loss(model, share):
@@ -103,50 +77,48 @@ def too_early(model):
     return TooEarly(model, 30_000).wait
 
 
-def test_the_loop_by_hand_is_right() -> None:
-    """What the wrong ones below change is right as it stands."""
-    assert agrees(lab.run(by_hand, 3, args=(plain, right_loss)).results)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        partial(by_hand, plain, mean_of_means),
-        partial(by_hand, too_early, right_loss),
-        partial(by_hand, plain, right_loss, equal_start=False),
-        partial(by_hand, lambda model: lambda: None, right_loss),
-    ],
-    ids=["mean of means", "bucket too early", "unequal start", "nothing sent"],
-)
-def test_a_wrong_training_is_found(wrong: Callable) -> None:
-    """The test above fails where it should."""
-    assert not agrees(lab.run(wrong, 3).results)
+ON_SIZES = {
+    f"data, {name}": System(
+        partial(replicated, partial(data.train, bucket_bytes=bucket_bytes)),
+        (1, 2, 3, 4, 6),
+        lambda p: broadcast_and_then(summed(p), p),
+    )
+    for name, bucket_bytes in SIZES.items()
+}
+SYSTEMS = ON_SIZES | {
+    "data, a loop by hand": System(
+        partial(by_hand, plain, right_loss),
+        (3,),
+        lambda p: [STEPS * summed(p)] * p,
+        wrong={
+            "mean of means": partial(by_hand, plain, mean_of_means),
+            "bucket too early": partial(by_hand, too_early, right_loss),
+            "unequal start": partial(by_hand, plain, right_loss, equal_start=False),
+            "nothing sent": partial(by_hand, lambda model: lambda: None, right_loss),
+        },
+    )
+}
 
 
 @pytest.mark.parametrize("bucket_bytes", SIZES.values(), ids=SIZES)
-@pytest.mark.parametrize("world_size", [1, 2, 4])
-def test_bytes_are_foretold(world_size: int, bucket_bytes: int | None) -> None:
-    """After a broadcast of S, an all_reduce of S a step, by parameter or bucket."""
-    run = trained(bucket_bytes, world_size)
-    parameters = list(new_model().parameters())
-    calls = len(parameters)
+def test_calls_are_foretold(bucket_bytes: int | None) -> None:
+    """After a broadcast a parameter, an all_reduce a step by parameter or bucket."""
+    train = partial(data.train, bucket_bytes=bucket_bytes)
+    calls = len(PARAMETERS)
     if bucket_bytes is not None:
-        calls = len(data.in_buckets(parameters[::-1], bucket_bytes))
-    for rank in range(world_size):
-        events = run.trace.of_rank(rank)
-        assert [e.root for e in events if e.op == "broadcast"] == [0] * len(parameters)
+        calls = len(data.in_buckets(PARAMETERS[::-1], bucket_bytes))
+    trace = lab.run(partial(replicated, train), 2).trace
+    for rank in range(2):
+        events = trace.of_rank(rank)
+        assert [e.root for e in events if e.op == "broadcast"] == [0] * len(PARAMETERS)
         sums = [e.nbytes for e in events if e.op == "all_reduce"]
         assert (len(sums), sum(sums)) == (STEPS * calls, STEPS * S)
-    start = (world_size - 1) * S
-    step = 2 * (world_size - 1) * S
-    assert sum(run.trace.bytes_sent()) == start + STEPS * step
 
 
 def test_buckets_begin_with_the_last_layer() -> None:
     """Each ends when it holds its size, and none is empty."""
-    parameters = list(new_model().parameters())
-    buckets = data.in_buckets(parameters[::-1], 30_000)
-    assert [p for bucket in buckets for p in bucket] == parameters[::-1]
+    buckets = data.in_buckets(PARAMETERS[::-1], 30_000)
+    assert [p for bucket in buckets for p in bucket] == PARAMETERS[::-1]
     for bucket in buckets[:-1]:
         assert sum(p.nbytes for p in bucket) >= 30_000
         assert sum(p.nbytes for p in bucket[:-1]) < 30_000
@@ -211,29 +183,25 @@ def test_a_bucket_holds_something() -> None:
 CAP = 0.03  # MiB
 
 
-def ddp() -> tuple[list[float], torch.Tensor]:
+def ddp() -> Trained:
     """DDP averages, so that the loss is multiplied by the number of averaged ones."""
     from torch.nn.parallel import DistributedDataParallel
 
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    model = new_model(seed=rank)
+    world_size = dist.get_world_size()
+    model = new_model(seed=dist.get_rank())
     wrapped = DistributedDataParallel(model, bucket_cap_mb=CAP)
     optimizer = torch.optim.Adam(model.parameters(), lr=problem.RATE)
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        share = problem.batch(step, BATCH).share(rank, world_size)
-        value = problem.loss(wrapped, share, whole=BATCH)
-        (value * world_size).backward()
-        optimizer.step()
-        losses.append(value.item())
-    return losses, parameters_to_vector(model.parameters()).detach()
+    share = problem.loss_of_share(wrapped, BATCH)
+    losses = problem.descend(optimizer, lambda step: share(step) * world_size, STEPS)
+    return [loss / world_size for loss in losses], flat(model)
 
 
 def test_ddp_does_the_same() -> None:
     """The same losses, bytes and buckets; its first step sends all in one bucket."""
-    theirs, by_us = lab.run(ddp, 3, timeout=60), trained(int(CAP * 2**20), 3)
-    assert agrees(theirs.results)
+    ours = partial(data.train, bucket_bytes=int(CAP * 2**20))
+    theirs = lab.run(ddp, 3, timeout=60)
+    by_us = lab.run(partial(replicated, ours), 3)
+    assert SYSTEMS["data, some"].agrees(theirs.results)
     sizes = [
         [e.nbytes for e in run.trace.of_rank(1) if e.op == "all_reduce"]
         for run in (theirs, by_us)

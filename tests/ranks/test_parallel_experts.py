@@ -1,4 +1,4 @@
-"""Expert parallelism: routing, four all-to-alls, and results of one process."""
+"""Expert parallelism: rows of the battery, routing, and four all-to-alls."""
 
 import sys
 from collections import Counter
@@ -8,6 +8,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from parallel_battery import BATCH, STEPS, Curves, System, Trained, flat, new_model
 from torch import nn
 
 import collectives_lab as lab
@@ -312,53 +313,58 @@ def test_a_wrong_layer_is_found(kind) -> None:
         check(results, [(2, None)])
 
 
-def new_model(mlp: nn.Module) -> nn.Sequential:
+def with_experts(mlp: nn.Module) -> nn.Sequential:
     """The letters' model with another layer in place of its second MLP."""
-    model = problem.new_model(width=8, heads=2, dtype=torch.float64)
+    model = new_model(width=8, heads=2)
     model[2].mlp = mlp.double()
     return model
 
 
-def train_on_ranks(top: int, factor: float, steps: int) -> list[float]:
+def train(top: int, factor: float | None) -> Trained:
     """Train: each rank on its share of the batch, all but the experts in copies."""
-    rank, world_size = dist.get_rank(), dist.get_world_size()
     layer = Experts(8, MANY, top, factor)
-    model = new_model(layer)
+    model = with_experts(layer)
     local = set(layer.experts.parameters())
     optimizer = torch.optim.Adam(model.parameters(), lr=problem.RATE)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        share = problem.batch(step, 5).share(rank, world_size)
-        loss = problem.loss(model, share, 5)
-        loss.backward()
+
+    def sum_up() -> None:
         for parameter in model.parameters():
             if parameter not in local:
                 dist.all_reduce(parameter.grad)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+
+    share = problem.loss_of_share(model, BATCH)
+    return problem.descend(optimizer, share, STEPS, sum_up), None
 
 
-@pytest.mark.parametrize("top, factor", [(1, 0.7), (2, None)])
-def test_training_follows_the_curve_of_one_process(top, factor) -> None:
-    """With tokens dropped too, where one process drops by the shares of 3 ranks."""
-    results = lab.run(train_on_ranks, 3, args=(top, factor, 3)).results
-    model = new_model(All(8, MANY, top, factor))
+def alone(
+    top: int, factor: float | None, world_size: int
+) -> tuple[Curves, torch.Tensor]:
+    """One process, which drops tokens by the shares of the ranks."""
+    model = with_experts(All(8, MANY, top, factor))
     optimizer = torch.optim.Adam(model.parameters(), lr=problem.RATE)
-    curve = []
-    for step in range(3):
-        optimizer.zero_grad()
-        shares = [problem.batch(step, 5).share(rank, 3) for rank in range(3)]
-        loss = sum(problem.loss(model, share, 5) for share in shares)
-        loss.backward()
+
+    def loss(step: int) -> torch.Tensor:
+        batch = problem.batch(step, BATCH)
+        shares = [batch.share(rank, world_size) for rank in range(world_size)]
+        return sum(problem.loss(model, share, BATCH) for share in shares)
+
+    def all_step() -> None:
         for parameter in model[2].mlp.experts.parameters():
             if parameter.grad is None:  # an expert nobody went to still takes a step
                 parameter.grad = torch.zeros_like(parameter)
-        optimizer.step()
-        curve.append(loss.item())
-    losses = [sum(of_ranks) for of_ranks in zip(*results, strict=True)]
-    assert losses == pytest.approx(curve, rel=1e-9)
+
+    return [problem.descend(optimizer, loss, STEPS, all_step)], flat(model)
+
+
+SYSTEMS = {
+    f"top {top} of experts, room for {factor}": System(
+        partial(train, top, factor),
+        (3,),
+        alone=partial(alone, top, factor),
+        of_losses=1e-9,
+    )
+    for top, factor in [(1, 0.7), (2, None)]
+}
 
 
 # -- what is sent ----------------------------------------------------------------------

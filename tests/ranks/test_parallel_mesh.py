@@ -1,13 +1,22 @@
-"""Products of strategies on a grid of ranks: equal to one process; bytes by level."""
+"""Products of strategies on a grid of ranks: rows of the battery; bytes by level."""
 
 import sys
-from functools import cache, partial
+from functools import partial
 
 import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
+from parallel_battery import (
+    BATCH,
+    PARAMETERS,
+    STEPS,
+    Curves,
+    S,
+    System,
+    Trained,
+    new_model,
+)
 
 import collectives_lab as lab
 from collectives_lab.parallel import data, mesh, problem, tensor, vocabulary
@@ -17,103 +26,111 @@ pytestmark = pytest.mark.slow
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-STEPS, BATCH = 3, 6
+
+def along_tensor(ranks: int, losses: Curves) -> Curves:
+    """Shares of replicas add up, and each rank along `tensor` has the same."""
+    return [problem.added_up(losses[at::ranks]) for at in range(ranks)]
 
 
-def new_model() -> nn.Sequential:
-    return problem.new_model(dtype=torch.float64)
-
-
-def losses(data_ranks: int, tensor_ranks: int, by_sequence: bool) -> list[float]:
-    return mesh.train(data_ranks, tensor_ranks, by_sequence, STEPS, BATCH, new_model())
-
-
-@cache
-def trained(data_ranks: int, tensor_ranks: int, by_sequence: bool) -> lab.Run:
+def on_grid(data_ranks: int, tensor_ranks: int, by_sequence: bool) -> Trained:
     sizes = (data_ranks, tensor_ranks, by_sequence)
-    return lab.run(losses, data_ranks * tensor_ranks, args=sizes, timeout=60)
+    return mesh.train(*sizes, STEPS, BATCH, new_model()), None
 
 
-def agrees(results: list[list[float]], tensor_ranks: int) -> bool:
-    alone = problem.train(STEPS, BATCH, new_model())
-    return all(
-        problem.added_up(results[at::tensor_ranks]) == pytest.approx(alone, rel=1e-12)
-        for at in range(tensor_ranks)
+def three(pipe: int, data_ranks: int, tensor_ranks: int) -> Trained:
+    sizes = pipe, data_ranks, tensor_ranks
+    return mesh.train_3d(*sizes, 2, STEPS, BATCH, new_model()), None
+
+
+def summed_along(level: str) -> Trained:
+    """Add up gradients along the level of the data, or wrongly along another one."""
+    grid = mesh.grid(data=2, tensor=2)
+    parts = grid.get_group("tensor")
+    mine = tensor.tensor_parallel(new_model(), parts)
+    optimizer = torch.optim.Adam(mine.parameters(), lr=problem.RATE)
+    group = None if level == "all" else grid.get_group(level)
+
+    def loss(step: int) -> torch.Tensor:
+        share = problem.batch(step, BATCH).share(grid.get_local_rank("data"), 2)
+        return vocabulary.loss(mine, share, whole=BATCH, group=parts)
+
+    sum_up = partial(data.all_reduce_each, mine, group)
+    return problem.descend(optimizer, loss, STEPS, sum_up), None
+
+
+def bytes_on_grid(d: int, t: int, by_sequence: bool) -> dict[str, float]:
+    """Along tensor x for a share of the batch, along data gradients of a part.
+
+    Where it is the same on every rank: if 10 examples are even over d.
+    """
+    norms = sum(p.nbytes for p in PARAMETERS if p.dim() == 1)
+    letters = 8 * BATCH // d * problem.LENGTH
+    along_tensor = letters * (10 * 32 + 3) + (norms if by_sequence else 0)
+    along_data = norms + (S - norms) / t
+    return {
+        "data": STEPS * 2 * along_data * (d - 1) / d,
+        "tensor": STEPS * 2 * along_tensor * (t - 1) / t,
+    }
+
+
+def grid_system(d: int, t: int, by_sequence: bool) -> System:
+    def sent(world_size: int) -> list[float]:
+        return [sum(bytes_on_grid(d, t, by_sequence).values())] * world_size
+
+    return System(
+        partial(on_grid, d, t, by_sequence),
+        (d * t,),
+        sent if BATCH % d == 0 else None,
+        curves=partial(along_tensor, t),
+        slow=True,
     )
 
 
-GRIDS = [(1, 1), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)]
+SYSTEMS = {
+    f"{d} x {t}{' by sequence' if by_sequence else ''}": grid_system(d, t, by_sequence)
+    for d, t in [(1, 1), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)]
+    for by_sequence in (False, True)
+} | {
+    f"{p} x {d} x {t}": System(
+        partial(three, p, d, t),
+        (p * d * t,),
+        curves=partial(along_tensor, t),
+        slow=True,
+    )
+    for p, d, t in [(1, 1, 1), (4, 1, 1), (2, 1, 3), (2, 2, 2)]
+}
+SYSTEMS["2 x 2 by hand"] = System(
+    partial(summed_along, "data"),
+    (4,),
+    curves=partial(along_tensor, 2),
+    wrong={level: partial(summed_along, level) for level in ("tensor", "all")},
+    wrong_on=4,
+    slow=True,
+)
 
 
 @pytest.mark.parametrize("by_sequence", [False, True])
-@pytest.mark.parametrize("grid", GRIDS)
-def test_a_grid_trains_as_one_process(grid: tuple[int, int], by_sequence: bool):
-    """4 and 8 ranks, data x tensor; 6 examples are uneven over 4."""
-    run = trained(*grid, by_sequence)
-    assert agrees(run.results, grid[1])
-
-
-def three(pipe: int, data_ranks: int, tensor_ranks: int) -> list[float]:
-    sizes = pipe, data_ranks, tensor_ranks
-    return mesh.train_3d(*sizes, 2, STEPS, BATCH, new_model())
+@pytest.mark.parametrize("d, t", [(2, 2), (2, 4), (1, 4)])
+def test_bytes_by_level(d: int, t: int, by_sequence: bool) -> None:
+    """All bytes are along one level or the other."""
+    trace = lab.run(on_grid, d * t, args=(d, t, by_sequence), timeout=60).trace
+    sent = mesh.bytes_by_level(trace, data=d, tensor=t)
+    expected = bytes_on_grid(d, t, by_sequence)
+    assert sent == {level: [n] * (d * t) for level, n in expected.items()}
+    assert sum(map(sum, sent.values())) == sum(trace.bytes_sent())
 
 
 @pytest.mark.parametrize("p, d, t", [(1, 1, 1), (4, 1, 1), (2, 1, 3), (2, 2, 2)])
-def test_three_levels_train_as_one_process(p: int, d: int, t: int) -> None:
-    """Stages of parts of replicas; x and its gradient go along the pipe."""
-    run = lab.run(three, p * d * t, args=(p, d, t), timeout=60)
-    assert agrees(run.results, t)
-    sent = mesh.bytes_by_level(run.trace, pipe=p, data=d, tensor=t)
+def test_bytes_by_three_levels(p: int, d: int, t: int) -> None:
+    """x and its gradient go along the pipe."""
+    trace = lab.run(three, p * d * t, args=(p, d, t), timeout=60).trace
+    sent = mesh.bytes_by_level(trace, pipe=p, data=d, tensor=t)
     x = 8 * BATCH // d * problem.LENGTH * 32
     inner, ends = [2 * STEPS * x] * (d * t), [STEPS * x] * (d * t)
     pipe = [*ends, *inner * (p - 2), *ends] if p > 1 else [0] * (d * t)
     assert sent["pipe"] == pipe
     assert set(sent) == {"pipe", "data", "tensor"}
     assert (min(sent["data"]) > 0) == (d > 1) and (min(sent["tensor"]) > 0) == (t > 1)
-
-
-def wrong_group(levels: dict[str, int], level: str) -> list[float]:
-    """Adds up gradients along another level than the data's."""
-    grid = mesh.grid(**levels)
-    parts = grid.get_group("tensor")
-    mine = tensor.tensor_parallel(new_model(), parts)
-    optimizer = torch.optim.Adam(mine.parameters(), lr=problem.RATE)
-    found = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        share = problem.batch(step, BATCH).share(grid.get_local_rank("data"), 2)
-        loss = vocabulary.loss(mine, share, whole=BATCH, group=parts)
-        loss.backward()
-        data.all_reduce_each(mine, None if level == "all" else grid.get_group(level))
-        optimizer.step()
-        found.append(loss.item())
-    return found
-
-
-@pytest.mark.parametrize("level, right", [("data", 1), ("tensor", 0), ("all", 0)])
-def test_a_sum_along_the_wrong_level_is_found(level: str, right: bool) -> None:
-    """The test above fails where it should."""
-    run = lab.run(wrong_group, 4, args=({"data": 2, "tensor": 2}, level))
-    assert agrees(run.results, 2) == right
-
-
-@pytest.mark.parametrize("by_sequence", [False, True])
-@pytest.mark.parametrize("d, t", [(2, 2), (2, 4), (1, 4)])
-def test_bytes_by_level(d: int, t: int, by_sequence: bool) -> None:
-    """Along tensor x for a share of the batch, along data gradients of a part."""
-    run = trained(d, t, by_sequence)
-    sent = mesh.bytes_by_level(run.trace, data=d, tensor=t)
-    parameters = list(new_model().parameters())
-    norms = sum(p.nbytes for p in parameters if p.dim() == 1)
-    rest = sum(p.nbytes for p in parameters) - norms
-    letters = 8 * BATCH // d * problem.LENGTH
-    along_tensor = letters * (10 * 32 + 3) + (norms if by_sequence else 0)
-    along_data = norms + rest / t
-    assert sent == {
-        "data": [STEPS * 2 * along_data * (d - 1) / d] * (d * t),
-        "tensor": [STEPS * 2 * along_tensor * (t - 1) / t] * (d * t),
-    }
-    assert sum(map(sum, sent.values())) == sum(run.trace.bytes_sent())
 
 
 def test_a_call_belongs_to_the_levels_along_which_its_ranks_differ() -> None:

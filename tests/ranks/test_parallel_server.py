@@ -1,4 +1,4 @@
-"""The parameter server: in step like one process, and never staler than its bound."""
+"""The parameter server: its row of the battery, and never staler than its bound."""
 
 import random
 import sys
@@ -9,7 +9,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
-from torch.nn.utils import parameters_to_vector
+from parallel_battery import BATCH, STEPS, Curves, S, System, Trained, flat, new_model
 
 import collectives_lab as lab
 from collectives_lab import fabrics
@@ -21,7 +21,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SHAPE = (3, 2)
 NBYTES = 6 * 8
-STEPS = 8
+CLOCKS = 8
 
 
 def sgd(weights: torch.Tensor) -> torch.optim.Optimizer:
@@ -60,7 +60,7 @@ def late(gradient, lead: int, weights: torch.Tensor, worker: int, clock: int):
 
 def drifted(workers: int) -> torch.Tensor:
     """Where all of the drifting gradients take the weights."""
-    steps = sum(clock + 1 for clock in range(STEPS))
+    steps = sum(clock + 1 for clock in range(CLOCKS))
     return start() - 12 / workers * sum(w + 1 for w in range(workers)) * steps
 
 
@@ -68,13 +68,13 @@ def drifted(workers: int) -> torch.Tensor:
 
 
 def in_step(gradient=rising) -> server.Log:
-    return server.synchronous(start(), gradient, STEPS, sgd)
+    return server.synchronous(start(), gradient, CLOCKS, sgd)
 
 
 def alone(workers: int) -> tuple[torch.Tensor, list[list[float]]]:
     """One process that does what the server and its workers do."""
     weights, losses = start(), [[] for _ in range(workers)]
-    for clock in range(STEPS):
+    for clock in range(CLOCKS):
         told = [rising(weights, worker, clock, workers) for worker in range(workers)]
         weights = weights - sum(grad for _, grad in told) / workers
         for of_worker, (loss, _) in zip(losses, told, strict=True):
@@ -95,43 +95,58 @@ def test_in_step_it_equals_one_process(world_size) -> None:
     check_in_step(results)
     updates = results[0].updates
     assert [(u.clock, u.worker) for u in updates] == [
-        (clock, worker) for clock in range(STEPS) for worker in range(world_size - 1)
+        (clock, worker) for clock in range(CLOCKS) for worker in range(world_size - 1)
     ]
     assert {(u.ahead, u.missed) for u in updates} == {(0, 0)}
 
 
 def test_bound_zero_is_in_step_too() -> None:
     """With SGD, weights given only when all have come are those of one process."""
-    fn = partial(server.stale, start(), rising, STEPS, sgd, 0)
+    fn = partial(server.stale, start(), rising, CLOCKS, sgd, 0)
     check_in_step(lab.run(fn, 4).results)
 
 
 def test_out_of_step_is_found() -> None:
     """The test above fails a server that lets workers run ahead."""
 
-    fn = partial(server.stale, start(), partial(late, rising, 1), STEPS, sgd, None)
+    fn = partial(server.stale, start(), partial(late, rising, 1), CLOCKS, sgd, None)
     results = lab.run(fn, 4).results
     with pytest.raises(AssertionError):
         check_in_step(results)
 
 
-def train_on_ranks(steps: int) -> server.Log:
-    model = problem.new_model(width=8, heads=2, dtype=torch.float64)
-    weights = parameters_to_vector(model.parameters()).detach()
+def train() -> server.Log:
+    model = new_model()
     adam = partial(torch.optim.Adam, lr=problem.RATE)
-    gradient = server.gradient_of(model, batch_size=8)
-    return server.synchronous(weights, gradient, steps, lambda w: adam([w]))
+    gradient = server.gradient_of(model, BATCH)
+    return server.synchronous(flat(model), gradient, STEPS, lambda w: adam([w]))
 
 
-def test_training_follows_the_curve_of_one_process() -> None:
-    """The mean of the workers' losses, for shares of 3, 3 and 2, is the batch's."""
-    results = lab.run(train_on_ranks, 4, args=(3,)).results
-    by_worker = [log.losses for log in results[1:]]
-    curve = [sum(losses) / 3 for losses in zip(*by_worker, strict=True)]
-    model = problem.new_model(width=8, heads=2, dtype=torch.float64)
-    assert curve == pytest.approx(problem.train(3, 8, model), rel=1e-9)
+def trained() -> Trained:
+    """Workers have losses; the weights at the end are the server's."""
+    log = train()
+    return log.losses, None if log.losses else log.weights
+
+
+def mean_of_workers(losses: Curves) -> Curves:
+    return [[sum(of_step) / len(of_step) for of_step in zip(*losses[1:], strict=True)]]
+
+
+SYSTEMS = {
+    "server": System(
+        trained,
+        (2, 4),
+        lambda p: [STEPS * (p - 1) * S, *[STEPS * S] * (p - 1)],
+        curves=mean_of_workers,
+    )
+}
+
+
+def test_the_curve_of_a_run_has_each_update() -> None:
+    """Its time and the loss that its worker saw, in the order of the server."""
+    results = lab.run(train, 4).results
     seconds, losses = zip(*server.curve(results), strict=True)
-    assert list(seconds) == sorted(seconds) and len(losses) == 9
+    assert list(seconds) == sorted(seconds) and len(losses) == 3 * STEPS
     assert losses[:3] == tuple(log.losses[0] for log in results[1:])
 
 
@@ -144,11 +159,11 @@ def test_the_bytes_on_the_servers_link(bound) -> None:
     if bound == "in step":
         fn = in_step
     else:
-        fn = partial(server.stale, start(), rising, STEPS, sgd, bound)
+        fn = partial(server.stale, start(), rising, CLOCKS, sgd, bound)
     trace = lab.run(fn, 4).trace
-    each = STEPS * NBYTES
+    each = CLOCKS * NBYTES
     assert trace.bytes_sent() == trace.bytes_received() == [3 * each, *[each] * 3]
-    assert trace.ops() == {"recv": 6 * STEPS, "send": 6 * STEPS}
+    assert trace.ops() == {"recv": 6 * CLOCKS, "send": 6 * CLOCKS}
 
 
 def summed() -> None:
@@ -187,7 +202,7 @@ def play(rule, workers: int, bound: int | None, seed: int) -> int:
     Returns the longest lead. Fails if a lead exceeds the bound or workers stay behind.
     """
     rng = random.Random(seed)
-    clocks = rule(workers, STEPS, bound)
+    clocks = rule(workers, CLOCKS, bound)
     brought, longest = [0] * workers, 0
     computing = list(range(workers))
     while computing:
@@ -198,10 +213,10 @@ def play(rule, workers: int, bound: int | None, seed: int) -> int:
         for free in clocks.arrived(worker):
             lead = brought[free] - min(brought)
             assert bound is None or lead <= bound, f"{lead} clocks ahead of {bound}"
-            assert free not in computing and brought[free] < STEPS
+            assert free not in computing and brought[free] < CLOCKS
             longest = max(longest, lead)
             computing.append(free)
-    assert brought == [STEPS] * workers
+    assert brought == [CLOCKS] * workers
     return longest
 
 
@@ -210,7 +225,7 @@ def play(rule, workers: int, bound: int | None, seed: int) -> int:
 def test_no_worker_begins_further_ahead_than_the_bound(workers, bound) -> None:
     """Whoever is slow and in whatever order: all end, and the bound is used."""
     longest = max(play(Clocks, workers, bound, seed) for seed in range(50))
-    most = STEPS - 1 if bound is None else bound
+    most = CLOCKS - 1 if bound is None else bound
     assert longest == (0 if workers == 1 else most)
 
 
@@ -247,7 +262,7 @@ def test_a_wrong_rule_is_found(wrong) -> None:
 def out_of_step(bound: int | None, rule=Clocks, lead: int = 0) -> server.Log:
     """On a rank: a run in which worker 0 is late until the others have a lead."""
     server.Clocks = rule
-    return server.stale(start(), partial(late, drifting, lead), STEPS, sgd, bound)
+    return server.stale(start(), partial(late, drifting, lead), CLOCKS, sgd, bound)
 
 
 def leads(trace: lab.Trace) -> list[int]:
@@ -265,14 +280,14 @@ def leads(trace: lab.Trace) -> list[int]:
 @pytest.mark.parametrize("bound", [0, 2, None])
 def test_a_late_worker_holds_up_nobody_beyond_the_bound(bound) -> None:
     """On real ranks the fast ones use all of the bound, and no more than it."""
-    most = STEPS - 1 if bound is None else bound
+    most = CLOCKS - 1 if bound is None else bound
     run = lab.run(out_of_step, 4, args=(bound, Clocks, most))
     found, log = leads(run.trace), run.results[0]
     assert max(found) == most
     assert sorted(found) == sorted(update.ahead for update in log.updates)
     assert torch.equal(log.weights, drifted(3))
     count = [[u.clock for u in log.updates if u.worker == w] for w in range(3)]
-    assert count == [list(range(STEPS))] * 3
+    assert count == [list(range(CLOCKS))] * 3
     if bound is not None:  # each of two others may pass from bound behind to ahead
         assert max(u.missed for u in log.updates) <= 2 * (2 * bound + 1)
 

@@ -1,4 +1,4 @@
-"""Tensor and sequence parallelism: equal to one process, and their bytes."""
+"""Tensor and sequence parallelism: rows of the battery, their layers and verbs."""
 
 import math
 import sys
@@ -10,6 +10,14 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from parallel_battery import (
+    BATCH,
+    PARAMETERS,
+    STEPS,
+    System,
+    Trained,
+    new_model,
+)
 from torch import nn
 
 import collectives_lab as lab
@@ -19,12 +27,6 @@ from collectives_lab.parallel.tensor import ColumnLinear, RowLinear
 from collectives_lab.parallel.vocabulary import share
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-STEPS, BATCH = 3, 6
-
-
-def new_model(**sizes: int) -> nn.Sequential:
-    return problem.new_model(dtype=torch.float64, **sizes)
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -298,9 +300,8 @@ def test_a_model_in_parts_is_the_model(how: str, world_size: int) -> None:
 
 def test_parts_are_parts() -> None:
     """Of all but the norms each of 4 ranks has a quarter."""
-    model = new_model()
-    norms = sum(p.numel() for p in model.parameters() if p.dim() == 1)
-    rest = sum(p.numel() for p in model.parameters()) - norms
+    norms = sum(p.numel() for p in PARAMETERS if p.dim() == 1)
+    rest = sum(p.numel() for p in PARAMETERS) - norms
     for _, gradients in stepped(tensor.tensor_parallel, 4).results:
         assert sum(g.numel() for g in gradients.values()) == norms + rest / 4
 
@@ -322,18 +323,6 @@ def test_a_wrong_model_is_found() -> None:
     """The test above fails where it should."""
     run = lab.run(one_step, 2, args=(not_enough,))
     assert not agrees(run.results, tensor.tensor_parallel)
-
-
-@pytest.mark.parametrize("how, Train", [("tensor", tensor), ("sequence", sequence)])
-def test_ranks_train_as_one_process(how: str, Train) -> None:
-    """The losses of all steps, the same on all ranks."""
-
-    def losses() -> list[float]:
-        return Train.train(STEPS, BATCH, new_model())
-
-    alone = problem.train(STEPS, BATCH, new_model())
-    for found in lab.run(losses, 4).results:
-        assert found == pytest.approx(alone, rel=1e-12)
 
 
 def test_more_ranks_than_heads_is_named() -> None:
@@ -378,18 +367,29 @@ def test_bytes_of_a_block(world_size: int) -> None:
     assert run.trace.bytes_sent() == halves.trace.bytes_sent() == [sent] * world_size
 
 
-@pytest.mark.parametrize("how", SPLITS)
-@pytest.mark.parametrize("world_size", [2, 4])
-def test_bytes_of_a_step(how: str, world_size: int) -> None:
+def sent(norms_too: bool, world_size: int) -> list[float]:
     """Of x: behind the embedding, four a block, before the logits; of the loss, 3 a
     letter; with sequence parallelism the norms, too."""
     words = 2 + 4 * 2
     letters = 8 * BATCH * problem.LENGTH
-    norms = sum(p.nbytes for p in new_model().parameters() if p.dim() == 1)
-    summed = words * X_BYTES + 3 * letters + (norms if how == "sequence" else 0)
-    sent = 2 * summed * (world_size - 1) / world_size
-    run = stepped(SPLITS[how], world_size)
-    assert run.trace.bytes_sent() == [sent] * world_size
+    norms = sum(p.nbytes for p in PARAMETERS if p.dim() == 1)
+    summed = words * X_BYTES + 3 * letters + norms_too * norms
+    return [STEPS * 2 * summed * (world_size - 1) / world_size] * world_size
+
+
+def train(module) -> Trained:
+    """All ranks have the losses of the whole batch, and a part of the parameters."""
+    return module.train(STEPS, BATCH, new_model()), None
+
+
+SYSTEMS = {
+    "tensor": System(
+        partial(train, tensor), (1, 2, 3, 4), partial(sent, False), curves=list
+    ),
+    "sequence": System(
+        partial(train, sequence), (1, 2, 4), partial(sent, True), curves=list
+    ),
+}
 
 
 def test_verbs_leave_their_input_alone() -> None:

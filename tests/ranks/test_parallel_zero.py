@@ -1,16 +1,16 @@
-"""ZeRO: equal to one process, its bytes, its memory, and PyTorch's own beside it."""
+"""ZeRO: its rows of the battery, its memory, and PyTorch's own beside it."""
 
 import gc
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from parallel_battery import BATCH, STEPS, S, System, Trained, flat, new_model
 from torch import nn
-from torch.nn.utils import parameters_to_vector
 
 import collectives_lab as lab
 from collectives_lab import recorder
@@ -20,63 +20,39 @@ from collectives_lab.trace import Trace
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-STEPS, BATCH = 3, 10
-STAGES = [Zero1, Zero2, Zero3]
+STAGES = zero.STAGES.values()
+TIMES = {Zero1: 2, Zero2: 2, Zero3: 3}
+"""How many times its parameters a model sends in a step, times (P-1)/P."""
 
 
-def new_model() -> nn.Sequential:
-    return problem.new_model(dtype=torch.float64)
+def trained(Stage: type[Zero1]) -> Zero1:
+    """A system after its training; `zero.train` gives its losses alone."""
+    system = Stage(new_model())
+    share = problem.loss_of_share(system.model, BATCH)
+    system.losses = problem.descend(system, share, STEPS)
+    return system
 
 
-S = sum(p.nbytes for p in new_model().parameters())
-
-
-def train(Stage: type[Zero1]) -> tuple:
-    """Losses of the shares, the parameters at the end, what is kept, units' sizes.
-
-    And how many calls the rank has made before it gathered those parameters for us.
-    """
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    zero = Stage(new_model())
-    losses = []
-    for step in range(STEPS):
-        zero.zero_grad()
-        share = problem.batch(step, BATCH).share(rank, world_size)
-        loss = problem.loss(zero.model, share, whole=BATCH)
-        loss.backward()
-        zero.step()
-        losses.append(loss.item())
-    held, calls = zero.held(), len(recorder.current().records)
-    for unit in zero.units:
+def train(Stage: type[Zero1]) -> Trained:
+    system = trained(Stage)
+    for unit in system.units:
         unit.restore()
-    parameters = parameters_to_vector(zero.model.parameters()).detach()
-    units = sum(unit.whole.nbytes for unit in zero.units)
-    return losses, parameters, held, units, calls
+    return system.losses, flat(system.model)
 
 
-@cache
-def trained(Stage: type[Zero1], world_size: int) -> lab.Run:
-    return lab.run(train, world_size, args=(Stage,))
+def units(Stage: type[Zero1], world_size: int) -> int:
+    """Bytes of the parameters, and of what fills up the parts of each unit."""
+    modules = [new_model()] if Stage is Zero1 else new_model()
+    counts = [sum(p.numel() for p in module.parameters()) for module in modules]
+    return sum(8 * world_size * -(-count // world_size) for count in counts)
 
 
-def agrees(results: list[tuple]) -> bool:
-    """Whether ranks have the losses and parameters of one process."""
-    model = new_model()
-    alone = problem.train(STEPS, BATCH, model)
-    right = parameters_to_vector(model.parameters()).detach()
-    losses = problem.added_up([r[0] for r in results])
-    return losses == pytest.approx(alone, rel=1e-12) and all(
-        torch.allclose(r[1], right, rtol=0, atol=1e-10) for r in results
+def sent(Stage: type[Zero1], world_size: int) -> list[float]:
+    """Bytes by rank; at the end ZeRO-3 gathers the parameters once more, for us."""
+    times = STEPS * TIMES[Stage] + (Stage is Zero3)
+    return [times * units(Stage, world_size) * (world_size - 1) / world_size] * (
+        world_size
     )
-
-
-@pytest.mark.parametrize("Stage", STAGES)
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
-def test_ranks_train_as_one_process(Stage: type[Zero1], world_size: int) -> None:
-    """Losses and parameters to rounding, with shares and parts that are uneven."""
-    results = trained(Stage, world_size).results
-    assert agrees(results)
-    assert all(torch.equal(r[1], results[0][1]) for r in results)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
@@ -90,28 +66,6 @@ def test_train_is_that_loop(stage: int) -> None:
     assert losses == pytest.approx(problem.train(STEPS, BATCH, new_model()), rel=1e-12)
 
 
-def between(trace: Trace, begin: list[int], end: list[int]) -> Trace:
-    """The calls of each rank from one number to another."""
-    events = (
-        event
-        for rank in range(trace.world_size)
-        for event in trace.of_rank(rank)[begin[rank] : end[rank]]
-    )
-    return Trace.from_events(events, trace.world_size)
-
-
-@pytest.mark.parametrize("Stage, times", [(Zero1, 2), (Zero2, 2), (Zero3, 3)])
-@pytest.mark.parametrize("world_size", [2, 3, 4, 8])
-def test_bytes_are_foretold(Stage: type[Zero1], times: int, world_size: int) -> None:
-    """(P-1)/P times 2, 2 and 3 times the parameters, with what fills up parts."""
-    run, none = trained(Stage, world_size), [0] * world_size
-    units, calls = run.results[0][3], [r[4] for r in run.results]
-    sent = between(run.trace, none, calls).bytes_sent()
-    step = times * units * (world_size - 1) / world_size
-    assert sent == [STEPS * step] * world_size
-    assert units == S if 8 % world_size == 0 else S < units < S + 8 * 4 * world_size
-
-
 def formula(Stage: type[Zero1], p: int, nbytes: int = S) -> Held:
     parameters = nbytes // p if Stage is Zero3 else nbytes
     gradients = S if Stage is Zero1 else nbytes // p
@@ -122,8 +76,12 @@ def formula(Stage: type[Zero1], p: int, nbytes: int = S) -> Held:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 def test_memory_is_foretold(Stage: type[Zero1], world_size: int) -> None:
     """Parameters, gradients and moments: of each S, 2 S or a P-th, on every rank."""
-    for _, _, held, units, _ in trained(Stage, world_size).results:
-        assert held == formula(Stage, world_size, units)
+
+    def held() -> Held:
+        return trained(Stage).held()
+
+    right = formula(Stage, world_size, units(Stage, world_size))
+    assert lab.run(held, world_size).results == [right] * world_size
 
 
 def accumulated(Stage: type[Zero1], parts: int) -> list[torch.Tensor]:
@@ -241,10 +199,16 @@ class WrongOwner(Zero1):
         unit.gather()
 
 
-@pytest.mark.parametrize("Wrong", [KeepsToItself, OwnGradients, WrongOwner])
-def test_a_wrong_training_is_found(Wrong: type[Zero1]) -> None:
-    """The test of equality fails where it should."""
-    assert not agrees(lab.run(train, 2, args=(Wrong,)).results)
+WRONG = (KeepsToItself, OwnGradients, WrongOwner)
+SYSTEMS = {
+    Stage.__name__: System(
+        partial(train, Stage),
+        (1, 2, 3, 4, 8),
+        partial(sent, Stage),
+        wrong={W.__name__: partial(train, W) for W in WRONG if issubclass(W, Stage)},
+    )
+    for Stage in STAGES
+}
 
 
 class KeepsGradients(Zero2):
@@ -279,8 +243,11 @@ class AllState(Zero1):
 )
 def test_wasted_memory_is_found(Wrong: type[Zero1], Right: type[Zero1]) -> None:
     """The test of memory fails where it should."""
-    held = lab.run(train, 2, args=(Wrong,)).results[0][2]
-    assert held != formula(Right, 2)
+
+    def held() -> Held:
+        return trained(Wrong).held()
+
+    assert lab.run(held, 2).results[0] != formula(Right, 2)
 
 
 # -- errors ----------------------------------------------------------------------------
@@ -305,22 +272,32 @@ def test_a_layer_without_gradients_is_named() -> None:
 # -- PyTorch's own ---------------------------------------------------------------------
 
 
+def between(trace: Trace, begin: list[int], end: list[int]) -> Trace:
+    """The calls of each rank from one number to another."""
+    events = (
+        event
+        for rank in range(trace.world_size)
+        for event in trace.of_rank(rank)[begin[rank] : end[rank]]
+    )
+    return Trace.from_events(events, trace.world_size)
+
+
 def theirs(prepare: Callable) -> tuple[list[float], list[int], int]:
     """A training by PyTorch, which averages: losses, calls by step, memory kept."""
-    rank, world_size = dist.get_rank(), dist.get_world_size()
     before = alive()
     model, optimizer = prepare(new_model())
-    losses, calls = [], []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        share = problem.batch(step, BATCH).share(rank, world_size)
-        loss = problem.loss(model, share, whole=BATCH)
-        (loss * world_size).backward()
-        optimizer.step()
-        losses.append(loss.item())
-        calls.append(len(recorder.current().records))
-    del share, loss
-    return losses, calls, alive() - before
+    share, world_size, calls = (
+        problem.loss_of_share(model, BATCH),
+        dist.get_world_size(),
+        [],
+    )
+    losses = problem.descend(
+        optimizer,
+        lambda step: share(step) * world_size,
+        STEPS,
+        after=lambda: calls.append(len(recorder.current().records)),
+    )
+    return [loss / world_size for loss in losses], calls, alive() - before
 
 
 def zero_redundancy(model):
