@@ -62,7 +62,8 @@ class Snapshot:
     posted: how many sends and recvs by key. collectives: how many, by group. taken:
     recvs that have ended, by (group, tag). waiting: one call a blocked thread; empty
     while the rank can move by itself or has finished. epoch: the rank's steps at this
-    moment.
+    moment. dropped: the lines of isends by key and number, whose handles are gone: the
+    library forgets such a message, unless it has left before.
     """
 
     rank: int
@@ -73,6 +74,9 @@ class Snapshot:
     waiting: tuple[Waiting, ...] = ()
     finished: bool = False
     epoch: int = 0
+    dropped: Mapping[tuple[str, str, int | None, int, int], str] = field(
+        default_factory=dict
+    )
 
 
 class _World:
@@ -96,6 +100,12 @@ class _World:
         snapshot = self.snapshots.get(rank)
         return snapshot.posted.get((kind, w.group, peer, w.tag), 0) if snapshot else 0
 
+    def dropped(self, rank: int, w: Waiting) -> str | None:
+        """Return the line of the isend that a recv waits for, if it was dropped."""
+        snapshot = self.snapshots.get(rank if w.peer is None else w.peer)
+        key = ("send", w.group, rank, w.tag, w.number)
+        return snapshot.dropped.get(key) if snapshot and w.op == "recv" else None
+
     def absent(self, waiting: Waiting) -> list[int]:
         """Members that have not come to this collective and never will."""
         return [
@@ -112,9 +122,10 @@ class _World:
             arrived += self.posted(w.peer, "recv", w, None)
             return arrived >= w.number or self.may_move(w.peer)
         if w.op == "recv" and w.peer is not None:
-            return self.posted(w.peer, "send", w, rank) >= w.number or self.may_move(
-                w.peer
-            )
+            was_sent = self.posted(w.peer, "send", w, rank) >= w.number
+            if self.quiet and self.dropped(rank, w) is not None:
+                was_sent = False
+            return was_sent or self.may_move(w.peer)
         if w.op == "recv":
             others = [r for r in self.members(w) if r != rank]
             sent = sum(self.posted(r, "send", w, rank) for r in others)
@@ -242,15 +253,18 @@ def name_ranks(ranks: Sequence[int]) -> str:
 def _waits(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[str]:
     """Return a sentence for each different wait, with the ranks that wait so."""
     alike: dict[str, list[int]] = {}
+    differ = len({snapshots[rank].waiting[0].group for rank in ranks}) > 1
     for rank in ranks:
-        alike.setdefault(_wait_in_words(snapshots, rank), []).append(rank)
+        alike.setdefault(_wait_in_words(snapshots, rank, differ), []).append(rank)
     return [
         f"{name_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} {what}"
         for what, waiting in alike.items()
     ]
 
 
-def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
+def _wait_in_words(
+    snapshots: dict[int, Snapshot], rank: int, groups_differ: bool
+) -> str:
     """Return what one rank waits in, for whom and where."""
     (w, *_) = snapshots[rank].waiting
     targets = waits_for(snapshots.values(), rank)
@@ -261,7 +275,13 @@ def _wait_in_words(snapshots: dict[int, Snapshot], rank: int) -> str:
     elif w.op == "recv":
         what = f"in recv from {peer}"
     else:
-        what = f"in {w.op}" + (f" for {name_ranks(targets)}" if targets else "")
+        what = f"in {w.op}"
+        members = _World(snapshots.values(), quiet=True).members(w)
+        if w.op == "new_group":
+            what += f"({list(members)})"
+        elif groups_differ:
+            what += f" of group {w.group} ({name_ranks(members)})"
+        what += f" for {name_ranks(targets)}" if targets else ""
     if finished:
         verb = "has" if len(finished) == 1 else "have"
         what += f", but {name_ranks(finished)} {verb} finished"
@@ -275,6 +295,16 @@ def _cure(
     ops = {w.op for w in calls}
     if any(w.peer == r for r, w in zip(ranks, calls, strict=True)):
         return "A message from a rank to itself never meets: copy, and send nothing."
+    world = _World(snapshots.values(), quiet=True)
+    for rank, call in zip(ranks, calls, strict=True):
+        line = world.dropped(rank, call)
+        if line is not None:
+            isend = f"isend ({line})" if line else "isend"
+            return (
+                f"rank {call.peer} kept nothing of its {isend}, and torch forgets a "
+                "message whose handle is gone: keep what isend returns, and wait() for "
+                "it."
+            )
     if ops & {"send", "recv"} and _pass_by(snapshots, ranks):
         return "A send and its recv need the same tag and group: check both."
     if cycle and ops == {"recv"}:
@@ -294,6 +324,13 @@ def _cure(
             "A collective needs every rank of its group: finish the sends and recvs on "
             "all ranks first."
         )
+    if ops == {"new_group"}:
+        return (
+            "Every rank must make every group, in the same order, also the groups that "
+            "it is not in."
+        )
+    if cycle and len({w.group for w in calls}) > 1:
+        return "Ranks that are in several groups must use them in the same order."
     if len({(w.op, w.group) for w in calls}) > 1:
         return "All ranks of a group must call the same collectives in the same order."
     return (

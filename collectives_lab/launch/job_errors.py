@@ -38,6 +38,14 @@ _SIGNALS = {
 }
 
 
+_NOT_CONTIGUOUS = re.compile("(has to|must) be contiguous$")
+
+_CONTIGUOUS = (
+    "Gloo takes only tensors whose elements lie one after the other: send "
+    "x.contiguous(), and copy what such a tensor receives back to x."
+)
+
+
 def error_of(
     outcome: Outcome, world_size: int, timeout: float, is_emulated: bool = False
 ) -> LabError:
@@ -77,6 +85,11 @@ def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
     else:
         head = f"ranks disagree about a collective, number {report['number']}:"
         cure = "All ranks must agree on shape, dtype, root and reduce op."
+        if any("sends [" in text for text, _ in calls):
+            cure = (
+                "What a rank sends to another, that rank must take from it: compare "
+                "input_split_sizes of one with output_split_sizes of the other."
+            )
     ranks = sorted(outcome.described) or [rank]
     return Mismatch("\n".join([head, *lines, cure]), ranks)
 
@@ -126,6 +139,8 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
     elif report["kind"] == "unsendable":
         text = f"{subject}: {report['message']}."
     else:
+        if _NOT_CONTIGUOUS.search(report["message"]):
+            text += f"{_CONTIGUOUS}\n\n"
         text += _shortened(source_lines.in_words(report["traceback"]).rstrip())
     later = [
         r for r in failed if r not in same_error and failed[r]["kind"] != "stopped"

@@ -17,12 +17,12 @@ from collectives_lab.basics.errors import LabError, LaunchError
 from collectives_lab.launch.cluster import ClusterSpec
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import Plan, checked_timeout
+from collectives_lab.launch.loose_ends import unmatched, unwaited
 from collectives_lab.launch.pickled_call import pack_call
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.printed_output import Display, write_locally
 from collectives_lab.launch.rank.channel import Parts, pack
 from collectives_lab.launch.runs import Run, finish
-from collectives_lab.launch.unmatched_collectives import unmatched
 from collectives_lab.recorder.delays import DelayingNetwork
 
 
@@ -59,7 +59,15 @@ def run(
         outcome = group.job(request)
     finally:
         group.close()
-    return finish(outcome, plan)
+    result = finish(outcome, plan)
+    _tell(unwaited(outcome.reports))
+    return result
+
+
+def _tell(notes: Sequence[str]) -> None:
+    """Say under the cell what a job that has not failed has left open."""
+    for note in notes:
+        write_locally("stderr", f"{note}\n")
 
 
 def _planned(
@@ -230,9 +238,9 @@ class Ranks:
                 error.found = error.found or str(error)
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
             raise
-        note = unmatched(outcome.reports) if request.ranks is None else ""
-        if note:
-            write_locally("stderr", f"{note}\n")
+        _tell(unwaited(outcome.reports))
+        if request.ranks is None:
+            _tell(unmatched(outcome.reports))
         return result
 
     def _recovered(self, group: Group, outcome: Outcome) -> str:

@@ -107,4 +107,5 @@ class Watch:
 def _named(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with the reader's lines in words."""
     waits = [replace(w, where=source_lines.describe(w.where)) for w in snapshot.waiting]
-    return replace(snapshot, waiting=tuple(waits))
+    dropped = {k: source_lines.describe(line) for k, line in snapshot.dropped.items()}
+    return replace(snapshot, waiting=tuple(waits), dropped=dropped)

@@ -52,6 +52,21 @@ class Counts:
         number = self.collectives[name] = self.collectives[name] + 1
         return number
 
+    def parts(self, record: Record) -> list[tuple[int, int]]:
+        """Return what an all_to_all leaves on the board beside its own key.
+
+        A key for each part, which only its src and its dst have, with a signature of
+        its bytes: what one sends the other must take.
+        """
+        me, splits = record.group.ranks.index(self.rank), record.call.splits
+        assert splits is not None
+        return [
+            (mixed(record.key, digest("part", src, dst)), digest(nbytes))
+            for sends, sizes in zip((True, False), splits, strict=True)
+            for peer, nbytes in enumerate(sizes)
+            for src, dst in [(me, peer) if sends else (peer, me)]
+        ]
+
     def take_back(self, record: Record) -> None:
         """Forget a call that torch has refused: nothing was sent."""
         group = record.group.name
@@ -71,8 +86,8 @@ class Counts:
             self._number(record)
 
     def _number(self, record: Record) -> None:
-        key = (record.op, record.group.name, record.peer, record.call.tag)
-        record.number = self.posted[key] = self.posted[key] + 1
+        *key, _ = record.posted_as
+        record.number = self.posted[tuple(key)] = self.posted[tuple(key)] + 1
 
 
 def mixed(base: int, number: int) -> int:

@@ -18,6 +18,9 @@ from collectives_lab.trace import Event
 
 now = time.perf_counter
 
+MOST_PARTS = 8
+"""Parts of an all_to_all that are told in words."""
+
 
 class Group(NamedTuple):
     """A process group: its name in the trace, its ranks in the world, its key.
@@ -92,6 +95,11 @@ class Record:
         """Whether it is one end of a message."""
         return self.op in ("send", "recv")
 
+    @property
+    def posted_as(self) -> tuple[str, str, int | None, int, int]:
+        """Which message it is: the number-th with this op, group, peer and tag."""
+        return self.op, self.group.name, self.peer, self.call.tag, self.number
+
     def ends(self, rank: int) -> tuple[int, int]:
         """Return the (src, dst) of a message whose end at `rank` this is."""
         assert self.peer is not None
@@ -115,6 +123,12 @@ class Record:
         elif self.root is not None:
             side = "dst" if self.op in ("reduce", "gather") else "src"
             inside.append(f"{side}={self.root}")
+        if call.splits is not None and len(set(call.splits[0] + call.splits[1])) > 1:
+            size = call.nbytes // max(call.count, 1) or 1
+            for side, parts in zip(("sends", "takes"), call.splits, strict=True):
+                counts = [str(nbytes // size) for nbytes in parts]
+                more = ", ..." if len(counts) > MOST_PARTS else ""
+                inside.append(f"{side} [{', '.join(counts[:MOST_PARTS])}{more}]")
         return f"{self.op}({', '.join(inside)})"
 
     def described(self) -> tuple[str, str]:

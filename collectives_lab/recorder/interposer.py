@@ -76,6 +76,8 @@ class Recorder:
         self.records: list[Record] = []
         self.recent: list[Record] = []
         self.works: dict[weakref.ref, Record] = {}
+        self.dropped: list[Record] = []
+        """Messages whose works are gone, and nobody has waited for them."""
         self.unended: dict[int, Record] = {}
         self.coalesced: list[cuda_timing.Stamps] = []
         self.counts = Counts(rank)
@@ -158,7 +160,14 @@ class Recorder:
             stamps.ends_with(torch_ops.work_of(result))
 
     def _dropped(self, work: weakref.ref) -> None:
-        self.works.pop(work, None)
+        record = self.works.pop(work, None)
+        if (
+            record is not None
+            and record.is_message
+            and record.waited is None
+            and record.call.on_cpu
+        ):
+            self.dropped = [*self.dropped[1 - RECENT :], record]
 
     def _group(self, pg: Any) -> Group:
         ranks = torch_ops.ranks_of(pg)
@@ -182,9 +191,10 @@ class Recorder:
         self.step()
         if record.where:
             self.board.line[self.rank] = record.where[1]
-        if record.key and not self.board.meet(
-            self.rank, record.key, record.call.signature
-        ):
+        left = [(record.key, record.call.signature)] if record.key else []
+        if record.call.splits is not None:
+            left += self.counts.parts(record)
+        if not all(self.board.meet(self.rank, *each) for each in left):
             self.on_mismatch(record)
             raise Mismatched(record)
 
@@ -354,6 +364,11 @@ class Recorder:
             record.row(self.rank, self.threads[record.thread]) for record in records
         ]
 
+    def unwaited(self) -> list[tuple[str, str]]:
+        """Return op and line of each message before the last drain that was dropped."""
+        recent = {id(record) for record in self.recent}
+        return [(r.op, place(r.where)) for r in self.dropped if id(r) in recent]
+
     def described(self, key: int) -> tuple[str, str] | None:
         """Return the call with this key, in words, and its line.
 
@@ -394,6 +409,7 @@ class Recorder:
             waits,
             self.finished,
             epoch,
+            {r.posted_as: place(r.where) for r in self.dropped if r.op == "send"},
         )
 
 

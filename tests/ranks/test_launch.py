@@ -985,6 +985,38 @@ def other_message():
         dist.recv(torch.zeros(4), 0)
 
 
+def split(sends: list[int], takes: list[int]) -> torch.Tensor:
+    out = torch.zeros(sum(takes))
+    x = torch.arange(float(sum(sends))) + 10 * dist.get_rank()
+    dist.all_to_all_single(out, x, takes, sends)
+    return out
+
+
+def other_splits():
+    split(*(([2, 3], [2, 2]), ([2, 2], [2, 2]))[dist.get_rank()])
+
+
+def own_split():
+    split(*(([2, 2], [1, 3]), ([2, 2], [2, 2]))[dist.get_rank()])
+
+
+def other_parts():
+    sizes = ((3, 1), (2, 2))[dist.get_rank()]
+    outputs = [torch.zeros(2) for _ in range(2)]
+    dist.all_to_all(outputs, [torch.ones(n) for n in sizes])
+
+
+def test_splits_that_fit_pass() -> None:
+    """However uneven, and again and again."""
+
+    def fn():
+        sizes = (([1, 3], [1, 2]), ([2, 5], [3, 5]))[dist.get_rank()]
+        return [split(*sizes).tolist() for _ in range(3)][-1]
+
+    first, second = lab.run(fn, 2).results
+    assert first == [0, 10, 11] and second == [1, 2, 3, 12, 13, 14, 15, 16]
+
+
 @pytest.mark.parametrize(
     "fn, words",
     [
@@ -992,6 +1024,9 @@ def other_message():
         (other_shape, ["all_reduce(1 float32", "all_reduce(2 float32", "shape"]),
         (other_dtype, ["all_reduce(1 float32", "all_reduce(1 int32", "dtype"]),
         (other_message, ["send(3 float32", "recv(4 float32", "number of elements"]),
+        (other_splits, ["sends [2, 3], takes [2, 2])", "compare input_split_sizes"]),
+        (own_split, ["sends [2, 2], takes [1, 3])", "compare input_split_sizes"]),
+        (other_parts, ["sends [3, 1], takes [2, 2])", "compare input_split_sizes"]),
     ],
 )
 def test_calls_that_do_not_match_are_shown_side_by_side(fn, words) -> None:
@@ -1020,6 +1055,54 @@ def test_a_mismatch_that_is_caught_is_still_a_mismatch() -> None:
             other_shape()
 
     fails(lab.Mismatch, swallow, world_size=2, timeout=5)
+
+
+def loses_a_message():
+    if dist.get_rank() == 0:
+        for _ in range(2):
+            dist.isend(torch.ones(4), 1)
+    else:
+        time.sleep(0.3)  # torch has forgotten the first one
+        dist.recv(torch.zeros(4), 0)
+
+
+def test_a_message_that_was_dropped_is_named() -> None:
+    """Its sender has finished, and its receiver does not wait for the deadline."""
+    error = fails(lab.Deadlock, loses_a_message, world_size=2)
+    assert error.ranks == [1]
+    assert "isend (line" in str(error) and "dist.isend(torch.ones(4), 1)" in str(error)
+    assert "keep what isend returns, and wait() for it" in str(error)
+
+
+def leaves_it_open(keep: bool):
+    """Receive, and wait for it or not."""
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(4), 1)
+    else:
+        work = dist.irecv(torch.zeros(4), 0)
+        if keep:
+            work.wait()
+
+
+def test_an_irecv_that_nobody_waited_for_is_told(capsys) -> None:
+    """The run is what it is, and says that what was received may be anything."""
+    lab.run(leaves_it_open, 2, args=(True,))
+    assert capsys.readouterr().err == ""
+    assert lab.run(leaves_it_open, 2, args=(False,)).results == [None, None]
+    told = capsys.readouterr().err
+    assert re.match(r"rank 1 did not wait for the irecv in line \d+ of test_l", told)
+    assert "its tensor may hold anything. Keep what irecv returns, and wait()" in told
+
+
+def test_a_tensor_that_is_not_contiguous_is_told_before_torchs_words() -> None:
+    """Which tensors Gloo takes, and what to do."""
+
+    def fn():
+        x = torch.arange(6.0).view(2, 3).t()
+        dist.send(x, 1) if dist.get_rank() == 0 else dist.recv(x, 0)
+
+    text = str(fails(lab.RankError, fn, world_size=2))
+    assert text.index("send x.contiguous()") < text.index("Traceback")
 
 
 def test_a_loop_without_end_meets_the_deadline() -> None:

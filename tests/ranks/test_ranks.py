@@ -253,12 +253,18 @@ def test_code_is_text(ranks) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["input('name? ')", "sys.stdin.read()", "breakpoint()"]
+    "code, cure",
+    [
+        ("input('name? ')", "push"),
+        ("sys.stdin.read()", "push"),
+        ("pdb.set_trace()", "push"),
+        ("breakpoint()", "print what you want to know"),
+    ],
 )
-def test_a_rank_has_no_keyboard(ranks, all_freed, code) -> None:
+def test_a_rank_has_no_keyboard(ranks, all_freed, code, cure) -> None:
     """Whatever reads standard input says that nobody can type, and what to do."""
-    ranks.execute("import sys")
-    with pytest.raises(lab.RankError, match=r"a rank has no keyboard.*push") as caught:
+    ranks.execute("import pdb, sys")
+    with pytest.raises(lab.RankError, match=rf"no keyboard.*{cure}") as caught:
         ranks.execute(code)
     assert "EOF" not in str(caught.value) and KEEP in str(caught.value)
 
@@ -266,7 +272,7 @@ def test_a_rank_has_no_keyboard(ranks, all_freed, code) -> None:
 def test_a_collective_that_only_some_ranks_called_is_told_at_once(capfd) -> None:
     """The job that made it says line and ranks; jobs before, after and in step do not.
 
-    Nothing is told of sends, nor of ranks that were not asked to run the job.
+    Nothing is told of sends that are kept, nor of ranks that had no part in the job.
     """
     call = "work = dist.all_reduce(torch.ones(1), async_op=True)"
     words = f"rank 1 called all_reduce in line 2: `{call}`, and ranks 0 and 2 did not"

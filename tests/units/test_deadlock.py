@@ -543,6 +543,41 @@ def test_what_is_on_its_way_is_seen():
     assert not balanced(end_of([MEET], [MEET], [MEET], []))
 
 
+def test_a_dropped_message_counts_until_it_is_quiet():
+    """It may have left before its handle was gone; what waits then, waits in vain."""
+    sender, receiver = end_of([isend(1)], [recv(0), recv(0)])
+    assert stuck_ranks([sender, receiver]) == [1]  # in the second recv
+    dropped = {("send", "0", 1, 0, 2): "line 3"}
+    sender = replace(sender, posted={("send", "0", 1, 0): 2}, dropped=dropped)
+    assert stuck_ranks([sender, receiver]) == []
+    assert stuck_ranks([sender, receiver], quiet=True) == [1]
+    words = explain([sender, receiver], [1])
+    assert words.endswith(
+        "rank 0 kept nothing of its isend (line 3), and torch forgets a message whose "
+        "handle is gone: keep what isend returns, and wait() for it."
+    )
+    other = replace(sender, dropped={("send", "0", 1, 0, 1): "line 2"})
+    assert stuck_ranks([other, receiver], quiet=True) == []
+
+
+def test_groups_in_another_order_are_told_with_their_ranks():
+    """Each call that waits says which group it makes or uses."""
+
+    def making(rank, members):
+        name = f"new_group {members}"
+        wait = Waiting("new_group", name, 1)
+        return Snapshot(rank, {}, {name: 1}, groups={name: members}, waiting=(wait,))
+
+    snapshots = [making(0, (0, 1)), making(1, (0, 1, 2)), making(2, (0, 1, 2))]
+    words = explain(snapshots, stuck_ranks(snapshots))
+    assert "rank 0 waits in new_group([0, 1]) for rank 1" in words
+    assert "ranks 1 and 2 wait in new_group([0, 1, 2]) for rank 0" in words
+    assert "Every rank must make every group, in the same order" in words
+    crossing = end_of(*STUCK["two groups crossing"][0])
+    words = explain(crossing, stuck_ranks(crossing))
+    assert "in all_reduce of group a (ranks 0-2) for rank 2" in words
+
+
 # -- words ---------------------------------------------------------------------------
 
 
@@ -559,7 +594,7 @@ def test_what_is_on_its_way_is_seen():
         ("other tags, and a collective", "need the same tag and group"),
         ("a message to itself", "A message from a rank to itself never meets"),
         ("a skipped all_reduce", "do not call all_reduce under a condition on rank"),
-        ("two groups crossing", "call the same collectives in the same order"),
+        ("two groups crossing", "in several groups must use them in the same order"),
         (
             "a collective against a send",
             "finish the sends and recvs on all ranks first",

@@ -28,6 +28,7 @@ import torch.distributed as dist
 from collectives_lab import recorder
 from collectives_lab.basics.machine_limits import free_memory
 from collectives_lab.launch.rank import (
+    keyboard,
     mime,
     process_setup,
     spawned_children,
@@ -42,7 +43,6 @@ from collectives_lab.launch.rank.channel import (
     pack,
     unpack,
 )
-from collectives_lab.launch.rank.keyboard import NoKeyboard
 from collectives_lab.launch.rank.namespace import Namespace
 from collectives_lab.launch.rank.process_group import Membership
 from collectives_lab.recorder import torch_ops
@@ -293,6 +293,7 @@ class Rank:
         report["grouped"] = dist.is_initialized()
         if self.recording is not None:
             report["events"] = self.recording.drain()
+            report["unwaited"] = self.recording.unwaited()
             report["groups"] = self.recording.group_ranks()
             report["collectives"] = dict(self.recording.counts.collectives)
             report["wire_after"] = self.membership.count_bytes()
@@ -335,7 +336,7 @@ def _why_unsendable(value: Any, error: BaseException) -> str:
 def main(fd: int) -> None:
     """Serve as a rank on the socket `fd` to the launcher; never returns."""
     rank = Rank(Channel(socket.socket(fileno=fd)))
-    sys.stdin = sys.__stdin__ = NoKeyboard()  # type: ignore[assignment,misc]
+    keyboard.none_here()
     sys.stdout = sys.__stdout__ = process_setup.stream(1)  # type: ignore[assignment,misc]
     sys.stderr = sys.__stderr__ = process_setup.stream(2)  # type: ignore[assignment,misc]
     faulthandler.enable(all_threads=False)

@@ -1,8 +1,9 @@
-"""Collectives that only some ranks of a group have called when a job is over.
+"""Calls that a job has begun and not ended, though nothing has failed.
 
-Nothing has failed yet: an asynchronous call waits for nobody. But the ranks that have
-not called it will meet it with their next collective, which is then blamed. Here
-`unmatched` says so while the line is still known.
+A collective that only some ranks of a group have called waits for nobody if it is
+asynchronous, but the ranks that have not called it will meet it with their next one,
+which is then blamed. And what an irecv receives may be anything until it is waited for.
+Here `unmatched` and `unwaited` say so while the lines are still known.
 """
 
 from __future__ import annotations
@@ -17,8 +18,27 @@ Reports = Mapping[int, Mapping[str, Any]]
 """What each rank has reported; `collectives` counts its calls by group."""
 
 
-def unmatched(reports: Reports) -> str:
-    """Say which collectives of this job only some ranks have called; may be empty."""
+RISK = {
+    "send": "torch forgets a message whose handle is gone, so that it arrives by luck",
+    "recv": "until then its tensor may hold anything",
+}
+
+
+def unwaited(reports: Reports) -> list[str]:
+    """Say for which isends and irecvs nobody has waited, nor can: they are dropped."""
+    ranks_of: dict[tuple[str, str], list[int]] = {}
+    for rank, report in reports.items():
+        for call in set(report["unwaited"]):
+            ranks_of.setdefault(call, []).append(rank)
+    return [
+        f"{name_ranks(ranks)} did not wait for the i{op}{_in(where)}: {RISK[op]}. Keep "
+        f"what i{op} returns, and wait() for it."
+        for (op, where), ranks in sorted(ranks_of.items())
+    ]
+
+
+def unmatched(reports: Reports) -> list[str]:
+    """Say which collectives of a job of all ranks only some ranks have called."""
     groups: dict[str, Sequence[int]] = {}
     for report in reports.values():
         groups |= report["groups"]
@@ -27,7 +47,7 @@ def unmatched(reports: Reports) -> str:
         name: ranks for name, ranks in groups.items() if set(ranks) <= set(reports)
     }
     lines = [_compared(reports, name, ranks) for name, ranks in whole.items()]
-    return "\n".join(line for line in lines if line)
+    return [line for line in lines if line]
 
 
 def _compared(reports: Reports, group: str, members: Sequence[int]) -> str:
@@ -42,9 +62,13 @@ def _compared(reports: Reports, group: str, members: Sequence[int]) -> str:
     if len(calls) < most - least:  # an earlier job's, and told there
         return ""
     call = calls[least - most]
-    where = source_lines.describe(call.where)
     return (
-        f"{name_ranks(ahead)} called {call.op}{f' in {where}' if where else ''}, and "
+        f"{name_ranks(ahead)} called {call.op}{_in(call.where)}, and "
         f"{behind} did not: the next collective of {behind} will meet it. All ranks of "
         "a group must call the same collectives in the same order."
     )
+
+
+def _in(where: str) -> str:
+    line = source_lines.describe(where)
+    return f" in {line}" if line else ""
