@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -133,16 +134,16 @@ class Columns:
     ) -> Self:
         """Build a trace from events in any order of ranks, each rank's own in order."""
         texts: dict[str, int] = {"": 0}
-        rows: dict[str, list] = {name: [] for name in _NAMES}
-        for event in events:
-            for name in _NAMES:
-                value = getattr(event, name)
-                if name in TEXT:
-                    value = texts.setdefault(value, len(texts))
-                elif value is None:
-                    value = -1 if name in _OPTIONAL_RANKS else math.nan
-                rows[name].append(value)
-        columns = {name: np.array(v, dtype=_KIND[name]) for name, v in rows.items()}
+        rows = zip(*map(attrgetter(*_NAMES), events), strict=True)
+        columns = {}
+        for name, values in zip(_NAMES, rows, strict=False):  # none without events
+            if name in TEXT:
+                for text in dict.fromkeys(values):
+                    texts.setdefault(text, len(texts))
+                values = [texts[text] for text in values]
+            elif name in _OPTIONAL_RANKS:
+                values = [-1 if value is None else value for value in values]
+            columns[name] = np.array(values, dtype=_KIND[name])  # None becomes NaN
         return cls(world_size, columns, list(texts), groups, wire, meta)
 
     # -- looking at events ---------------------------------------------------------
@@ -257,14 +258,29 @@ class Columns:
             message = unknown & self.is_op(op)
             counted[message] = columns["nbytes"][message] if number == side else 0
             unknown &= ~message
-        for i in np.flatnonzero(unknown):
-            ranks = self.groups.get(self.texts[columns["group"][i]], self.groups["0"])
-            op, root = self.texts[columns["op"][i]], columns["root"][i].item()
-            root = None if root < 0 else root
-            counted[i] = bound(
-                op, columns["nbytes"][i], columns["rank"][i], root, ranks
-            )[side]
+        rows = np.flatnonzero(unknown)
+        alike, firsts = self._alike(rows, "op", "group", "root", "rank", "nbytes")
+        bounds = [self._bound(i)[side] for i in rows[firsts].tolist()]
+        counted[rows] = np.array(bounds, dtype=float)[alike]
         return counted
+
+    def _alike(self, rows: np.ndarray, *names: str) -> tuple[np.ndarray, np.ndarray]:
+        """Number rows by their values in some columns.
+
+        Returns the number of each row, and the first of the rows with each number.
+        """
+        number = np.zeros(len(rows), dtype=np.int64)
+        for name in names:
+            values, index = np.unique(self.columns[name][rows], return_inverse=True)
+            number = number * len(values) + index
+            _, number = np.unique(number, return_inverse=True)
+        return number, np.unique(number, return_index=True)[1]
+
+    def _bound(self, row: int) -> tuple[float, float]:
+        """Return the least bytes `(sent, received)` of the collective in a row."""
+        event = self.event(row)
+        ranks = self.groups.get(event.group, self.groups["0"])
+        return bound(event.op, event.nbytes, event.rank, event.root, ranks)
 
     def _by_rank(self, direction: str) -> list[int | float]:
         weights, ranks = self._counted(direction), self.columns["rank"]

@@ -261,14 +261,15 @@ class User:
 
 async def _typed(request: HTTPRequest, command: str) -> tuple[int, str]:
     terminal, text = await websocket_connect(request), ""
-    line = f"({command}); echo status=$?=; exit\n"
+    # Sums, since the terminal shows the line itself, too, and where it likes.
+    line = f"echo begins=$((0))=; ({command}); echo status=$(($?))=; exit\n"
     await terminal.write_message(json.dumps(["stdin", line]))
     while (message := await terminal.read_message()) is not None:
         kind, *content = json.loads(message)
         text += content[0] if kind == "stdout" else ""
-    ended = re.search(r"status=(\d+)=", text)
-    assert ended, text
-    return int(ended[1]), text
+    said = re.search(r"begins=0=(.*)status=(\d+)=", text, re.DOTALL)
+    assert said, text
+    return int(said[2]), said[1]
 
 
 FORGE = f"""
