@@ -36,6 +36,8 @@ if __name__ == "__main__":
     run = [lab.run(pass_it_on) for _ in range(5)][-1]
     begin = min(e.issued for e in run.trace.events if e.op == "all_reduce")
     caption = "Rank 2 comes late, and all wait; then each sends to its right, twice."
-    picture = plots.space_time(run.trace, start=begin - 0.004, caption=caption)
+    picture = plots.space_time(
+        run.trace, between=(begin - 0.004, None), caption=caption
+    )
     picture.savefig(PICTURE, dpi=200)
     print(f"{PICTURE}: {picture.alt}")

@@ -6,10 +6,9 @@ are drawn (`in_steps`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import numpy as np
 
-from collectives_lab.trace import Event, Trace
+from collectives_lab.trace import Trace
 
 
 def counts_steps(trace: Trace) -> bool:
@@ -17,15 +16,14 @@ def counts_steps(trace: Trace) -> bool:
     return trace.meta.get("clock") == "steps"
 
 
-def in_steps(events: Sequence[Event]) -> list[Event]:
-    """Return planned calls as they are drawn: each takes its step, done at its end.
+def in_steps(issued: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return when planned calls are drawn as issued, waited for and completed.
 
     A plan's clock has two ticks a step: at the first a rank calls, at the next it
-    waits. Steps in which nobody does anything are not counted.
+    waits. Each call takes its step and is done at its end; nobody knows when it waits.
+    Steps in which nobody does anything are not counted.
     """
-    steps = [(event.issued or 0.0) // 2 for event in events]
-    number = {step: n for n, step in enumerate(sorted({*steps}), 1)}
-    return [
-        replace(e, issued=number[s] - 0.45, waited=None, completed=number[s] + 0.45)
-        for e, s in zip(events, steps, strict=True)
-    ]
+    steps = issued // 2
+    known = np.unique(steps[~np.isnan(steps)])
+    number = np.where(np.isnan(steps), np.nan, np.searchsorted(known, steps) + 1.0)
+    return number - 0.45, np.full(len(issued), np.nan), number + 0.45

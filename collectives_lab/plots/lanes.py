@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from pathlib import PurePath
 
+import numpy as np
+
 from collectives_lab.basics.units import format_seconds
-from collectives_lab.plots.clock import counts_steps, in_steps
+from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Event, Trace
 
 FILLED = 0.64  # the share of a lane that bars take; the rest keeps lanes apart
@@ -26,6 +28,7 @@ class Bar:
     """One call in its place: times in seconds, top and bottom in lanes, downwards."""
 
     event: Event
+    lane: int
     begin: float
     wait: float
     end: float
@@ -79,7 +82,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Scene:
-    """The calls and messages between two times, in seconds.
+    """The calls of some ranks, and messages among them, between two times in seconds.
 
     bars: the calls. pairs: the messages, as a send and its recv. lost: the sends that
     nobody received. together: the calls of each collective, ordered by lane. missing:
@@ -88,6 +91,7 @@ class Scene:
     """
 
     world_size: int
+    ranks: list[int]
     first: float
     last: float
     bars: list[Bar]
@@ -108,56 +112,63 @@ class Scene:
         things = [f"{n} {name}" for name, n in sorted(verbs.items())]
         if self.pairs or not things:
             things.insert(0, _count(len(self.pairs), "message"))
-        ranks, span = _count(self.world_size, "rank"), self.last - self.first
+        span = self.last - self.first
         steps = _count(len({bar.begin for bar in self.bars}), "step")
         length = steps if self.is_steps else format_seconds(span)
-        facts = [f"{ranks}, {length}: {', '.join(things)}."]
-        waits = blocked(self.bars)
-        if waits and not self.stuck:
-            rank = max(waits, key=lambda rank: waits[rank])
-            longest = format_seconds(waits[rank])
-            is_even = min(waits.values()) > 0.99 * waits[rank]
-            if is_even and len(waits) == self.world_size > 1:
-                facts.append(f"Every rank is blocked for {longest}.")
-            else:
-                facts.append(f"Rank {rank} is blocked longest, {longest}.")
+        facts = [f"{count_ranks(self)}, {length}: {', '.join(things)}."]
+        if not self.stuck:
+            facts += blocked_longest(
+                dict.fromkeys(self.ranks, 0.0) | blocked(self.bars)
+            )
         if self.lost:
             facts.append(f"Never received: {_list(self.lost)}.")
         if self.stuck:
-            facts.append(f"Never completed: {_list(self.stuck)}.")
+            facts.append(never_completed(self.stuck))
         if self.missing:
             facts.append(f"{_count(self.missing, 'call')} without a time left out.")
         return facts
 
 
-def scene(trace: Trace, start: float | None = None, stop: float | None = None) -> Scene:
-    """Lay out a trace, or what of it is seen between start and stop.
+def scene(
+    trace: Trace, ranks: Iterable[int] | None = None, between: Between | None = None
+) -> Scene:
+    """Lay out a trace, or some of its ranks, or what is seen between two times.
 
-    A call that never completed lasts a little longer than everything that is known.
-    A plan whose times number its steps is laid out in steps. Raises ValueError if no
-    call has a time, and unless start < stop.
+    Arguments and errors as for `window`.
     """
-    bars, first, last = _place(trace)
-    first, last = first if start is None else start, last if stop is None else stop
-    if not first < last:
-        raise ValueError(f"from {first:g} s to {last:g} s; need start < stop")
-    seen = {i for i, b in bars.items() if b.end >= first and b.begin <= last}
-    sends, recvs = (rows.tolist() for rows in trace.pairs())
-    received = set(sends)
+    return laid_out(window(trace, ranks, between))
+
+
+def laid_out(seen: Window) -> Scene:
+    """Place the calls that are seen, and those that belong to them, in their lanes."""
+    trace, is_seen, is_chosen = seen.trace, seen.is_seen(), seen.is_chosen()
+    sends, recvs = trace.pairs()
+    is_sent = is_chosen[sends] & is_chosen[recvs] & (is_seen[sends] | is_seen[recvs])
+    received = set(sends.tolist())
+    pairs = [*zip(sends[is_sent].tolist(), recvs[is_sent].tolist(), strict=True)]
+    together = _together(seen)
+    rows = {*seen.rows.tolist(), *chain(*pairs), *chain(*together)}
+    bars = place(seen, sorted(rows))
+    own = [bars[row] for row in seen.rows.tolist()]
+    rounds = [
+        sorted((bars[row] for row in calls), key=lambda bar: bar.top)
+        for calls in together
+    ]
     return Scene(
         trace.world_size,
-        first,
-        last,
-        [bars[i] for i in bars if i in seen],
+        seen.ranks,
+        seen.first,
+        seen.last,
+        own,
+        [(bars[i], bars[j]) for i, j in pairs],
         [
-            (bars[i], bars[j])
-            for i, j in zip(sends, recvs, strict=True)
-            if i in bars and j in bars and (i in seen or j in seen)
+            bar
+            for row, bar in zip(seen.rows.tolist(), own, strict=True)
+            if bar.event.op == "send" and row not in received
         ],
-        [bars[i] for i in seen if bars[i].event.op == "send" and i not in received],
-        rounds((bars[i] for i in bars), first, last),
-        len(trace) - len(bars),
-        counts_steps(trace),
+        sorted(rounds, key=lambda calls: calls[0].begin),
+        seen.missing,
+        seen.is_steps,
     )
 
 
@@ -166,37 +177,25 @@ def is_stuck(event: Event) -> bool:
     return event.waited is not None and event.completed is None
 
 
-def _place(trace: Trace) -> tuple[dict[int, Bar], float, float]:
-    """Return the bars by row of the trace, and the first and the last time to show."""
-    timed = [(i, e) for i, e in enumerate(trace.events) if e.issued is not None]
-    if not timed:
-        raise ValueError(
-            "no call of this trace has a time, so there is nothing to draw; "
-            "draw the trace of a run, or replay a plan on a fabric first"
-        )
-    if counts_steps(trace):
-        planned = in_steps([event for _, event in timed])
-        timed = [(i, e) for (i, _), e in zip(timed, planned, strict=True)]
-    known = [t for _, e in timed for t in (e.issued, e.waited, e.completed)]
-    times = [t for t in known if t is not None]
-    first, last = min(times), max(times)
-    last = max(last, first + 1e-6)
-    if any(is_stuck(e) for _, e in timed):
-        last += 0.25 * (last - first)
+def place(seen: Window, rows: Sequence[int]) -> dict[int, Bar]:
+    """Return the bars of some rows, by row: each rank's in its lane."""
+    lane_of = {rank: lane for lane, rank in enumerate(seen.ranks)}
+    events = [(row, seen.trace.event(row)) for row in rows]
     bars: dict[int, Bar] = {}
-    for rank, rows in groupby(timed, key=lambda row: row[1].rank):
-        bars |= _lane(rank, list(rows), last)
-    return bars, first, last
+    if seen.is_steps:  # nobody knows when a planned call is waited for
+        events = [(row, replace(e, waited=None, completed=0.0)) for row, e in events]
+    for rank, of_rank in groupby(events, key=lambda row: row[1].rank):
+        bars |= _lane(lane_of[rank], list(of_rank), seen)
+    return bars
 
 
-def _lane(rank: int, rows: Sequence[tuple[int, Event]], last: float) -> dict[int, Bar]:
+def _lane(lane: int, rows: Sequence[tuple[int, Event]], seen: Window) -> dict[int, Bar]:
     """Lay out a rank's calls: those that overlap in time lie below its computing."""
     computes = any(event.op == "compute" for _, event in rows)
     busy: list[float] = [math.inf] if computes else []
     placed = []
-    for row, event in sorted(rows, key=lambda pair: pair[1].issued or 0.0):
-        begin = event.issued or 0.0
-        end = last if is_stuck(event) else max(begin, event.completed or begin)
+    for row, event in sorted(rows, key=lambda pair: seen.begin[pair[0]]):
+        begin, end = seen.begin[row].item(), seen.end[row].item()
         slot = next((i for i, until in enumerate(busy) if until <= begin), len(busy))
         if event.op == "compute":
             slot = 0
@@ -207,27 +206,28 @@ def _lane(rank: int, rows: Sequence[tuple[int, Event]], last: float) -> dict[int
     gap = 0 if len(busy) == 1 else 0.18 * height
     bars = {}
     for row, event, begin, end, slot in placed:
-        wait = end if event.waited is None else min(max(event.waited, begin), end)
-        top = rank - FILLED / 2 + slot * height
-        bars[row] = Bar(event, begin, wait, end, top, top + height - gap)
+        top, wait = lane - FILLED / 2 + slot * height, seen.wait[row].item()
+        bars[row] = Bar(event, lane, begin, wait, end, top, top + height - gap)
     return bars
 
 
-def rounds(bars: Iterable[Bar], first: float, last: float) -> list[list[Bar]]:
-    """Return the collectives: the n-th call of a group on all its ranks is one."""
-    count: Counter = Counter()
-    calls: dict[tuple[str, int], list[Bar]] = defaultdict(list)
-    for bar in bars:
-        if bar.is_collective:
-            place = bar.event.rank, bar.event.group
-            calls[bar.event.group, count[place]].append(bar)
-            count[place] += 1
-    seen = [
-        sorted(together, key=lambda bar: bar.top)
-        for together in calls.values()
-        if any(bar.end >= first and bar.begin <= last for bar in together)
-    ]
-    return sorted(seen, key=lambda together: together[0].begin)
+def _together(seen: Window) -> list[list[int]]:
+    """Return the rows of each collective: the n-th call of a group on all its ranks."""
+    trace, columns = seen.trace, seen.trace.columns
+    alone = trace.is_op("send") | trace.is_op("recv") | trace.is_op("compute")
+    rows = np.flatnonzero(~alone & ~np.isnan(seen.begin))
+    group = columns["group"][rows].astype(np.int64)
+    caller = group * trace.world_size + columns["rank"][rows]
+    order = np.argsort(caller, kind="stable")
+    in_order = caller[order]
+    number = np.empty(len(rows), dtype=np.int64)
+    number[order] = np.arange(len(rows)) - np.searchsorted(in_order, in_order)
+    which = group * (len(rows) + 1) + number
+    found = np.isin(which, which[seen.is_seen()[rows]]) & seen.is_chosen()[rows]
+    calls: dict[int, list[int]] = defaultdict(list)
+    for row, one in zip(rows[found].tolist(), which[found].tolist(), strict=True):
+        calls[one].append(row)
+    return list(calls.values())
 
 
 def verb(together: Sequence[Bar]) -> str:
@@ -248,6 +248,29 @@ def blocked(bars: Iterable[Bar]) -> dict[int, float]:
             total[rank] += max(0.0, bar.end - begin)
             until[rank] = max(begin, bar.end)
     return dict(total)
+
+
+def count_ranks(seen: Scene | Window) -> str:
+    """Return how many ranks are looked at, in words."""
+    world_size = seen.world_size if isinstance(seen, Scene) else seen.trace.world_size
+    of = f"{len(seen.ranks)} of " if len(seen.ranks) < world_size else ""
+    return of + _count(world_size, "rank")
+
+
+def blocked_longest(waits: Mapping[int, float]) -> list[str]:
+    """Say which of all ranks is blocked longest, in seconds; nothing if none is."""
+    rank = max(waits, key=lambda rank: waits[rank])
+    if not waits[rank]:
+        return []
+    longest = format_seconds(waits[rank])
+    if len(waits) > 1 and min(waits.values()) > 0.99 * waits[rank]:
+        return [f"Every rank is blocked for {longest}."]
+    return [f"Rank {rank} is blocked longest, {longest}."]
+
+
+def never_completed(stuck: Sequence[Bar]) -> str:
+    """Name the calls that ranks wait for in vain."""
+    return f"Never completed: {_list(stuck)}."
 
 
 def _count(number: int, thing: str) -> str:

@@ -29,13 +29,13 @@ def name_rounds(labels: Labels, rounds: Sequence[list[Bar]]) -> None:
     """Name each collective once, above the first of its lanes."""
     by_lane: dict[int, list[list[Bar]]] = defaultdict(list)
     for calls in rounds:
-        by_lane[calls[0].event.rank].append(calls)
-    for rank, in_lane in by_lane.items():
+        by_lane[calls[0].lane].append(calls)
+    for lane, in_lane in by_lane.items():
         for name, begin in _names(labels, in_lane):
-            place = begin, rank - FILLED / 2
+            place = begin, lane - FILLED / 2
             x, y = labels.ax.transData.transform(place)
             step = labels.size(name)[1] + 2
-            rows = range(2 if rank == 0 else 1)
+            rows = range(2 if lane == 0 else 1)
             any(labels.put(name, x, y + (row + 0.5) * step) for row in rows)
 
 

@@ -8,7 +8,7 @@ band joins the calls of one collective; a cross ends what never ended.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.ticker import MaxNLocator
 
+from collectives_lab.plots import overview
 from collectives_lab.plots.figure import (
     INK,
     STYLE,
@@ -32,10 +33,12 @@ from collectives_lab.plots.figure import (
     settle,
     trace_of,
 )
-from collectives_lab.plots.lanes import Bar, Scene, scene, verb
+from collectives_lab.plots.lanes import Bar, Scene, laid_out, place, verb
 from collectives_lab.plots.names import MOST_NAMES, name_calls, name_rounds, name_stuck
+from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 
+MOST_CALLS = 5000  # more are not drawn one by one
 MANY = 600  # bars from which on they are drawn plainly
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -44,27 +47,31 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 def space_time(
     trace: Trace | Traced,
     *,
-    start: float | None = None,
-    stop: float | None = None,
+    ranks: Iterable[int] | None = None,
+    between: Between | None = None,
     max_arrows: int = 500,
     caption: str | None = None,
 ) -> Diagram:
     """Draw who called what when, and who waited for whom.
 
     trace: a Trace, or a Run or Timeline that has one; a plan is drawn in its steps.
-    start, stop: seconds since the trace began (numbers of steps), to look at a part of
-    it. max_arrows: of more messages than that, so many spread evenly are drawn, and the
-    caption says so. Raises ValueError if no call of the trace has a time.
+    ranks: those to look at, of all. between: `(start, stop)`, seconds since the trace
+    began (numbers of steps), to look at a part of it; None for its begin or its end.
+    max_arrows: of more messages than that, so many spread evenly are drawn, and the
+    caption says so. Of more than MOST_CALLS calls none is drawn: each lane is filled to
+    the share of its time that the rank spends in calls. Raises ValueError if no call of
+    the trace has a time, for a rank that it has not, and unless start < stop.
     """
-    seen = scene(trace_of(trace), start, stop)
+    view = window(trace_of(trace), ranks, between)
+    if len(view.rows) > MOST_CALLS:
+        return _overview(view, caption)
+    seen = laid_out(view)
     pairs = seen.pairs
     if len(pairs) > max_arrows:
         chosen = np.linspace(0, len(pairs) - 1, max_arrows).astype(int)
         pairs = [seen.pairs[i] for i in chosen]
-    p = seen.world_size
-    lane, header = max(0.17, min(0.68, 1.36 / p**0.5)), _header(seen)
-    figure, ax = diagram(8, min(14.0, p * lane + header + 0.75))
-    _set_axes(ax, seen, header / lane)
+    p, header = len(seen.ranks), _header(seen)
+    figure, ax = _lanes(seen, header, bool(seen.stuck))
     _draw_bands(ax, seen.together)
     _draw_bars(ax, seen)
     _draw_messages(ax, pairs)
@@ -80,6 +87,31 @@ def space_time(
     facts = seen.facts()
     if len(pairs) < len(seen.pairs):
         facts.append(f"{len(pairs)} of the messages are drawn.")
+    return _described(figure, facts, caption)
+
+
+def _overview(view: Window, caption: str | None) -> Diagram:
+    """Draw what share of its time each rank spends in which state."""
+    stuck = [*place(view, view.rows[view.is_stuck[view.rows]].tolist()).values()]
+    figure, ax = _lanes(view, 0.0, bool(stuck))
+    found = overview.draw_shares(ax, view)
+    _draw_marks(ax, stuck)
+    signs: dict[str, Any] = {
+        name: Patch(color=(INK, opacity))
+        for name, opacity in overview.OPACITY.items()
+        if found[name].any()
+    }
+    if view.is_steps:
+        signs = {"in a call": Patch(color=(INK, overview.OPACITY["blocked"]))}
+    if stuck:
+        signs["never completed"] = _sign("X", 7)
+    key_above(ax, signs)
+    settle(figure)
+    name_stuck(Labels(ax, 7), stuck)
+    return _described(figure, overview.facts(view, found), caption)
+
+
+def _described(figure: Diagram, facts: Sequence[str], caption: str | None) -> Diagram:
     figure.caption = " ".join(facts) if caption is None else caption
     figure.alt = (
         f"Space-time diagram, one lane a rank, rank 0 on top. {' '.join(facts)}"
@@ -87,9 +119,18 @@ def space_time(
     return figure
 
 
+def _lanes(seen: Scene | Window, header: float, is_stuck: bool) -> tuple[Diagram, Axes]:
+    """Return empty lanes, with room of so many inches above them."""
+    p = len(seen.ranks)
+    lane = max(0.17, min(0.68, 1.36 / p**0.5))
+    figure, ax = diagram(8, min(14.0, p * lane + header + 0.75))
+    _set_axes(ax, seen, header / lane, is_stuck)
+    return figure, ax
+
+
 def _header(seen: Scene) -> float:
     """Inches above the lanes for the names of the collectives, in one row or two."""
-    first_lane = [c for c in seen.together if c[0].event.rank == 0]
+    first_lane = [c for c in seen.together if c[0].lane == 0]
     runs = [next(run)[0].begin for _, run in groupby(first_lane, verb)]
     if len(runs) > MOST_NAMES:
         return 0.2
@@ -97,11 +138,11 @@ def _header(seen: Scene) -> float:
     return 0.2 * (bool(runs) + int(is_crowded))
 
 
-def _set_axes(ax: Axes, seen: Scene, header: float) -> None:
+def _set_axes(ax: Axes, seen: Scene | Window, header: float, is_stuck: bool) -> None:
     """Prepare lanes and time, whose ticks are in the unit that suits it."""
-    p, span = seen.world_size, seen.last - seen.first
+    p, span = len(seen.ranks), seen.last - seen.first
     first, last = seen.first, seen.last
-    room = 0.2 if seen.stuck else 0.01  # what is stuck is named right of its cross
+    room = 0.2 if is_stuck else 0.01  # what is stuck is named right of its cross
     ax.set_xlim(first, last + room * span)
     ax.set_ylim(p - 0.5, -0.5 - header)
     most, nice = (16, [1, 2, 5, 10]) if seen.is_steps else (7, [1, 2, 2.5, 5, 10])
@@ -113,8 +154,8 @@ def _set_axes(ax: Axes, seen: Scene, header: float) -> None:
     ax.xaxis.set_major_formatter(lambda t, _: f"{t / scale:g}")
     ax.spines["bottom"].set_bounds(first, last)
     ax.set_xlabel("step" if seen.is_steps else f"time ({unit})")
-    ranks = range(0, p, -(-p // 64))
-    ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
+    lanes = range(0, p, -(-p // 64))
+    ax.set_yticks(lanes, [f"rank {seen.ranks[lane]}" for lane in lanes])
     ax.tick_params(axis="y", length=0, labelsize=9 if p <= 16 else 7)
     ax.spines["left"].set_visible(False)
 
@@ -218,10 +259,6 @@ def _draw_marks(ax: Axes, bars: Sequence[Bar]) -> None:
 
 def _signs(seen: Scene) -> dict[str, Any]:
     """Return the key: a sign for each thing that occurs, by its name."""
-
-    def sign(marker: str, size: float) -> Line2D:
-        return Line2D([], [], color=INK, ls="none", marker=marker, markersize=size)
-
     bars, is_plain = seen.bars, len(seen.bars) > MANY
     waits = any(bar.event.waited is not None for bar in bars)
     signs = {
@@ -231,10 +268,14 @@ def _signs(seen: Scene) -> dict[str, Any]:
         and Patch(color=INK),
         "blocked": waits
         and tuple(Patch(**style) for style in _styles(INK, True, is_plain)),
-        "message": seen.pairs and sign(r"$\rightarrow$", 12),
-        "never received": seen.lost and sign("x", 5),
-        "never completed": seen.stuck and sign("X", 7),
+        "message": seen.pairs and _sign(r"$\rightarrow$", 12),
+        "never received": seen.lost and _sign("x", 5),
+        "never completed": seen.stuck and _sign("X", 7),
         "end not seen": any(bar.is_open for bar in bars if not bar.is_compute)
-        and sign(">", 5),
+        and _sign(">", 5),
     }
     return {name: handle for name, handle in signs.items() if handle}
+
+
+def _sign(marker: str, size: float) -> Line2D:
+    return Line2D([], [], color=INK, ls="none", marker=marker, markersize=size)

@@ -136,7 +136,7 @@ class Columns:
         texts: dict[str, int] = {"": 0}
         rows = zip(*map(attrgetter(*_NAMES), events), strict=True)
         columns = {}
-        for name, values in zip(_NAMES, rows, strict=False):  # none without events
+        for name, values in zip(_NAMES, map(list, rows), strict=False):
             if name in TEXT:
                 for text in dict.fromkeys(values):
                     texts.setdefault(text, len(texts))

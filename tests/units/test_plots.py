@@ -18,10 +18,12 @@ from PIL import Image
 from collectives_lab import plans, plots
 from collectives_lab.fabrics import uniform
 from collectives_lab.plans.steps import Steps
+from collectives_lab.plots import overview
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import INK, PALETTE
 from collectives_lab.plots.lanes import blocked, scene
 from collectives_lab.plots.series import SERIES, fastest
+from collectives_lab.plots.window import window
 from collectives_lab.replay import replay
 from collectives_lab.trace import Event, Trace
 
@@ -234,18 +236,91 @@ def test_who_waits_longest_is_named_where_there_is_one():
 
 
 def test_a_part_can_be_looked_at():
-    """start and stop cut out a part, where the collectives keep their partners."""
-    figure = plots.space_time(collectives(4), start=4.5e-3, stop=9.5e-3)
+    """Two times cut out a part, where the collectives keep their partners."""
+    figure = plots.space_time(collectives(4), between=(4.5e-3, 9.5e-3))
     assert labels(figure) == ["broadcast"]
     assert figure.axes[0].get_xlim()[0] == pytest.approx(4.5e-3)
     with pytest.raises(ValueError, match="need start < stop"):
-        plots.space_time(collectives(4), start=1, stop=1)
+        plots.space_time(collectives(4), between=(1, 1))
+
+
+def test_some_ranks_can_be_looked_at():
+    """They have the lanes, and messages with others are left out."""
+    figure = plots.space_time(ring(4), ranks=[1, 2])
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == [
+        "rank 1",
+        "rank 2",
+    ]
+    assert len(arrows(figure)) == 3  # from 1 to 2, a message a step
+    assert figure.caption.startswith("2 of 4 ranks")
+    seen = scene(ring(4), ranks=[1, 2])
+    assert {bar.event.rank for bar in seen.bars} == {1, 2} and not seen.lost
+    for wrong, found in (([1, 4], "rank 4 of 4 ranks"), ([], "none of 4 ranks")):
+        with pytest.raises(ValueError, match=found):
+            plots.space_time(ring(4), ranks=wrong)
+
+
+def many_calls(p, each, seed=0):
+    """Calls of random lengths, one after the other, with gaps; the last never ends."""
+    random, events = np.random.default_rng(seed), []
+    for rank in range(p):
+        gaps, flights, waits = random.exponential(1e-4, (3, each))
+        for n, end in enumerate(np.cumsum(gaps + flights + waits)):
+            is_last = (rank, n) == (p - 1, each - 1)
+            begin, wait = end - flights[n] - waits[n], end - waits[n]
+            stop = None if is_last else float(end)
+            events.append(call(rank, "all_reduce", float(begin), stop, float(wait)))
+    return Trace.from_events(events, p)
+
+
+def test_shares_of_time_are_those_of_the_calls():
+    """Each stretch of time adds up what each call covers of it, also in a part."""
+    trace = many_calls(3, 40)
+    for between in (None, (0.002, 0.007)):
+        seen = window(trace, [0, 2], between)
+        found = overview.shares(seen)
+        edges = np.linspace(seen.first, seen.last, overview.COLUMNS + 1)
+        for name, begin, end in (
+            ("in flight", seen.begin, seen.wait),
+            ("blocked", seen.wait, seen.end),
+        ):
+            for lane, rank in enumerate(seen.ranks):
+                rows = trace.columns["rank"] == rank
+                low, high = (np.subtract.outer(t[rows], edges) for t in (begin, end))
+                past = [np.maximum(-x, 0).sum(axis=0) for x in (low, high)]
+                right = np.diff(past[0] - past[1]) / np.diff(edges)
+                np.testing.assert_allclose(found[name][lane], right, atol=1e-9)
+        assert not found["computing"].any()
+
+
+def test_what_overlaps_counts_once():
+    """A share is never more than all of the time."""
+    calls = [call(0, "all_reduce", 0.0, 1.0), call(0, "send", 0.0, 1.0, 0.5, peer=1)]
+    trace = Trace.from_events([*calls, Event(0, "compute", issued=0, completed=1)], 2)
+    found = overview.shares(window(trace))
+    assert sum(found.values())[0] == pytest.approx(1.0)
+    assert found["in flight"][0].mean() == pytest.approx(0.5)
+
+
+def test_a_picture_of_many_calls_is_filled_lanes():
+    """It says what it leaves out, crosses what is stuck, and stays small."""
+    figure = plots.space_time(many_calls(8, 700))
+    caption = figure.caption
+    assert caption.startswith("8 ranks, ") and "5600 all_reduce" in caption
+    assert "5600 calls are too many to draw each" in caption
+    assert "Never completed: rank 7 all_reduce" in caption
+    assert len(figure.axes[0].images) == 1 and not arrows(figure)
+    assert len(figure._repr_html_()) < 250_000
+    part = plots.space_time(many_calls(8, 700), between=(0.01, 0.02))
+    assert "too many" not in part.caption and not part.axes[0].images
+    steps = plots.space_time(plans.ring_all_reduce(64, 64))
+    assert steps.caption.startswith("64 ranks: calls of 8064 recv, 8064 send.")
 
 
 @pytest.mark.slow
 def test_thousands_of_events():
-    """5000 events are drawn with as many arrows as asked for, and it is said so."""
-    figure = plots.space_time(ring(8, 313), max_arrows=100)
+    """Of 5000 events as many arrows are drawn as asked for, and it is said so."""
+    figure = plots.space_time(ring(8, 312), max_arrows=100)
     assert len(arrows(figure)) == 100
     assert figure.caption.endswith("100 of the messages are drawn.")
     assert len(figure._repr_html_()) < 250_000
