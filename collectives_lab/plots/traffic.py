@@ -6,6 +6,7 @@ beside what the wire carried and a bound (`bytes_by_rank`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.trace import Trace
 
+MOST_RULED = 64  # rows between which there is room for a line
+
 SOURCES = {
     "messages": "payloads of the sends",
     "wire": "bytes on the wire, measured",
@@ -60,6 +63,7 @@ def traffic_matrix(
     p = len(matrix)
     side = max(2.4, p * (0.72 if p <= 8 else 0.28))
     figure, ax = diagram(min(side, 8) + (1 if p <= 8 else 1.8), min(side, 8) + 0.6)
+    figure.set_layout_engine("compressed")  # for cells that are squares
     scale, unit = _scale(matrix.max())
     shown = np.ma.masked_equal(matrix, 0) / scale
     image = ax.imshow(shown, cmap="cividis", vmin=0, vmax=max(1, matrix.max()) / scale)
@@ -67,10 +71,11 @@ def traffic_matrix(
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.set(xlabel="to rank", ylabel="from rank")
-    step = max(1, -(-p // 32))
+    step = 1 if p <= 32 else 2 ** math.ceil(math.log2(p / 16))
     ax.set_xticks(range(0, p, step))
     ax.set_yticks(range(0, p, step))
-    cell_grid(ax, p)
+    if p <= MOST_RULED:
+        cell_grid(ax, p)
     if p <= 8:
         _write_cells(ax, matrix, image)
     else:

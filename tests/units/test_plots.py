@@ -326,6 +326,16 @@ def test_thousands_of_events():
     assert len(figure._repr_html_()) < 250_000
 
 
+def test_a_matrix_of_many_ranks_has_no_lines_over_its_cells():
+    """Of 256 ranks each 16th has its number, and no grid hides what is drawn."""
+    few, many = (plots.traffic_matrix(np.eye(p) + 1) for p in (64, 256))
+    grids = [list(figure.axes[0].xaxis.get_minorticklocs()) for figure in (few, many)]
+    assert len(grids[0]) == 65 and not grids[1]
+    assert list(many.axes[0].get_xticks()) == list(range(0, 256, 16))
+    many.draw_without_rendering()
+    assert many.axes[0].yaxis.label.get_window_extent().x0 >= 0  # not cut off
+
+
 class Has:
     """What has a trace, as a Run and a Timeline have."""
 
