@@ -15,9 +15,17 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike
 
+from collectives_lab.basics.machine_limits import free_memory
+from collectives_lab.basics.units import format_bytes
 from collectives_lab.trace import Trace
 
 _SEND, _RECV = 1, 2
+
+MESSAGE_BYTES = 200
+"""Memory that a message takes while the Trace is made: two calls, and sorted copies."""
+
+CHECKED = 1_000_000
+"""Messages after which we look again whether there is memory for them."""
 
 
 def check(world_size: int, nbytes: int, itemsize: int = 1) -> int:
@@ -100,6 +108,7 @@ class Steps:
     def __init__(self, world_size: int):
         self.world_size = world_size
         self._steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._messages = 0
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -108,12 +117,27 @@ class Steps:
         """Add a step: a message of `nbytes` from each src to the dst beside it.
 
         src, dst, nbytes: arrays of one length, or single numbers. Messages of 0 bytes
-        are left out, since both sides know that there is nothing to send.
+        are left out, since both sides know that there is nothing to send. Raises
+        ValueError once the plan has more messages than there is memory for.
         """
         ranks = (np.asarray(rank, dtype=np.int32) for rank in (src, dst))
         step = np.broadcast_arrays(*ranks, np.atleast_1d(np.asarray(nbytes, np.int64)))
         nonempty = step[2] > 0
+        self._count(int(nonempty.sum()))
         self._steps.append((step[0][nonempty], step[1][nonempty], step[2][nonempty]))
+
+    def _count(self, more: int) -> None:
+        before, self._messages = self._messages, self._messages + more
+        if before // CHECKED == self._messages // CHECKED:
+            return
+        needed, free = self._messages * MESSAGE_BYTES, free_memory()
+        if needed > free:
+            raise ValueError(
+                f"this plan for {self.world_size} ranks has more than {before:,} "
+                f"messages, for which {format_bytes(needed)} of memory are needed and "
+                f"{format_bytes(free)} are free; the function of this name in `costs` "
+                "gives time and bytes by a formula, for any number of ranks"
+            )
 
     def trace(self) -> Trace:
         """Return the plan as a Trace, whose times are step numbers and not seconds."""

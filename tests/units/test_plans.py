@@ -15,6 +15,7 @@ import collectives_lab as lab
 from collectives_lab import costs, fabrics, plans
 from collectives_lab.basics import verbs
 from collectives_lab.basics.verbs import verb_of
+from collectives_lab.plans import steps
 from collectives_lab.plans.steps import Steps, all_gather_chunks, share
 from collectives_lab.replay import replay
 from collectives_lab.trace import bound
@@ -406,3 +407,13 @@ def test_a_world_size_is_a_whole_number(wrong):
     for name in NAMES:
         with pytest.raises(ValueError, match="need a whole number"):
             getattr(plans, name)(wrong, 64)
+
+
+def test_a_plan_that_has_no_room_is_refused(monkeypatch) -> None:
+    """Before memory is gone it says how many messages, and what to use instead."""
+    monkeypatch.setattr(steps, "free_memory", lambda: 2 * 10**8)
+    assert len(plans.ring_all_reduce(512, 512)) == 2 * 2 * 511 * 512
+    with pytest.raises(
+        ValueError, match="more than 999,424 messages.*`costs`"
+    ):
+        plans.ring_all_reduce(2048, 2048)
