@@ -413,7 +413,5 @@ def test_a_plan_that_has_no_room_is_refused(monkeypatch) -> None:
     """Before memory is gone it says how many messages, and what to use instead."""
     monkeypatch.setattr(steps, "free_memory", lambda: 2 * 10**8)
     assert len(plans.ring_all_reduce(512, 512)) == 2 * 2 * 511 * 512
-    with pytest.raises(
-        ValueError, match="more than 999,424 messages.*`costs`"
-    ):
+    with pytest.raises(ValueError, match=r"more than 999,424 messages.*`costs`"):
         plans.ring_all_reduce(2048, 2048)
