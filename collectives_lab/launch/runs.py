@@ -37,6 +37,19 @@ class Run:
     def __repr__(self) -> str:
         return run_text(self)
 
+    @property
+    def seconds(self) -> list[float | None]:
+        """How long each rank took, by rank; None for one that did not get to the
+        end.
+        """
+        reports = self._recorded.reports
+        return [
+            reports[rank]["ended"] - reports[rank]["started"]
+            if "ended" in reports.get(rank, {})
+            else None
+            for rank in range(self.world_size)
+        ]
+
     @cached_property
     def trace(self) -> Trace:
         """What moved: every communication call of every rank."""

@@ -34,7 +34,7 @@ def explain_syntax_error(error: SyntaxError) -> str:
     if re.match(r"\s*(\w+\s*=\s*)?[%!]", line) or line.rstrip().endswith("?"):
         text += (
             "\nA rank runs plain Python: IPython's %, ! and ? are not available there. "
-            "Use them in a cell without %%ranks."
+            "Use them in a cell without %%ranks; %%time and %%timeit stand above all."
         )
     elif "'await' outside" in str(error) or "outside async" in str(error):
         text += "\nA rank runs plain Python: use asyncio.run(...) there."

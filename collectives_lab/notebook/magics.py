@@ -13,7 +13,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 from collectives_lab.launch import LabError, Run
-from collectives_lab.notebook import folded_results
+from collectives_lab.notebook import folded_results, timing
 from collectives_lab.notebook.cell_results import (
     CellSyntaxError,
     explain_syntax_error,
@@ -81,20 +81,30 @@ class RanksMagics(Magics):
     @argument("--quiet", "-q", action="store_true", help="show no last expression")
     @argument("--show", action="store_true", help="show the traffic after the cell")
     def run_cell(self, line: str, cell: str) -> None:
-        """Run the cell on every rank; variables stay there, the run becomes `_run`."""
+        """Run the cell on every rank; variables stay there, the run becomes `_run`.
+
+        With %%time or %%timeit in its first line it says how long that took.
+        """
         args = parse_line(self.run_cell, line)
         requested = Placement.of(args, "%%ranks", self.shell.user_ns)
         size = self.groups.choose_size(args.size, args.cluster)
         on = None if args.on is None else rank_list(args.on, size)
         timeout = parse_seconds(args.timeout) if args.timeout else self.timeout
         values = self._values(args.push)
+        time, cell = timing.asked(cell)
         file = self._register("\n" + cell)  # line 1 is the one with %%ranks
-        is_quiet = args.quiet or ends_in_semicolon(cell)
+        is_loop = time is not None and time.is_loop
+        is_quiet = args.quiet or is_loop or ends_in_semicolon(cell)
         try:
             ranks = self.groups.ranks(size, requested)
             if values:
                 ranks.push(**values)
             run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, show_output)
+            took = ""
+            if time is not None and is_loop:
+                took = timing.of_loops(ranks, cell, on, timeout, time)
+            elif time is not None:
+                took = timing.of_run(run)
         except LabError as error:
             self._store(error.run, args.show)
             self._hint(error)
@@ -102,6 +112,8 @@ class RanksMagics(Magics):
         except KeyboardInterrupt as interrupt:
             raise interruption(self.groups.find(size), interrupt) from interrupt
         show_folded(folded_results.fold(run.results))
+        if took:
+            print(took)
         self._store(run, args.show)
 
     @line_magic("ranks")

@@ -335,6 +335,35 @@ def test_a_variable_of_the_notebook_is_not_on_the_ranks(kernel):
         assert "--push" not in kernel.run(f"%%ranks\n{name}").traceback
 
 
+def test_a_cell_is_timed_by_its_slowest_rank(kernel):
+    """%%time tells of its run, %time of a statement; the last expression is shown."""
+    kernel.run("%%ranks 3\nimport time")
+    shown = kernel.run("%%ranks\n%%time\ntime.sleep(0.2 * rank)\nrank + 40")
+    words = r"\d+ ms on rank 2, the slowest; .* on ranks 0 and 1"
+    assert re.search(words, shown.stdout) and "42" in shown.texts[0]
+    assert kernel.run("%%ranks\n%time here = rank").stdout.count(" on rank") == 2
+    assert kernel.run("%%ranks --on 1\n%%time\nhere").stdout.endswith(" on rank 1\n")
+    assert "it has no options" in kernel.run("%%ranks\n%%time -x\n1").stderr
+    shown = kernel.run("%%ranks\n%%time\nhere\nnobody_has_it")
+    assert "line 4 of" in shown.traceback and "slowest" not in shown.stdout
+
+
+def test_a_cell_is_repeated_as_often_on_each_rank(kernel):
+    """So %%timeit may communicate; it runs once by itself, and then in loops."""
+    kernel.run("%%ranks 3\nx, count = torch.ones(4), [0]")
+    loop = "count[0] += 1\ndist.all_reduce(x)"
+    shown = kernel.run(f"%%ranks\n%%timeit -n 7 -r 3\n{loop}")
+    words = r" a loop on rank \d, the slowest; .* \(median of 3 runs, loops: 7\)\n"
+    assert re.search(words, shown.stdout)
+    assert kernel.run("%%ranks\ncount[0]").texts == ["ranks 0-2  22"]
+    found = kernel.run("%%ranks\n%timeit dist.barrier()").stdout
+    assert re.search(r"\(median of 5 runs, loops: 10*\)", found)
+    assert "-n LOOPS" in kernel.run("%%ranks\n%%timeit -x 3\n1").stderr
+    assert "line 3 of" in kernel.run("%%ranks\n%%timeit\n1 / 0").traceback
+    late = kernel.run("%%ranks\nx = 1\n%timeit x").traceback
+    assert "%%time and %%timeit stand above all" in late
+
+
 def test_a_cell_cannot_ask(kernel):
     """input() in a cell on ranks says that there is no keyboard, in the cell's line."""
     shown = kernel.run("%%ranks 4\ninput('name? ')")
