@@ -1,9 +1,10 @@
-"""Calls that a job has begun and not ended, though nothing has failed.
+"""What a job has left open, though nothing has failed.
 
 A collective that only some ranks of a group have called waits for nobody if it is
 asynchronous, but the ranks that have not called it will meet it with their next one,
 which is then blamed. And what an irecv receives may be anything until it is waited for.
-Here `unmatched` and `unwaited` say so while the lines are still known.
+And a widget that a rank has made will not move. Here `unmatched`, `unwaited` and
+`widgets` say so, while the lines are still known.
 """
 
 from __future__ import annotations
@@ -34,6 +35,18 @@ def unwaited(reports: Reports) -> list[str]:
         f"{name_ranks(ranks)} did not wait for the i{op}{_in(where)}: {RISK[op]}. Keep "
         f"what i{op} returns, and wait() for it."
         for (op, where), ranks in sorted(ranks_of.items())
+    ]
+
+
+def widgets(reports: Reports) -> list[str]:
+    """Say that widgets made on ranks do not live, if there are any."""
+    ranks = [rank for rank, report in reports.items() if report["widgets"]]
+    if not ranks:
+        return []
+    return [
+        f"{name_ranks(ranks)} made widgets, which do not move there: a page knows only "
+        "those of its kernel. For a progress bar use `from tqdm import tqdm`; make a "
+        "slider in a cell without %%ranks, and give its value to the ranks."
     ]
 
 

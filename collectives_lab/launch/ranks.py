@@ -17,7 +17,7 @@ from collectives_lab.basics.errors import LabError, LaunchError
 from collectives_lab.launch.cluster import ClusterSpec
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import Plan, checked_timeout
-from collectives_lab.launch.loose_ends import unmatched, unwaited
+from collectives_lab.launch.loose_ends import unmatched, unwaited, widgets
 from collectives_lab.launch.pickled_call import pack_call
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.printed_output import Display, write_locally
@@ -60,7 +60,7 @@ def run(
     finally:
         group.close()
     result = finish(outcome, plan)
-    _tell(unwaited(outcome.reports))
+    _tell(unwaited(outcome.reports) + widgets(outcome.reports))
     return result
 
 
@@ -238,7 +238,7 @@ class Ranks:
                 error.found = error.found or str(error)
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
             raise
-        _tell(unwaited(outcome.reports))
+        _tell(unwaited(outcome.reports) + widgets(outcome.reports))
         if request.ranks is None:
             _tell(unmatched(outcome.reports))
         return result

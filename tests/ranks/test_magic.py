@@ -364,6 +364,23 @@ def test_a_cell_is_repeated_as_often_on_each_rank(kernel):
     assert "%%time and %%timeit stand above all" in late
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tqdm.notebook\nfor _ in tqdm.notebook.tqdm(range(2)): pass",
+        "import ipywidgets\nipywidgets.IntSlider()",
+    ],
+)
+def test_a_widget_says_that_it_does_not_move(kernel, code):
+    """And the page is not asked to look for it in the kernel."""
+    kernel.run("%%ranks 4\n1")
+    shown = kernel.run(f"%%ranks\n{code}")
+    assert "ranks 0-3 made widgets, which do not move there" in shown.stderr
+    assert "`from tqdm import tqdm`" in shown.stderr
+    assert not any("widget-view" in str(bundle) for bundle in shown.bundles)
+    assert "widgets" not in kernel.run("%%ranks\n1").stderr
+
+
 def test_a_cell_cannot_ask(kernel):
     """input() in a cell on ranks says that there is no keyboard, in the cell's line."""
     shown = kernel.run("%%ranks 4\ninput('name? ')")

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
 _METHODS = {
     "text/html": "_repr_html_",
     "text/markdown": "_repr_markdown_",
@@ -42,7 +44,14 @@ def bundle(value: Any) -> dict[str, Any]:
     figure = getattr(sys.modules.get("matplotlib.figure"), "Figure", ())
     if isinstance(value, figure):
         by_type.setdefault("image/png", _png(value))
+    by_type.pop(WIDGET, None)  # the page would look for it in the kernel
     return {mime: _text(content) for mime, content in by_type.items()}
+
+
+def widgets() -> int:
+    """Return how many ipywidgets this process has made, and not closed."""
+    module = sys.modules.get("ipywidgets.widgets.widget")
+    return len(getattr(module, "_instances", ()))
 
 
 def _ask(value: Any, method: str) -> Any:

@@ -73,6 +73,7 @@ class Rank:
         self.namespace = Namespace({})
         self.main = threading.main_thread()
         self.known = set(sys.modules)
+        self.widgets = 0
 
     @property
     def recording(self) -> recorder.Recorder | None:
@@ -294,6 +295,8 @@ class Rank:
         if self.recording is not None:
             report["events"] = self.recording.drain()
             report["unwaited"] = self.recording.unwaited()
+            before, self.widgets = self.widgets, mime.widgets()
+            report["widgets"] = self.widgets > before
             report["groups"] = self.recording.group_ranks()
             report["collectives"] = dict(self.recording.counts.collectives)
             report["wire_after"] = self.membership.count_bytes()
