@@ -13,8 +13,13 @@ from matplotlib.axes import Axes
 
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.plots.figure import rank_color
-from collectives_lab.plots.lanes import FILLED, blocked_longest, count_ranks, place
-from collectives_lab.plots.lanes import never_completed as stuck_in_words
+from collectives_lab.plots.lanes import (
+    FILLED,
+    blocked_longest,
+    count_ranks,
+    never_completed,
+    place,
+)
 from collectives_lab.plots.window import Window
 
 COLUMNS = 1000
@@ -118,7 +123,7 @@ def facts(seen: Window, found: dict[str, np.ndarray]) -> list[str]:
         by_lane = found["blocked"].mean(axis=1) * span
         told += blocked_longest(dict(zip(seen.ranks, by_lane.tolist(), strict=True)))
     if len(stuck):
-        told.append(stuck_in_words([*place(seen, stuck.tolist()).values()]))
+        told.append(never_completed([*place(seen, stuck.tolist()).values()]))
     told.append(
         f"{len(rows)} calls are too many to draw each: a lane is as full as the share "
         "of its time. ranks=[...] and between=(start, stop) show fewer, one by one."

@@ -134,9 +134,10 @@ class Columns:
     ) -> Self:
         """Build a trace from events in any order of ranks, each rank's own in order."""
         texts: dict[str, int] = {"": 0}
-        rows = zip(*map(attrgetter(*_NAMES), events), strict=True)
+        rows = [*zip(*map(attrgetter(*_NAMES), events), strict=True)]
         columns = {}
-        for name, values in zip(_NAMES, map(list, rows), strict=False):
+        for name, row in zip(_NAMES, rows or [()] * len(_NAMES), strict=True):
+            values = list(row)
             if name in TEXT:
                 for text in dict.fromkeys(values):
                     texts.setdefault(text, len(texts))

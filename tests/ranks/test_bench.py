@@ -485,7 +485,7 @@ def test_a_fit_is_never_negative(samples, complaint: str) -> None:
 
 def test_ping_pong_is_what_a_fit_takes() -> None:
     """Messages between two ranks, a sample a size, and a link with a bandwidth."""
-    samples = bench.ping_pong(sizes=[8, 2**12, 2**20, 2**23], iterations=5)
+    samples = bench.ping_pong(sizes=[8, 2**12, 2**20, 2**23], iterations=25)
     assert [nbytes for nbytes, _ in samples] == [8, 2**12, 2**20, 2**23]
     link = bench.fit(samples)
     assert link.alpha > 0 and 0 < link.beta < 1e-6

@@ -158,6 +158,14 @@ def test_a_missing_column_holds_the_default():
     assert list(trace.events) == [Event(0, "barrier"), Event(1, "barrier")]
 
 
+def test_columns_can_be_written_with_events_or_without():
+    """A run moves its times to where it began, whether it has a call or none."""
+    for events in ([], [Event(0, "barrier", issued=5.0)]):
+        trace = Trace.from_events(events, 1)
+        trace.columns["issued"] -= 5.0
+        assert trace.columns["issued"].tolist() == [0.0] * len(events)
+
+
 def test_an_empty_trace_counts_nothing():
     """No events are a trace too."""
     trace = Trace.from_events([], 3)
