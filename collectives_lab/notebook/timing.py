@@ -17,7 +17,7 @@ from collectives_lab.basics.units import format_seconds
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.launch import Ranks, Run
 
-_ASKED = re.compile(r"\s*%%?(time|timeit)\b[ \t]*(?:(-.*)|(.*))\n?")
+_ASKED = re.compile(r"\s*%%?(time|timeit)\b[ \t]*((?:-[nr]\s*\d+[ \t]*)*)(.*)\n?")
 _OPTION = re.compile(r"-([nr])\s*(\d+)\s*")
 
 ENOUGH = 0.02
@@ -47,18 +47,18 @@ def asked(cell: str) -> tuple[Asked | None, str]:
     if found is None:
         return None, cell
     kind, options, statement = found.groups()
+    numbers = {name: int(value) for name, value in _OPTION.findall(options)}
+    is_wrong = statement.startswith("-")
+    if kind == "time" and (options or is_wrong):
+        raise UsageError(f"%%time {options}{statement}: it has no options")
+    if is_wrong or 0 in numbers.values():
+        raise UsageError(
+            f"%%timeit {options}{statement}: it has -n LOOPS and -r RUNS, 1 or more"
+        )
     above = "\n" * found[0].count("\n", 0, found.start(1))
-    rest = above + (statement or "") + "\n" + cell[found.end() :]
+    rest = above + statement + "\n" + cell[found.end() :]
     if kind == "time":
-        if options:
-            raise UsageError(f"%%time {options}: it has no options")
         return Asked(False), rest
-    numbers = {name: int(value) for name, value in _OPTION.findall(options or "")}
-    statement = _OPTION.sub("", options or "")
-    if statement.startswith("-") or 0 in numbers.values():
-        raise UsageError(f"%%timeit {options}: it has -n LOOPS and -r RUNS, 1 or more")
-    if statement:
-        rest = above + statement + "\n" + cell[found.end() :]
     return Asked(True, numbers.get("n", 0), numbers.get("r", Asked(True).runs)), rest
 
 

@@ -43,7 +43,7 @@ class Bar:
     @property
     def is_stuck(self) -> bool:
         """Return whether the rank began to wait for the call and never came back."""
-        return is_stuck(self.event)
+        return self.event.waited is not None and self.event.completed is None
 
     @property
     def is_open(self) -> bool:
@@ -170,11 +170,6 @@ def laid_out(seen: Window) -> Scene:
         seen.missing,
         seen.is_steps,
     )
-
-
-def is_stuck(event: Event) -> bool:
-    """Tell whether a rank waited for a call in vain."""
-    return event.waited is not None and event.completed is None
 
 
 def place(seen: Window, rows: Sequence[int]) -> dict[int, Bar]:

@@ -7,6 +7,8 @@ words (`facts`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,10 +17,10 @@ from collectives_lab.basics.units import format_seconds
 from collectives_lab.plots.figure import rank_color
 from collectives_lab.plots.lanes import (
     FILLED,
+    Bar,
     blocked_longest,
     count_ranks,
     never_completed,
-    place,
 )
 from collectives_lab.plots.window import Window
 
@@ -108,8 +110,13 @@ def draw_shares(ax: Axes, seen: Window) -> dict[str, np.ndarray]:
     return found
 
 
-def facts(seen: Window, found: dict[str, np.ndarray]) -> list[str]:
-    """Describe the calls that are seen in sentences, and what is left out."""
+def facts(
+    seen: Window, found: dict[str, np.ndarray], stuck: Sequence[Bar]
+) -> list[str]:
+    """Describe the calls that are seen in sentences, and what is left out.
+
+    found: their shares. stuck: those that never completed.
+    """
     trace, rows = seen.trace, seen.rows
     ops, counts = np.unique(trace.columns["op"][rows], return_counts=True)
     names = {trace.texts[op]: n for op, n in zip(ops, counts.tolist(), strict=True)}
@@ -118,12 +125,11 @@ def facts(seen: Window, found: dict[str, np.ndarray]) -> list[str]:
     told = [f"{count_ranks(seen)}, {format_seconds(span)}: calls of {things}."]
     if seen.is_steps:
         told = [f"{count_ranks(seen)}: calls of {things}."]
-    stuck = rows[seen.is_stuck[rows]]
-    if not seen.is_steps and not len(stuck):
+    if not seen.is_steps and not stuck:
         by_lane = found["blocked"].mean(axis=1) * span
         told += blocked_longest(dict(zip(seen.ranks, by_lane.tolist(), strict=True)))
-    if len(stuck):
-        told.append(never_completed([*place(seen, stuck.tolist()).values()]))
+    if stuck:
+        told.append(never_completed(stuck))
     told.append(
         f"{len(rows)} calls are too many to draw each: a lane is as full as the share "
         "of its time. ranks=[...] and between=(start, stop) show fewer, one by one."

@@ -108,7 +108,7 @@ def _overview(view: Window, caption: str | None) -> Diagram:
     key_above(ax, signs)
     settle(figure)
     name_stuck(Labels(ax, 7), stuck)
-    return _described(figure, overview.facts(view, found), caption)
+    return _described(figure, overview.facts(view, found, stuck), caption)
 
 
 def _described(figure: Diagram, facts: Sequence[str], caption: str | None) -> Diagram:

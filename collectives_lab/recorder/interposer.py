@@ -105,11 +105,7 @@ class Recorder:
         if not op.is_announced and call_site.waits(sys._getframe(1).f_back):
             call = call._replace(waits=True)
         record = Record(op.verb, call, group, where, variant)
-        if record.peer == self.rank and not group.on_nccl:
-            raise ValueError(
-                f"{op.verb}: rank {self.rank} cannot send to itself or receive from "
-                "itself; the value is there already, so copy it"
-            )
+        self._check_peer(record)
         record.thread = threading.get_ident()
         milliseconds = op.get(args, "timeout", -1)
         if milliseconds >= 0:
@@ -149,6 +145,13 @@ class Recorder:
             if call.on_cpu and not record.is_message:
                 self._note_end(work, record)
         return result
+
+    def _check_peer(self, record: Record) -> None:
+        if record.peer == self.rank and not record.group.on_nccl:
+            raise ValueError(
+                f"{record.op}: rank {self.rank} cannot send to itself or receive from "
+                "itself; the value is there already, so copy it"
+            )
 
     def _note_end_on_stream(
         self, stamps: cuda_timing.Stamps, pg: Any, result: Any
