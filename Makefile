@@ -117,7 +117,8 @@ book: $(READY)
 # Tests wait for processes and deadlines more than they compute, so two files at a time;
 # the slow tests that count the processes and the memory of the machine run alone.
 # pytest exits with 5 where no test was selected.
-TWO_FILES := -n 2 --dist loadfile
+# In the order in which they are collected, so that the longest files come first.
+TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
 ALONE := tests/ranks/test_hygiene.py
 
 test-units: $(READY)

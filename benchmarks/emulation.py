@@ -80,6 +80,40 @@ CASES = (
 )
 
 
+def tree() -> None:
+    """All_reduce by messages along a tree."""
+    algorithms.tree_all_reduce(torch.ones(NUMBERS))
+
+
+def all_to_all() -> None:
+    """All_to_all by messages, pair by pair."""
+    algorithms.pairwise_all_to_all(torch.empty(NUMBERS), torch.ones(NUMBERS))
+
+
+SERVERS = (
+    *(fabrics.dgx_a100, fabrics.dgx_h100, fabrics.dgx_h200, fabrics.dgx_b200),
+    *(fabrics.cloud_p4d, fabrics.aws_p3dn, fabrics.aws_p4de),
+    *(fabrics.aws_p5, fabrics.aws_p5en),
+)
+PRESETS = {
+    **{preset.__name__: preset(2, 2) for preset in SERVERS},
+    "gb200_nvl72": fabrics.gb200_nvl72(4),
+    "pcie_box": fabrics.pcie_box(2),
+    "ethernet": fabrics.ethernet(25, 4),
+    "loopback": fabrics.loopback(4),
+}
+"""Four ranks of every preset, on two nodes where it has nodes."""
+
+SHAPES = {"ring": ring, "tree": tree, "all_to_all": all_to_all}
+"""What is measured on all of them."""
+
+
+def felt(fabric: Fabric) -> Fabric:
+    """Return a fabric so slow that the quickest message of a ring takes 4 ms."""
+    quickest = min(k.time(NUMBERS) for k in (fabric.inside, fabric.across))
+    return fabric.slowed(4 * 4e-3 / quickest)  # a ring sends a quarter at a time
+
+
 def spans(step: Callable[[], None], rounds: int) -> list[tuple[float, float]]:
     """Return the begin and end of a step in every round but the first."""
     intervals = []
@@ -93,28 +127,49 @@ def spans(step: Callable[[], None], rounds: int) -> list[tuple[float, float]]:
 
 def measure(quick: bool) -> list[Row]:
     """Measure each kind of call, emulated and replayed."""
-    return [row(*case, 3 if quick else 20) for case in CASES]
+    cases = [row(*case, 3 if quick else 20) for case in CASES]
+    return cases + [worst(name, 3 if quick else 9) for name in SHAPES]
+
+
+def durations(step: Callable[[], None], fabric: Fabric, rounds: int) -> list[float]:
+    """Return what a step takes on emulated links, from first start to last end."""
+    run = lab.run(
+        partial(spans, step, rounds), WORLD_SIZE, fabric=Emulated(fabric), timeout=240
+    )
+    return [
+        max(end for _, end in ranks) - min(begun for begun, _ in ranks)
+        for ranks in zip(*run.results, strict=True)
+    ]
 
 
 def row(title: str, step: Callable[[], None], fabric: Fabric, rounds: int) -> Row:
     """Measure a step on a fabric against its replay there."""
     expected = lab.run(step, WORLD_SIZE).trace.replay(fabric).elapsed
-    run = lab.run(
-        partial(spans, step, rounds), WORLD_SIZE, fabric=Emulated(fabric), timeout=240
-    )
-    durations = [
-        max(end for _, end in ranks) - min(begun for begun, _ in ranks)
-        for ranks in zip(*run.results, strict=True)
-    ]
-    errors = [seconds / expected - 1 for seconds in durations]
+    took = durations(step, fabric, rounds)
+    errors = [seconds / expected - 1 for seconds in took]
     return Row(
         "emulation",
         f"{title}, on emulated links",
         "ms",
-        durations,
+        took,
         f"{TARGET:.0%} off",
         abs(median(errors)) <= TARGET,
         "replayed",
         [expected],
         spread(errors, "%", "+"),
+    )
+
+
+def worst(name: str, rounds: int) -> Row:
+    """Measure a step on the shape of every preset; return the row that is most off."""
+
+    def off(row: Row) -> float:
+        return abs(median(row.ours) / row.peer[0] - 1)
+
+    return max(
+        (
+            row(f"{name} on {preset}, the worst", SHAPES[name], felt(fabric), rounds)
+            for preset, fabric in PRESETS.items()
+        ),
+        key=off,
     )

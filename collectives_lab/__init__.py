@@ -3,10 +3,11 @@
 `run(fn, world_size=4)` calls a function on real processes and records what moved,
 `Ranks(4)` keeps the processes, and `%load_ext collectives_lab` gives a notebook
 `%%ranks`. `check(name, solution)` says what a graded exercise is worth.
-`trace.replay(fabric)` says what a run would take on another cluster; each
-algorithm is there three times, in `algorithms`, `plans` and `costs`. Plots are in
-`collectives_lab.plots`, steppers in `collectives_lab.widgets`. Each name is imported
-when it is first used, so what needs no torch works without it.
+`trace.replay(fabric)` says what a run would take on another cluster, and
+`predict(verb, nbytes, fabric)` what a call of NCCL takes there; each algorithm is there
+three times, in `algorithms`, `plans` and `costs`. Plots are in `collectives_lab.plots`,
+steppers in `collectives_lab.widgets`. Each name is imported when it is first used, so
+what needs no torch works without it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _HOME = {
     **dict.fromkeys(("compare", "table"), "basics.tables"),
     **dict.fromkeys(("Event", "Message", "Trace"), "trace"),
     "Timeline": "replay",
+    **dict.fromkeys(("Prediction", "predict"), "predictions"),
     "record": "recorder.script",
     **dict.fromkeys(("Ranks", "Run", "run"), "launch"),
     **dict.fromkeys(
@@ -45,13 +47,14 @@ _HOME = {
 
 _ROOMS = (
     *("algorithms", "basics", "bench", "checking", "costs", "emulation", "fabrics"),
-    *("other_libraries", "parallel", "plans", "plots", "replay", "strategies"),
-    *("widgets", "wire"),
+    *("libraries", "other_libraries", "parallel", "plans", "plots", "predictions"),
+    *("replay", "strategies", "truth", "widgets", "wire"),
 )
 
 _THEORY = {
-    *("basics", "costs", "fabrics", "plans", "plots", "replay", "strategies"),
-    *("widgets", "compare", "table", "Event", "Message", "Trace", "Timeline"),
+    *("basics", "costs", "fabrics", "libraries", "plans", "plots", "predictions"),
+    *("replay", "strategies", "truth", "widgets", "compare", "table"),
+    *("Event", "Message", "Prediction", "Timeline", "Trace", "predict"),
 }
 """Names that need numpy only."""
 

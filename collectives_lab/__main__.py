@@ -9,6 +9,7 @@ from importlib import import_module
 COMMANDS = {
     "doctor": ("doctor", "what this machine can do, and what to do about the rest"),
     "bench": ("bench.cli", "any verb and algorithm, in the columns of nccl-tests"),
+    "truth": ("truth.cli", "published measurements beside what is predicted for them"),
     "check": ("checking.cli", "a solution, as the grader will check it"),
 }
 """By command, the module whose `main` gets the arguments, and the purpose."""

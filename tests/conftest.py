@@ -9,12 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import torch
 
+import collectives_lab as lab
 from collectives_lab.launch.processes import start_methods
 
 ROOT = Path(__file__).parents[1]
@@ -27,12 +30,27 @@ SLOW = {"book", "machines"}
 """Folders whose tests start kernels, browsers and other machines: all of them slow."""
 
 
+FIRST = ["test_hostile.py", "test_zoo.py", "test_torch_suite.py", "test_chapters.py"]
+"""The files that take longest: where two run at a time, none is left alone at the end.
+
+And the chapters have been executed when the tests of their site come.
+"""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the slow folders."""
+    """Mark the tests of the slow folders, and put the longest files first."""
+    names = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: names.get(item.path.name, len(FIRST)))
     for item in items:
         if item.path.parent.name in SLOW:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name in CI's log what failed when it does: a run that is cut off ends without."""
+    if report.failed and "CI" in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nfailed: {report.nodeid}\n{report.longreprtext[-2000:]}", flush=True)
 
 
 def pytest_collection_finish() -> None:
@@ -123,8 +141,8 @@ def ranks_started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     pids: list[int] = []
     start = start_methods.start
 
-    def noted(count: int, start_method: str) -> start_methods.Processes:
-        started = start(count, start_method)
+    def noted(count: int, *how: Any) -> start_methods.Processes:
+        started = start(count, *how)
         pids.extend(handles.pid for handles in started.handles)
         return started
 
@@ -145,6 +163,17 @@ def nothing_left(ranks_started: list[int]) -> Iterator[None]:
     assert until(lambda: not any(map(alive, ranks_started)), 5), "ranks are left"
     assert until(lambda: set(threading.enumerate()) <= threads, 5), "threads are left"
     assert until(lambda: not left(), 5), f"left: {left()}"
+
+
+Standing = Callable[[int], lab.Ranks]
+"""Gives the ranks of a world size."""
+
+
+@pytest.fixture(scope="module")
+def standing() -> Iterator[Standing]:
+    """Ranks by world size that stay for all tests of a file."""
+    with contextlib.ExitStack() as stack:
+        yield cache(lambda world_size: stack.enter_context(lab.Ranks(world_size)))
 
 
 class Script:

@@ -53,13 +53,16 @@ def die_with_parent() -> None:
     prctl(1, signal.SIGKILL)
 
 
-def is_runnable(pid: int) -> bool:
-    """Return whether the first thread of a process runs or waits for a core only."""
+def state(pid: int) -> str:
+    """Return the state of a process's first thread: `R` runs or waits for a core only.
+
+    Empty if there is no such process.
+    """
     try:
-        stat = Path(f"/proc/{pid}/task/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] == "R"
+        return ""
+    return stat.rpartition(")")[2].split()[0]
 
 
 def descendants(pid: int) -> list[int]:

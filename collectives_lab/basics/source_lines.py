@@ -27,6 +27,12 @@ def describe(where: str) -> str:
     return f"{line}: `{source}`" if source else line
 
 
+def in_line(where: str) -> str:
+    """Write a line as the end of a sentence: `` in line 3 of b.py: ... ``, or `""`."""
+    line = describe(where)
+    return f" in {line}" if line else ""
+
+
 def in_words(text: str) -> str:
     """Replace the files of notebook cells in a traceback by the names of the cells."""
 

@@ -11,6 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from collectives_lab.basics.guesses import how_far
+
+ANSWERS = ("measured", "recorded", "counted", "replayed", "simulated", "predicted")
+"""What a guess is held against: the first of these that there is."""
+
 
 @dataclass(frozen=True, repr=False)
 class Table:
@@ -53,8 +58,16 @@ def table(head: Sequence[str], *rows: Sequence[Any]) -> Table:
 
 
 def compare(**answers: Any) -> Table:
-    """Show the answers to one question side by side: `compare(my_guess=..., ...)`."""
-    return table([name.replace("_", " ") for name in answers], [*answers.values()])
+    """Show the answers to one question side by side: `compare(my_guess=..., ...)`.
+
+    The guess, a number, a word or a list, says how far it is off the first of ANSWERS.
+    """
+    texts = {name: _text(value) for name, value in answers.items()}
+    truth = next((answers[name] for name in ANSWERS if name in answers), None)
+    guess = answers.get("my_guess")
+    if guess is not None and (words := how_far(guess, truth)):
+        texts["my_guess"] += f": {words}"
+    return table([name.replace("_", " ") for name in texts], [*texts.values()])
 
 
 def _text(value: Any) -> str:

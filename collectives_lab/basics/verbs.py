@@ -16,6 +16,17 @@ VERBS = (
 )
 
 
+def bus_factor(verb: str, world_size: int) -> float:
+    """Return busbw over algbw, as PERFORMANCE.md of nccl-tests defines it.
+
+    So many times S each rank sends at least; 1 for verbs with a root that sends all,
+    and for "sendrecv".
+    """
+    if verb in ("broadcast", "reduce", "sendrecv"):
+        return 1.0
+    return (2 if verb == "all_reduce" else 1) * (world_size - 1) / world_size
+
+
 def verb_of(name: str) -> str:
     """Return the longest verb at the end of a name: ring_all_gather is no gather."""
     return max((v for v in VERBS if name.endswith(f"_{v}")), key=len, default="")

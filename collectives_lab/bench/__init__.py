@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collectives_lab.bench.link import fit, ping_pong
+from collectives_lab.bench.link import ping_pong
 from collectives_lab.bench.prediction import predict
 from collectives_lab.bench.rank_pool import rank_pool
 from collectives_lab.bench.sweep import Row, Sweep, names
 from collectives_lab.bench.timing import measure
+from collectives_lab.costs import fit
 
 __all__ = ["Row", "Sweep", "fit", "names", "ping_pong", "predict", "rows"]
 

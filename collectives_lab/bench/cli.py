@@ -18,12 +18,13 @@ from collectives_lab.basics.machine_limits import cores
 from collectives_lab.basics.units import format_bandwidth, format_seconds, parse_bytes
 from collectives_lab.bench import table
 from collectives_lab.bench.case import OPS
-from collectives_lab.bench.link import fit, samples
+from collectives_lab.bench.link import samples
 from collectives_lab.bench.prediction import predict
 from collectives_lab.bench.rank_pool import RankPool, is_torchrun, rank_pool
 from collectives_lab.bench.sweep import Row, Sweep, name_of
 from collectives_lab.bench.timing import measure
 from collectives_lab.bench.verbs import VERBS
+from collectives_lab.costs import fit
 from collectives_lab.fabrics import Link
 from collectives_lab.launch import DeadlineExceeded, LabError, LaunchError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from collectives_lab import algorithms
-from collectives_lab.basics.verbs import algorithms_of
+from collectives_lab.basics.verbs import algorithms_of, bus_factor
 from collectives_lab.bench.case import DTYPES, OPS
 from collectives_lab.bench.verbs import VERBS, Function
 
@@ -49,7 +49,7 @@ class Row:
     @property
     def busbw(self) -> float:
         """Return the bytes a second of a link, by nccl-tests' factor."""
-        return self.algbw * VERBS[self.verb].factor(self.world_size)
+        return self.algbw * bus_factor(self.verb, self.world_size)
 
     @property
     def gap(self) -> float | None:

@@ -26,9 +26,8 @@ class Verb:
 
     library: torch's function. arguments: the arguments of a function for this verb.
     sends, gets: the `"whole"` tensor of S bytes or a rank's `"part"` of it; gets is
-    `"same"` in place. factor: busbw over algbw, as nccl-tests' PERFORMANCE.md has it.
-    rooted, reduces: whether it has a root, or a reduction. everywhere: whether the
-    result is defined on all ranks, not only on the root.
+    `"same"` in place. rooted, reduces: whether it has a root, or a reduction.
+    everywhere: whether the result is defined on all ranks, not only on the root.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Verb:
     arguments: Callable[[Case], tuple]
     sends: str
     gets: str
-    factor: Callable[[int], float]
     rooted: bool = False
     reduces: bool = False
     everywhere: bool = True
@@ -70,18 +68,6 @@ def _newest(*names: str) -> Function:
     return next(getattr(dist, name) for name in names if hasattr(dist, name))
 
 
-def _one(_: int) -> float:
-    return 1.0
-
-
-def _others(world_size: int) -> float:
-    return (world_size - 1) / world_size
-
-
-def _twice(world_size: int) -> float:
-    return 2 * (world_size - 1) / world_size
-
-
 def _two(case: Case) -> tuple:
     return case.got, case.sent
 
@@ -93,21 +79,24 @@ VERBS = {
             "broadcast",
             dist.broadcast,
             lambda case: (case.sent, case.root),
-            *("whole", "same", _one),
+            "whole",
+            "same",
             rooted=True,
         ),
         Verb(
             "scatter",
             dist.scatter,
             lambda case: (case.got, case.parts if case.is_root else None, case.root),
-            *("whole", "part", _others),
+            "whole",
+            "part",
             rooted=True,
         ),
         Verb(
             "gather",
             dist.gather,
             lambda case: (case.sent, case.parts if case.is_root else None, case.root),
-            *("part", "whole", _others),
+            "part",
+            "whole",
             rooted=True,
             everywhere=False,
         ),
@@ -117,13 +106,13 @@ VERBS = {
             _two,
             "part",
             "whole",
-            _others,
         ),
         Verb(
             "reduce",
             dist.reduce,
             lambda case: (case.sent, case.root, case.reduce_op),
-            *("whole", "same", _one),
+            "whole",
+            "same",
             rooted=True,
             reduces=True,
             everywhere=False,
@@ -132,22 +121,25 @@ VERBS = {
             "reduce_scatter",
             _newest("reduce_scatter_single", "reduce_scatter_tensor"),
             lambda case: (case.got, case.sent, case.reduce_op),
-            *("whole", "part", _others),
+            "whole",
+            "part",
             reduces=True,
         ),
         Verb(
             "all_reduce",
             dist.all_reduce,
             lambda case: (case.sent, case.reduce_op),
-            *("whole", "same", _twice),
+            "whole",
+            "same",
             reduces=True,
         ),
-        Verb("all_to_all", dist.all_to_all_single, _two, "whole", "whole", _others),
+        Verb("all_to_all", dist.all_to_all_single, _two, "whole", "whole"),
         Verb(
             "sendrecv",
             ping_pong,
             lambda case: (case.sent, case.got),
-            *("whole", "whole", _one),
+            "whole",
+            "whole",
         ),
     )
 }

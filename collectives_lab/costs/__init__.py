@@ -5,7 +5,8 @@ from the common start to the last rank's end, where a message of n bytes takes a
 beta and a rank sends one message and receives one at a time. nbytes is S, the bytes of
 the full logical tensor (one rank's buffer for all_to_all). All arguments may be arrays,
 which are broadcast; numbers give a float. One rank, or no bytes, cost nothing. The time
-of a training step is in `costs.training`, NCCL's own cost model in `costs.nccl`.
+of a training step is in `costs.training`, NCCL's own cost model in `costs.nccl`; `fit`
+finds alpha and beta from measured messages.
 """
 
 from collectives_lab.basics.verbs import algorithms_in
@@ -15,6 +16,7 @@ from collectives_lab.costs.all_gather import *
 from collectives_lab.costs.all_reduce import *
 from collectives_lab.costs.all_to_all import *
 from collectives_lab.costs.broadcast import *
+from collectives_lab.costs.fitting import fit as fit
 from collectives_lab.costs.gather import *
 from collectives_lab.costs.reduce import *
 from collectives_lab.costs.reduce_scatter import *
@@ -24,4 +26,4 @@ __all__ = algorithms_in(globals())
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "nccl", "training"]
+    return [*__all__, "fit", "nccl", "training"]

@@ -10,15 +10,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from collectives_lab.basics import machine_limits
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.doctor.finding import Finding
+from collectives_lab.sandbox import cgroup
 
 SECTION = "machine"
-CGROUP = Path("/sys/fs/cgroup")
-OWN_GROUPS = Path("/proc/self/cgroup")
 SECONDS = 30.0
 """Deadline of nvidia-smi, which waits for ever if the driver hangs."""
 
@@ -37,40 +35,12 @@ def system() -> Iterator[Finding]:
     yield Finding(SECTION, "system", state, result, advice)
 
 
-def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control groups, and all folders above them.
-
-    Of version 2 and 1. A job of Slurm or a server of JupyterHub sees the whole
-    machine's tree, a container only its own, whatever path the kernel reports.
-    """
-    paths = {"": "/", controller: "/"}
-    if OWN_GROUPS.exists():
-        for line in OWN_GROUPS.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            paths |= dict.fromkeys(controllers.split(","), path)
-    for name in ("", controller):
-        root = CGROUP / name
-        own_group = root / paths[name].lstrip("/")
-        yield from (
-            p for p in [own_group, *own_group.parents] if p.is_relative_to(root)
-        )
-
-
-def _numbers(folder: Path, *names: str) -> list[float]:
-    """Return the numbers in these files of a group; empty without a file or a limit."""
-    try:
-        words = [w for name in names for w in (folder / name).read_text().split()]
-        return [float(word) for word in words]
-    except (OSError, ValueError):
-        return []
-
-
 def cores_allowed() -> float:
     """Return the cores that this process may use, by its affinity and its container."""
     allowed = float(machine_limits.cores())
-    for group in _groups("cpu"):
+    for group in cgroup.folders("cpu"):
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
-            limit = _numbers(group, *names)
+            limit = cgroup.numbers(group, *names)
             if len(limit) == 2 and limit[0] > 0:
                 allowed = min(allowed, limit[0] / limit[1])
     return allowed
@@ -93,14 +63,8 @@ def memory() -> Iterator[Finding]:
     """Report the memory, and how much of it a container allows."""
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     result = format_bytes(size)
-    limits = [
-        limit
-        for group in _groups("memory")
-        for name in ("memory.max", "memory.limit_in_bytes")
-        for limit in _numbers(group, name)
-    ]
-    if limits and min(limits) < size:
-        size = int(min(limits))
+    if (most := cgroup.most_memory()) < size:
+        size = most
         result += f", of which this process may use {format_bytes(size)}"
     small = size < 2 * 10**9
     advice = (

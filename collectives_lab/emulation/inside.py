@@ -54,7 +54,8 @@ def inside(ranks: tuple[int, ...], asked: tuple[Asked, ...]) -> Inside:
         return Inside((), {})
     messages: list[tuple[int, int, int]] = []
     steps: dict[int, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
-    ends = (calls.send, calls.recv, calls.nbytes, calls.is_signal)
+    sizes = calls.nbytes[calls.send]
+    ends = (calls.send, calls.recv, sizes, calls.is_signal)
     for send, recv, nbytes, is_signal in zip(*(e.tolist() for e in ends), strict=True):
         if is_signal:
             continue

@@ -25,7 +25,8 @@ from collectives_lab.recorder.call_record import Record, now
 MOST = 0.02
 """Seconds that a thread can be behind the network; what is more, it has lost.
 
-By so much a wait can seem shorter than it should, to a clock that began late too.
+By so much a wait can seem shorter than it should, to a clock that began late too; not
+after a barrier, where clocks are started: there nothing is caught up.
 """
 
 TOO_LATE = "the work has not ended within the timeout of its wait"
@@ -45,18 +46,25 @@ class _Clock(threading.local):
         """Return what time it is on the network."""
         return now() - self.behind
 
-    def go_on(self, time: float) -> None:
-        """Go on at a time of the network that may have passed."""
-        self.behind = min(now() - time, MOST)
+    def go_on(self, time: float, most: float = MOST) -> float:
+        """Go on at a time of the network that may have passed; return what is lost."""
+        behind = now() - time
+        self.behind = min(behind, most)
+        return behind - self.behind
 
 
 class Links:
-    """The transfers of one rank on the emulated network of its group."""
+    """The transfers of one rank on the emulated network of its group.
+
+    late: seconds that this machine has added: transfers that took longer than on the
+    network, counted from when the rank began to wait, and what was not caught up.
+    """
 
     def __init__(self, rank: int, network: SharedNetwork):
         """Be `rank` on this network; starts a thread, which `cancel` ends."""
         self.rank = rank
         self.network = network
+        self.late = 0.0
         self._clock = _Clock()
         self._cancelled = threading.Event()
         self._held = DelayedWorks(network)
@@ -158,18 +166,19 @@ class Links:
         else:
             key = self._share(record)
         time = self._clock.now()
-        end = self.network.forecast().get(key)
+        end = self.network.forecast().get(key, time)  # forgotten: over for a while
         if end == math.inf and record.is_message:
             end = self._met(record)
-        if end is None:
-            return
+        begun = record.issued if record.waited is None else record.waited
+        self.late += max(0.0, time - max(end, begun))
         while end > now():
             self._rest(end - now())
             record.completed = now()
             end = self.network.forecast().get(key, end)
-        self._clock.go_on(max(time, end))
+        most = 0.0 if record.op == "barrier" else MOST
+        self.late += self._clock.go_on(max(time, end), most)
 
-    def _met(self, record: Record) -> float | None:
+    def _met(self, record: Record) -> float:
         """When a message ends of which nobody knew that its recv, from any, was for it.
 
         Its sender knows it now, its receiver has been ready for it since it asked.
@@ -177,7 +186,7 @@ class Links:
         message, nbytes = self._message(record), record.call.nbytes
         since = now() if record.op == "send" else record.issued
         self._change(lambda network, _: network.complete(message, nbytes, since))
-        return self.network.forecast().get(message)
+        return self.network.forecast().get(message, since)
 
     def cancel(self) -> None:
         """Let nobody sleep any longer, in any thread; the calls are lost."""
@@ -192,7 +201,7 @@ class Links:
         """Change the network now, which takes no time on it."""
         time = self._clock.now()
         self.network.change(lambda network: act(network, time), time)
-        self._clock.go_on(time)
+        self.late += self._clock.go_on(time)
 
     def _message(self, record: Record) -> Message:
         src, dst = record.ends(self.rank)

@@ -50,8 +50,8 @@ class Flying(NamedTuple):
     """
 
     time: float
-    stage: int
     place: tuple[int, int]
+    stage: int
     serial: int
     end: float
     src: int
@@ -136,7 +136,7 @@ class Network:
         else:
             begin = max(first, time)
             self._fly(
-                begin, 0, (0, 0), begin, message.src, message.dst, nbytes, message
+                begin, (0, 0), 0, begin, message.src, message.dst, nbytes, message
             )
 
     def withdraw(self, message: Message) -> None:
@@ -186,9 +186,9 @@ class Network:
         for key in [key for key, end in ends.items() if end <= before]:
             del ends[key]
 
-    def _fly(self, time: float, stage: int, place: tuple[int, int], *rest: Any) -> None:
+    def _fly(self, time: float, place: tuple[int, int], stage: int, *rest: Any) -> None:
         self.state.serial += 1
-        message = Flying(time, stage, place, self.state.serial, *rest)
+        message = Flying(time, place, stage, self.state.serial, *rest)
         heapq.heappush(self.state.flying, message)
 
     def _arrive(self, m: Flying) -> None:
@@ -200,7 +200,7 @@ class Network:
         free[link] = time + busy
         end = max(m.end, time + through)
         if m.stage + 1 < len(stages):
-            self._fly(time, m.stage + 1, m.place, end, *m[-4:])
+            self._fly(time, m.place, m.stage + 1, end, *m[-4:])
         elif isinstance(m.owner, Message):
             self.state.ends[m.owner] = end
         else:
@@ -237,7 +237,7 @@ class Network:
                 collective.posted[i] = time
             else:
                 begin = max(first, time)
-                self._fly(begin, 0, (key[1], i), begin, *plan.messages[i], key)
+                self._fly(begin, (key[1], i), 0, begin, *plan.messages[i], key)
 
     def _inside_done(
         self, key: tuple[str, int], src: int, dst: int, end: float

@@ -1,10 +1,10 @@
 """Links, and clusters made of them.
 
-Here you can describe a cluster (`uniform`, `hierarchical`, or a preset such as
-`dgx_h100`), place its ranks differently (`Fabric.permuted`), and slow parts of it down
-(`with_slow_rank`, `with_slow_link`). A message of n bytes takes alpha + n beta on a
-Link of its own; the links that messages share are in `Fabric.stages`. Bandwidths are
-one way, in bytes a second.
+Here you can describe a cluster (`uniform`, `hierarchical`), place its ranks differently
+(`Fabric.permuted`), and slow parts of it down (`with_slow_rank`, `with_slow_link`). A
+message of n bytes takes alpha + n beta on a Link of its own; the links that messages
+share, and for how long, are in `Fabric.stages`. Bandwidths are one way, in bytes a
+second.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from collectives_lab.fabrics.machines import Machine
 
-def _check_number(name: str, value: Any) -> None:
+
+def check_number(name: str, value: Any) -> None:
     """Raise ValueError for a value that is no number, such as a text."""
     try:
         math.isnan(value)
@@ -28,24 +30,47 @@ def _check_number(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Link:
-    """A connection: alpha seconds for every message, beta seconds for every byte."""
+    """A connection: a message takes alpha seconds, and beta seconds for every byte.
+
+    As in LogGP, a part of alpha keeps somebody busy: for `overhead` seconds the sender
+    cannot send another message, anywhere; for `gap` seconds, and for its bytes, the
+    message has a port to itself; in the rest of alpha it is only under way. Without a
+    gap the port is taken for all of alpha, as in Hockney's model.
+    Source: Alexandrov et al. 1995, "LogGP", section 2; Hockney 1994.
+    """
 
     alpha: float
     beta: float
+    overhead: float = 0.0
+    gap: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            _check_number(name, value)
+        for name in ("alpha", "beta", "overhead", "gap"):
+            value = getattr(self, name)
+            if name == "gap" and value is None:
+                continue
+            check_number(name, value)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is {value}; need finite seconds, 0 or more")
+        if max(self.overhead, self.gap or 0.0) > self.alpha:
+            raise ValueError(
+                f"overhead is {self.overhead} and gap {self.gap}; both are parts of "
+                f"alpha, {self.alpha}, so need at most that"
+            )
 
     @classmethod
-    def of(cls, alpha: float, bandwidth: float) -> Link:
+    def of(
+        cls,
+        alpha: float,
+        bandwidth: float,
+        overhead: float = 0.0,
+        gap: float | None = None,
+    ) -> Link:
         """Make a link of a latency in seconds and a bandwidth in bytes a second."""
-        _check_number("bandwidth", bandwidth)
+        check_number("bandwidth", bandwidth)
         if not bandwidth > 0:
             raise ValueError(f"bandwidth is {bandwidth}; need more than 0 bytes/s")
-        return cls(alpha, 1 / bandwidth)
+        return cls(alpha, 1 / bandwidth, overhead, gap)
 
     @property
     def bandwidth(self) -> float:
@@ -60,9 +85,24 @@ class Link:
         """
         return self.alpha / self.beta if self.beta else math.inf
 
+    def slowed(self, factor: float) -> Link:
+        """Return a link on which everything takes so many times as long."""
+        gap = None if self.gap is None else self.gap * factor
+        return Link(
+            self.alpha * factor, self.beta * factor, self.overhead * factor, gap
+        )
+
+    @property
+    def taken(self) -> float:
+        """Return the seconds of alpha for which a message has a port to itself."""
+        return self.alpha if self.gap is None else self.gap
+
     def time(self, nbytes: float) -> float:
         """Return the seconds for one message of `nbytes`."""
         return self.alpha + nbytes * self.beta
+
+
+_TO_OTHERS = {"out": "out to other nodes", "in": "in from other nodes"}
 
 
 class Stage(NamedTuple):
@@ -84,12 +124,14 @@ class Stage(NamedTuple):
 class Fabric:
     """A cluster: the place of each rank, and the links that messages share.
 
-    Every rank has a port out and a port in, of `inside` speed to ranks of its node. A
-    message to another node has `across` speed. It passes the NICs of both ranks (ranks
-    with the same number in `nic` share one) and, if there is a spine, that too, which
-    all nodes share, at `spine` seconds a byte. node[i], nic[i]: those of place i.
+    Every rank has a port out and a port in, of `inside` speed to ranks of its node, and
+    two of `across` speed to the others: a GPU drives NVLink and its network card at the
+    same time. A message to another node passes the NICs of both ranks (ranks with the
+    same number in `nic` share one) and, if there is a spine, that too, which all nodes
+    share, at `spine` seconds a byte. node[i], nic[i]: those of place i.
     place[rank]: the place of a rank. pace[rank]: the factor by which a rank is slower.
     slow: pairs (src, dst) of ranks, with the factor by which their messages are slower.
+    machine: what its servers are, where that is known.
     """
 
     name: str
@@ -101,6 +143,7 @@ class Fabric:
     place: np.ndarray
     pace: np.ndarray
     slow: tuple[tuple[tuple[int, int], float], ...] = ()
+    machine: Machine | None = None
 
     @property
     def world_size(self) -> int:
@@ -126,6 +169,19 @@ class Fabric:
             self, place=self.place[new_order], pace=self.pace[new_order], slow=slow
         )
 
+    def slowed(self, factor: float) -> Fabric:
+        """Return this cluster with all links slower, as for `emulation.Emulated`.
+
+        Its shape stays: all times of messages have the ratios that they had.
+        """
+        self._check(factor)
+        inside, across = (link.slowed(factor) for link in (self.inside, self.across))
+        spine = None if self.spine is None else self.spine * factor
+        name = f"{self.name}, {factor:g} times slower"
+        return replace(
+            self, name=name, inside=inside, across=across, spine=spine, machine=None
+        )
+
     def with_slow_rank(self, rank: int, factor: float) -> Fabric:
         """Return this cluster with a rank that computes, sends and receives slower."""
         self._check(factor, rank)
@@ -146,30 +202,89 @@ class Fabric:
                 raise ValueError(
                     f"rank {rank}; need 0 <= rank < world_size, {self.world_size}"
                 )
-        _check_number("factor", factor)
+        check_number("factor", factor)
         if not (math.isfinite(factor) and factor > 0):
             raise ValueError(f"factor is {factor}; need a number above 0")
 
     def stages(
         self, src: np.ndarray, dst: np.ndarray, nbytes: np.ndarray
     ) -> Iterator[Stage]:
-        """Yield the stages that messages from src to dst pass, in order.
+        """Yield the stages of messages from src to dst, in order; all the fabric has.
 
-        A message occupies a port for alpha + n beta, since a rank sends one message at
-        a time, and a NIC or the spine for n beta only, since they carry many at once.
+        A rank has a port for its own node and one for the others, each out and in, so
+        it can use both at once; on a `uniform` fabric all are one node. A message
+        occupies a port for the link's gap and its bytes. It occupies a NIC or the spine
+        for its bytes only, since they carry many at once.
         """
         src_place, dst_place = self.place[src], self.place[dst]
         outside = self.node[src_place] != self.node[dst_place]
-        alpha = np.where(outside, self.across.alpha, self.inside.alpha)
-        beta = np.where(outside, self.across.beta, self.inside.beta)
         factor = np.ones(len(src_place))
         for (from_rank, to_rank), times in self.slow:
             factor[(src == from_rank) & (dst == to_rank)] *= times
-        transfer = (alpha + nbytes * beta) * factor
-        ports = (transfer * self.pace[src], transfer * self.pace[dst])
-        yield Stage("rank {} out", src, ports[0], ports[0])
+        if self.inside.overhead or self.across.overhead:
+            overhead = self._chosen(outside, "overhead") * factor * self.pace[src]
+            yield Stage("rank {} sends", src, overhead, overhead)
+        yield from self._ports("out", src, outside, nbytes, factor)
         yield from self._between(src_place, dst_place, nbytes, outside, factor)
-        yield Stage("rank {} in", dst, ports[1], ports[1])
+        yield from self._ports("in", dst, outside, nbytes, factor)
+
+    @property
+    def stage_count(self) -> int:
+        """Return how many stages a message has at most."""
+        return len(list(self.stages(*np.zeros((3, 1), int))))
+
+    @property
+    def is_textbook(self) -> bool:
+        """Return whether a message keeps each of its links until it is through."""
+        if self._nodes == 1:
+            return self.inside.gap is None
+        shared = self._has_shared_nics or self.spine is not None
+        return self.inside.gap is self.across.gap is None and not shared
+
+    @property
+    def _nodes(self) -> int:
+        return len(np.unique(self.node))
+
+    @property
+    def _has_shared_nics(self) -> bool:
+        return len(np.unique(self.nic)) < len(self.nic)
+
+    def slowest(self, count: int, nbytes: int) -> float:
+        """Return a bound in seconds for all stages of messages, one after another.
+
+        count: the messages. nbytes: the bytes of all of them together.
+        """
+        links = self.inside, self.across
+        alpha, beta = (
+            max(getattr(k, name) for k in links) for name in ("alpha", "beta")
+        )
+        factor = self.pace.max() * math.prod(max(times, 1) for _, times in self.slow)
+        return self.stage_count * factor * (count * alpha + nbytes * beta)
+
+    def _chosen(self, outside: np.ndarray, name: str) -> np.ndarray:
+        """Return a figure of the link that each message takes."""
+        links = getattr(self.across, name), getattr(self.inside, name)
+        return np.where(outside, *links)
+
+    def _ports(
+        self,
+        way: str,
+        rank: np.ndarray,
+        outside: np.ndarray,
+        nbytes: np.ndarray,
+        factor: np.ndarray,
+    ) -> Iterator[Stage]:
+        """Yield the ports of a rank for its own node, then that for other nodes."""
+        factor = factor * self.pace[rank]
+        bytes_only = nbytes * self._chosen(outside, "beta")
+        busy = (self._chosen(outside, "taken") + bytes_only) * factor
+        through = (self._chosen(outside, "alpha") + bytes_only) * factor
+        if self._nodes == 1 or self._nodes < self.world_size:
+            link = np.where(outside, -1, rank)
+            yield Stage(f"rank {{}} {way}", link, busy, through)
+        if self._nodes > 1:
+            link = np.where(outside, rank, -1)
+            yield Stage(f"rank {{}} {_TO_OTHERS[way]}", link, busy, through)
 
     def _between(
         self,
@@ -182,20 +297,20 @@ class Fabric:
         """Yield the shared stages between nodes; a NIC of one rank only needs none."""
         latency = self.across.alpha * factor
         load = nbytes * self.across.beta * factor
-        has_shared_nics = outside.any() and len(np.unique(self.nic)) < len(self.nic)
-        if has_shared_nics:
+        if self._nodes == 1:
+            return
+        if self._has_shared_nics:
             link = np.where(outside, self.nic[src_place], -1)
             yield Stage("NIC {} out", link, load, load + latency)
-        if self.spine is not None and outside.any():
+        if self.spine is not None:
             link, spine_busy = np.where(outside, 0, -1), nbytes * self.spine
             yield Stage("spine", link, spine_busy, spine_busy + latency)
-        if has_shared_nics:
+        if self._has_shared_nics:
             link = np.where(outside, self.nic[dst_place], -1)
             yield Stage("NIC {} in", link, load, load + latency)
 
     def __repr__(self) -> str:
-        nodes = len(np.unique(self.node))
-        return f"Fabric({self.name}: {self.world_size} ranks on {nodes} nodes)"
+        return f"Fabric({self.name}: {self.world_size} ranks on {self._nodes} nodes)"
 
 
 def _fabric(
@@ -219,7 +334,7 @@ def _fabric(
     )
 
 
-def _positive_integer(name: str, value: int) -> int:
+def positive_integer(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} is {value!r}; need a whole number, 1 or more")
     return int(value)
@@ -229,7 +344,7 @@ def uniform(
     world_size: int, alpha: float, beta: float, name: str = "uniform"
 ) -> Fabric:
     """Make a cluster of ranks with equal links between all pairs, as in textbooks."""
-    places = np.arange(_positive_integer("world_size", world_size))
+    places = np.arange(positive_integer("world_size", world_size))
     link = Link(alpha, beta)
     return _fabric(name, places * 0, link, link, places)
 
@@ -251,17 +366,17 @@ def hierarchical(
     Raises ValueError where ranks cannot be shared evenly.
     """
     nodes, per_node = (
-        _positive_integer("nodes", nodes),
-        _positive_integer("ranks_per_node", ranks_per_node),
+        positive_integer("nodes", nodes),
+        positive_integer("ranks_per_node", ranks_per_node),
     )
-    nics = _positive_integer("nics_per_node", nics_per_node)
+    nics = positive_integer("nics_per_node", nics_per_node)
     if per_node % nics:
         raise ValueError(f"{per_node} ranks a node cannot share {nics} NICs evenly")
     for link in (inside, across):
         if not isinstance(link, Link):
             raise TypeError(f"{link!r} is no Link; need Link(alpha, beta)")
     if oversubscription is not None:
-        _check_number("oversubscription", oversubscription)
+        check_number("oversubscription", oversubscription)
         if not 1 <= oversubscription < math.inf:
             raise ValueError(f"oversubscription is {oversubscription}; need 1 or more")
     node = np.arange(nodes * per_node) // per_node
@@ -270,76 +385,3 @@ def hierarchical(
     if oversubscription is not None:
         spine = across.beta * oversubscription / (nodes * nics)
     return _fabric(name, node, inside, across, nic, spine)
-
-
-# Seconds a message, from the table hwLat of NCCL 2.19, src/graph/tuning.cc: a step of a
-# ring with the Simple protocol.
-_NVLINK, _PCI, _NET = 3.4e-6, 5.7e-6, 14.0e-6
-
-
-def dgx_a100(nodes: int = 1) -> Fabric:
-    """Make DGX A100s: 8 GPUs on NVLink 3, one HDR InfiniBand NIC for each of them.
-
-    NVLink 3 moves 600 GB/s a GPU counting both ways, so 300 GB/s one way; HDR is
-    200 Gb/s, 25 GB/s. NVIDIA DGX A100 System Architecture white paper, 2020; latencies
-    from NCCL's model (see the source).
-    """
-    links = Link.of(_NVLINK, 300e9), Link.of(_NET, 25e9)
-    return hierarchical(nodes, 8, *links, nics_per_node=8, name="dgx_a100")
-
-
-def dgx_h100(nodes: int = 1) -> Fabric:
-    """Make DGX H100s: 8 GPUs on NVLink 4, one NDR InfiniBand NIC for each of them.
-
-    NVLink 4 moves 900 GB/s a GPU counting both ways, so 450 GB/s one way; NDR is
-    400 Gb/s, 50 GB/s. NVIDIA DGX H100/H200 User Guide; latencies from NCCL's model.
-    """
-    links = Link.of(_NVLINK, 450e9), Link.of(_NET, 50e9)
-    return hierarchical(nodes, 8, *links, nics_per_node=8, name="dgx_h100")
-
-
-def pcie_box(ranks_per_socket: int = 4) -> Fabric:
-    """Make one server with GPUs on PCIe 4.0 x16, half of them on each of two sockets.
-
-    PCIe 4.0 x16 carries 31.5 GB/s one way before packet headers, of which copies reach
-    about 25; GPUs of different sockets share the link between them, taken as 20 GB/s.
-    PCI Express Base Specification 4.0; latency from NCCL's model; the link between the
-    sockets is an assumption.
-    """
-    links = Link.of(_PCI, 25e9), Link.of(_PCI, 20e9)
-    return hierarchical(2, ranks_per_socket, *links, name="pcie_box")
-
-
-def ethernet(gigabits: float, world_size: int) -> Fabric:
-    """Make machines of one rank on 10, 25 or 100 Gb/s Ethernet with the kernel's TCP.
-
-    The bandwidth is the line rate, IEEE 802.3; 30 us a message is an assumption.
-    Measure yours with `bench.fit(bench.ping_pong())`, and use `uniform`.
-    """
-    _check_number("gigabits", gigabits)
-    if not gigabits > 0:
-        raise ValueError(f"gigabits is {gigabits}; need more than 0")
-    link = Link.of(30e-6, gigabits * 1e9 / 8)
-    name = f"ethernet {gigabits:g} Gb/s"
-    return hierarchical(
-        _positive_integer("world_size", world_size), 1, link, link, name=name
-    )
-
-
-def cloud_p4d(nodes: int = 1) -> Fabric:
-    """Make AWS p4d.24xlarge nodes: 8 A100 on NVLink 3 that share four 100 Gb/s NICs.
-
-    400 Gb/s a node, 12.5 GB/s a NIC, one for two GPUs. AWS, Amazon EC2 P4 instances;
-    latencies from NCCL's model.
-    """
-    links = Link.of(_NVLINK, 300e9), Link.of(_NET, 12.5e9)
-    return hierarchical(nodes, 8, *links, nics_per_node=4, name="cloud_p4d")
-
-
-def loopback(world_size: int) -> Fabric:
-    """Make the processes of one small machine, with Gloo over the loopback device.
-
-    55 us a message and 3.6 GB/s: the medians of five fits to `bench.ping_pong` on the
-    machine of `benchmarks/results.md`, with two cores. Fit your own with `bench.fit`.
-    """
-    return uniform(world_size, 55e-6, 1 / 3.6e9, name="loopback")

@@ -58,7 +58,9 @@ class Group:
         self.alive = True
         self.outcome = Outcome([])
         self._number = 0
-        self.processes = processes or rank_processes.start(world_size, start_method)
+        self.processes = processes or rank_processes.start(
+            world_size, start_method, env
+        )
         self.is_remote = self.processes.clocks is not None
         try:
             board = status_board.create(world_size)
@@ -110,7 +112,7 @@ class Group:
             self._attend(outcome, request.timeout)
         except KeyboardInterrupt as interrupt:
             self._note_places(interrupt)
-            raise
+            raise interrupt.with_traceback(None) from None  # not how we wait
         finally:
             self._inbox.flush()
         self._align(outcome)

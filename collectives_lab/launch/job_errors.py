@@ -17,6 +17,7 @@ from collectives_lab.basics.errors import (
     RankDied,
     RankError,
 )
+from collectives_lab.basics.source_lines import in_line
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import unpack
@@ -38,12 +39,17 @@ _SIGNALS = {
 }
 
 
-_NOT_CONTIGUOUS = re.compile("(has to|must) be contiguous$")
-
-_CONTIGUOUS = (
-    "Gloo takes only tensors whose elements lie one after the other: send "
-    "x.contiguous(), and copy what such a tensor receives back to x."
-)
+_CURES = {
+    "(has to|must) be contiguous$": (
+        "Gloo takes only tensors whose elements lie one after the other: send "
+        "x.contiguous(), and copy what such a tensor receives back to x."
+    ),
+    "^Global rank .* is not part of group": (
+        "src, dst and root are ranks of the world, and must be among the group's; "
+        "group_src and group_dst count within the group."
+    ),
+}
+"""What to do about errors of torch that do not say it themselves, by their words."""
 
 
 def error_of(
@@ -73,7 +79,7 @@ def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
     lines = []
     for (text, where), ranks in calls.items():
         verb = "calls" if len(ranks) == 1 else "call"
-        lines.append(f"  {name_ranks(ranks)} {verb} {text}{_at(where)}")
+        lines.append(f"  {name_ranks(ranks)} {verb} {text}{in_line(where)}")
     ops = {text.split("(")[0] for text, _ in calls}
     if ops <= {"send", "recv"}:
         head = "a send does not fit the recv that it meets:"
@@ -92,11 +98,6 @@ def _mismatch(outcome: Outcome, rank: int) -> Mismatch:
             )
     ranks = sorted(outcome.described) or [rank]
     return Mismatch("\n".join([head, *lines, cure]), ranks)
-
-
-def _at(where: str) -> str:
-    line = source_lines.describe(where)
-    return f" in {line}" if line else ""
 
 
 def _other_ranks(outcome: Outcome, ranks: Sequence[int], failed: int) -> str:
@@ -129,18 +130,19 @@ def _failed(outcome: Outcome, failed: dict[int, Any], world_size: int) -> RankEr
         if everyone
         else f"{name_ranks(same_error)} of {world_size}"
     )
-    text = f"{subject} failed{_at(report['where'])}\n\n"
+    text = f"{subject} failed{in_line(report['where'])}\n\n"
     if report["kind"] == "exit":
         code = report["message"] or "0"
         text = (
-            f"{subject} left by sys.exit({code}){_at(report['where'])}. A rank ends by "
-            "returning; return a value instead."
+            f"{subject} left by sys.exit({code}){in_line(report['where'])}. A rank "
+            "ends by returning; return a value instead."
         )
     elif report["kind"] == "unsendable":
         text = f"{subject}: {report['message']}."
     else:
-        if _NOT_CONTIGUOUS.search(report["message"]):
-            text += f"{_CONTIGUOUS}\n\n"
+        for words, cure in _CURES.items():
+            if re.search(words, report["message"]):
+                text += f"{cure}\n\n"
         text += _shortened(source_lines.in_words(report["traceback"]).rstrip())
     later = [
         r for r in failed if r not in same_error and failed[r]["kind"] != "stopped"
@@ -195,7 +197,7 @@ def _died(outcome: Outcome, world_size: int) -> RankDied:
             how += f" ({meaning})"
     else:
         how = f"ended its process with status {status}"
-    text = f"rank {rank} of {world_size} {how}{_at(where)}."
+    text = f"rank {rank} of {world_size} {how}{in_line(where)}."
     if not where and outcome.last_line.get(rank):
         text += f" Its last communication call was in line {outcome.last_line[rank]}."
     other_deaths = [r for r in outcome.deaths if r != rank]
@@ -229,20 +231,24 @@ def places(ranks: Sequence[int], progress: Mapping[int, Any]) -> list[str]:
     """Return a line for each different place of ranks, by what they have answered."""
     by_state: dict[tuple[str, str], list[int]] = {}
     waits = [seen["waiting"][0] for seen in progress.values() if seen["waiting"]]
-    differ = len({w.text for w in waits}) > 1  # which may be why they wait
+    # What differs between them may be why they wait.
+    differ = len({w.text for w in waits}) > 1
+    in_groups = len({w.group for w in waits}) > 1
     for rank in ranks:
         seen = progress.get(rank)
         if seen is None:
             key = ("no answer", "")
         elif seen["waiting"]:
             wait = seen["waiting"][0]
-            key = (f"waiting in {wait.text if differ else wait.op}", wait.where)
+            call = wait.text if differ else wait.op
+            group = f" of group {wait.group}" if in_groups and wait.text else ""
+            key = (f"waiting in {call}{group}", wait.where)
         else:
             state = "waiting" if seen.get("sleeps") else "busy"
             key = (state, seen["where"]) if seen["where"] else ("in a library", "")
         by_state.setdefault(key, []).append(rank)
     return [
-        f"  {name_ranks(alike)}: {state}{_at(place)}"
+        f"  {name_ranks(alike)}: {state}{in_line(place)}"
         for (state, place), alike in by_state.items()
     ]
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collectives_lab.basics import source_lines
+from collectives_lab.basics.source_lines import in_line
 from collectives_lab.deadlock import name_ranks
+from collectives_lab.trace import table
 
 Reports = Mapping[int, Mapping[str, Any]]
 """What each rank has reported; `collectives` counts its calls by group."""
@@ -32,8 +33,8 @@ def unwaited(reports: Reports) -> list[str]:
         for call in set(report["unwaited"]):
             ranks_of.setdefault(call, []).append(rank)
     return [
-        f"{name_ranks(ranks)} did not wait for the i{op}{_in(where)}: {RISK[op]}. Keep "
-        f"what i{op} returns, and wait() for it."
+        f"{name_ranks(ranks)} did not wait for the i{op}{in_line(where)}: {RISK[op]}. "
+        f"Keep what i{op} returns, and wait() for it."
         for (op, where), ranks in sorted(ranks_of.items())
     ]
 
@@ -70,18 +71,18 @@ def _compared(reports: Reports, group: str, members: Sequence[int]) -> str:
         return ""
     ahead = [r for r in members if counts[r] == most]
     behind = name_ranks([r for r in members if counts[r] == least])
-    events = reports[ahead[0]]["events"]
-    calls = [e for e in events if e.group == group and e.op not in ("send", "recv")]
+    columns, texts = reports[ahead[0]]["events"]
+    numbers = zip(columns["group"].tolist(), columns["op"].tolist(), strict=True)
+    calls = [
+        row
+        for row, (name, op) in enumerate(numbers)
+        if texts[name] == group and texts[op] not in ("send", "recv")
+    ]
     if len(calls) < most - least:  # an earlier job's, and told there
         return ""
-    call = calls[least - most]
+    call = table.event(columns, texts, calls[least - most])
     return (
-        f"{name_ranks(ahead)} called {call.op}{_in(call.where)}, and "
+        f"{name_ranks(ahead)} called {call.op}{in_line(call.where)}, and "
         f"{behind} did not: the next collective of {behind} will meet it. All ranks of "
         "a group must call the same collectives in the same order."
     )
-
-
-def _in(where: str) -> str:
-    line = source_lines.describe(where)
-    return f" in {line}" if line else ""

@@ -19,6 +19,7 @@ from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import Plan, checked_timeout
 from collectives_lab.launch.loose_ends import unmatched, unwaited, widgets
 from collectives_lab.launch.pickled_call import pack_call
+from collectives_lab.launch.processes import fork_server_client
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.printed_output import Display, write_locally
 from collectives_lab.launch.rank.channel import Parts, pack
@@ -53,6 +54,8 @@ def run(
     """
     plan = Plan.of(world_size, backend, timeout, env, start_method, fabric)
     parts = pack_call(fn, args)
+    if plan.start_method == "fork":
+        fork_server_client.prepare(parts)
     group = plan.start()
     try:
         request = JobRequest("call", parts=parts, timeout=plan.timeout)

@@ -17,6 +17,9 @@ from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import Trace
 
+MOST_LATE = 0.05
+"""The share of a run that may be the machine's, where the network's time is felt."""
+
 MOST_OUTPUT = 40_000  # characters of output in a page, over all ranks
 
 
@@ -29,6 +32,9 @@ class RunLike(Protocol):
     backend: str
     backend_reason: str
     elapsed: float
+
+    @property
+    def late(self) -> list[float]: ...
 
     @property
     def trace(self) -> Trace: ...
@@ -59,7 +65,13 @@ def headline(run: RunLike) -> list[str]:
         calls = f"each rank calls {by_rank.pop()}"
     else:
         calls = f"calls in all: {_count(run.trace.ops())}"
-    return [ranks, f"{run.backend}{why}", format_seconds(run.elapsed), calls]
+    parts = [ranks, f"{run.backend}{why}", format_seconds(run.elapsed), calls]
+    if (late := max(run.late)) > MOST_LATE * run.elapsed:
+        parts.append(
+            f"these cores do not keep up with the network, by {format_seconds(late)}: "
+            "take slower links (fabric.slowed) or fewer ranks"
+        )
+    return parts
 
 
 def _count(ops: dict[str, int]) -> str:
@@ -86,7 +98,7 @@ def table(run: RunLike) -> list[list[str]]:
 
     header = ["", "result", "calls", "sent by the calls"]
     rows = [header + ["on the wire"] * (wire is not None)]
-    for ranks in _fold(range(run.world_size), is_same):
+    for ranks in fold_ranks(range(run.world_size), is_same):
         rank = ranks[0]
         row = [name_ranks(ranks), shorten(run.results[rank])]
         row += [calls[rank], format_bytes(sent[rank])]
@@ -108,7 +120,7 @@ def outputs(run: RunLike) -> list[tuple[list[int], str]]:
     page.
     """
     texts = run.output
-    folded = _fold(_printed(run), lambda a, b: texts[a] == texts[b])
+    folded = fold_ranks(_printed(run), lambda a, b: texts[a] == texts[b])
     share = max(400, MOST_OUTPUT // max(1, len(folded)))
     return [(ranks, _cut(texts[ranks[0]], share, ranks[0])) for ranks in folded]
 
@@ -138,7 +150,9 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", last)
 
 
-def _fold(ranks: Iterable[int], is_same: Callable[[int, int], bool]) -> list[list[int]]:
+def fold_ranks(
+    ranks: Iterable[int], is_same: Callable[[int, int], bool]
+) -> list[list[int]]:
     """Put ranks together that are the same, in the order of the first of each."""
     folded: list[list[int]] = []
     for rank in ranks:

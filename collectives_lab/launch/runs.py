@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from collectives_lab.basics.errors import LabError
 from collectives_lab.launch.job_errors import error_of
 from collectives_lab.launch.launch_spec import Plan
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import unpack
 from collectives_lab.launch.run_text import run_text
-from collectives_lab.trace import Trace
+from collectives_lab.trace import Trace, table
 from collectives_lab.trace.wire_bytes import wire_matrix
 
 
@@ -49,6 +51,15 @@ class Run:
             else None
             for rank in range(self.world_size)
         ]
+
+    @property
+    def late(self) -> list[float]:
+        """Seconds that the machine added to the calls of each rank on `fabric=`.
+
+        Where they are many, what is felt is the machine and not the network.
+        """
+        reports = self._recorded.reports
+        return [reports.get(r, {}).get("late", 0.0) for r in range(self.world_size)]
 
     @cached_property
     def trace(self) -> Trace:
@@ -96,8 +107,8 @@ def _times(report: Mapping[str, Any]) -> list[float]:
     """Return when a rank began and ended; else when its calls did."""
     if "ended" in report:
         return [report["started"], report["ended"]]
-    events = report["events"]
-    return [t for e in events for t in (e.issued, e.completed) if t is not None]
+    times = np.concatenate([report["events"].columns[name] for name in table.TIMES])
+    return times[~np.isnan(times)].tolist()
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,7 @@ class _Recorded:
         start.
         """
         reports = [self.reports[rank] for rank in sorted(self.reports)]
-        events = [e for report in reports for e in report.get("events", ())]
+        events = table.concatenate(r["events"] for r in reports if "events" in r)
         groups: dict[str, Sequence[int]] = {}
         for report in reports:
             groups |= report.get("groups", {})
@@ -124,7 +135,5 @@ class _Recorded:
             [r.get("wire_after", {}) for r in ranks],
         )
         meta = {"clocks": dict(self.clocks)} if self.clocks else None
-        trace = Trace.from_events(events, self.world_size, groups, wire, meta)
-        for name in ("issued", "waited", "completed"):
-            trace.columns[name] -= self.begun
-        return trace
+        events = table.moved(events, lambda times: times - self.begun)
+        return Trace(self.world_size, *events, groups, wire, meta)

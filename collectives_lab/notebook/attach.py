@@ -1,4 +1,4 @@
-"""The HTML of a Run and of a Report, names of cells, live output: in an IPython."""
+"""The HTML of a Run, a Report and a Prediction, names of cells, live output."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collectives_lab.basics import live_area, source_lines
 PAGES = {
     ("collectives_lab.launch.runs", "Run"): "run_html",
     ("collectives_lab.checking.report", "Report"): "report_html",
+    ("collectives_lab.predictions.prediction", "Prediction"): "prediction_html",
 }
 """By class, the function that makes its HTML, in the module of the same name."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectives_lab.deadlock import name_ranks
+from collectives_lab.launch.run_text import fold_ranks
 from collectives_lab.notebook.style import DIM, GRID, PRE
 
 Bundle = dict[str, Any]
@@ -33,18 +34,9 @@ class RichOutput:
 
 def fold(bundles: Sequence[Bundle | None]) -> Folded:
     """Return each different bundle once, with the ranks that have it."""
-    folded: Folded = []
-    for rank, bundle in enumerate(bundles):
-        if bundle is None:
-            continue
-        visible = _visible(bundle)
-        for ranks, known in folded:
-            if _visible(known) == visible:
-                ranks.append(rank)
-                break
-        else:
-            folded.append(([rank], bundle))
-    return folded
+    shown = {rank: bundle for rank, bundle in enumerate(bundles) if bundle is not None}
+    groups = fold_ranks(shown, lambda a, b: _visible(shown[a]) == _visible(shown[b]))
+    return [(ranks, shown[ranks[0]]) for ranks in groups]
 
 
 def _visible(bundle: Bundle) -> Bundle:

@@ -15,6 +15,8 @@ from collectives_lab.emulation import Emulated
 from collectives_lab.fabrics import Fabric
 from collectives_lab.launch import Ranks
 from collectives_lab.launch.cluster import count_engines
+from collectives_lab.launch.processes.fork_server_client import prepare
+from collectives_lab.launch.processes.start_methods import default_start_method
 from collectives_lab.notebook.options import rank_count, ranks_in_words
 from collectives_lab.notebook.placement import Placement, are_equal
 
@@ -181,6 +183,9 @@ class RankGroups:
     def _start(self, size: int, requested: Placement) -> Ranks:
         """Start ranks where the line requests, or else where they ran before."""
         options, ranks = self._rank_options(size, requested), self.find(size)
+        if options["cluster"] is None and default_start_method() == "fork":
+            # What DDP imports is imported once, if a cell so far has named it.
+            prepare(cell.encode() for cell in self._shell.user_ns.get("In", ()))
         if ranks is None:
             ranks = Ranks(size, **options)
         else:

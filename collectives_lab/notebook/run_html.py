@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 
+import numpy as np
+
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.launch.run_text import RunLike, headline, outputs, table
 from collectives_lab.notebook.style import box
@@ -64,6 +66,5 @@ def picture_html(trace: Trace) -> str:
         from collectives_lab.plots import space_time
     except ImportError:  # a node without matplotlib still shows the tables
         return ""
-    if any(event.issued is not None for event in trace.events):
-        return space_time(trace)._repr_html_()
-    return ""
+    has_times = not np.isnan(trace.columns["issued"]).all()
+    return space_time(trace)._repr_html_() if has_times else ""

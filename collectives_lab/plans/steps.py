@@ -9,7 +9,8 @@ or the pairs that leave a power of two of active ranks (`pairs_of`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 
 import numpy as np
@@ -19,9 +20,10 @@ from collectives_lab.basics.machine_limits import free_memory
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.trace import Trace
 
-_SEND, _RECV = 1, 2
+_OPS = 1, 2
+"""The texts of a plan's trace that name a recv and a send."""
 
-MESSAGE_BYTES = 200
+MESSAGE_BYTES = 140
 """Memory that a message takes while the Trace is made: two calls, and sorted copies."""
 
 CHECKED = 1_000_000
@@ -107,11 +109,11 @@ class Steps:
 
     def __init__(self, world_size: int):
         self.world_size = world_size
-        self._steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        self._messages = 0
+        self._src, self._dst, self._nbytes = array("i"), array("i"), array("q")
+        self._ends: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self._ends)
 
     def step(self, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike) -> None:
         """Add a step: a message of `nbytes` from each src to the dst beside it.
@@ -123,14 +125,23 @@ class Steps:
         ranks = (np.asarray(rank, dtype=np.int32) for rank in (src, dst))
         step = np.broadcast_arrays(*ranks, np.atleast_1d(np.asarray(nbytes, np.int64)))
         nonempty = step[2] > 0
-        self._count(int(nonempty.sum()))
-        self._steps.append((step[0][nonempty], step[1][nonempty], step[2][nonempty]))
+        for column, entries in zip(self._columns, step, strict=True):
+            column.frombytes(entries[nonempty].tobytes())
+        self._ends.append(len(self._src))
+        self._check_memory(len(self._src) - int(nonempty.sum()))
 
-    def _count(self, more: int) -> None:
-        before, self._messages = self._messages, self._messages + more
-        if before // CHECKED == self._messages // CHECKED:
+    @property
+    def _columns(self) -> tuple[array, array, array]:
+        return self._src, self._dst, self._nbytes
+
+    def _check_memory(self, before: int) -> None:
+        """Raise ValueError if there is no room for the messages, `before` without the
+        last step.
+        """
+        messages = len(self._src)
+        if before // CHECKED == messages // CHECKED:
             return
-        needed, free = self._messages * MESSAGE_BYTES, free_memory()
+        needed, free = messages * MESSAGE_BYTES, free_memory()
         if needed > free:
             raise ValueError(
                 f"this plan for {self.world_size} ranks has more than {before:,} "
@@ -141,32 +152,37 @@ class Steps:
 
     def trace(self) -> Trace:
         """Return the plan as a Trace, whose times are step numbers and not seconds."""
-        per_step = np.array([len(src) for src, _, _ in self._steps], dtype=np.int64)
-        n = 2 * int(per_step.sum())
-        rank, peer, op = (np.empty(n, np.int32) for _ in range(3))
-        nbytes = np.empty(n, np.int64)
-        end = 0
-        for src, dst, size in self._steps:
-            begin, middle, end = end, end + len(src), end + 2 * len(src)
-            recv, send = slice(begin, middle), slice(middle, end)
-            rank[recv], peer[recv], op[recv] = dst, src, _RECV
-            rank[send], peer[send], op[send] = src, dst, _SEND
-            nbytes[recv] = nbytes[send] = size
-        step = np.repeat(np.arange(len(per_step), dtype=np.int32), 2 * per_step)
-        # 16 bits, since numpy has a radix sort for 16-bit numbers.
-        sort_key = rank.astype(np.uint16) if self.world_size <= 2**16 else rank
-        order = np.argsort(sort_key, kind="stable")
+        src, dst, nbytes = (
+            np.split(np.frombuffer(column, column.typecode), self._ends[:-1])
+            for column in self._columns
+        )
+        # 16 bits where they do, since numpy has a radix sort for 16-bit numbers.
+        kind = np.uint16 if self.world_size <= 2**16 else np.int32
+        rank = _receives_first(dst, src, kind)
+        order = np.argsort(rank, kind="stable")
+        step = np.repeat(
+            np.arange(len(src), dtype=np.int32), [2 * len(ranks) for ranks in src]
+        )
+        recv, send = ([np.full(len(r), op, np.int8) for r in src] for op in _OPS)
         issued = 2.0 * step[order]
         columns: dict[str, np.ndarray] = {
             "rank": rank[order],
-            "peer": peer[order],
-            "nbytes": nbytes[order],
-            "op": op[order],
+            "peer": _receives_first(src, dst, kind)[order],
+            "nbytes": _receives_first(nbytes, nbytes, np.int64)[order],
+            "op": _receives_first(recv, send, np.int8)[order],
             "issued": issued,
-            "waited": issued + 1,
+            "waited": issued,  # a call comes before a wait of the same time
         }
         meta = {"clock": "steps"}
-        return Trace(self.world_size, columns, ["", "send", "recv"], meta=meta)
+        return Trace(self.world_size, columns, ["", "recv", "send"], meta=meta)
+
+
+def _receives_first(
+    recv: Sequence[np.ndarray], send: Sequence[np.ndarray], kind: type
+) -> np.ndarray:
+    """Return a column: of each step the entries of its receives, then of its sends."""
+    pieces = [piece for step in zip(recv, send, strict=True) for piece in step]
+    return np.concatenate(pieces, dtype=kind, casting="unsafe")
 
 
 def ring_step(steps: Steps, ranks: np.ndarray, chunks: np.ndarray, k: int) -> None:

@@ -6,7 +6,7 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 all ranks hold before and after it (`before_after`) and, step by step, which ranks are
 in which chunk (`chunk_table` of `chunk_states`). Of times: what they are by size
 (`cost_curves`), who is fastest where (`winner_map`), and how far a prediction is off
-(`predicted_measured`).
+(`predicted_measured`), or those of many machines (`ratios`).
 Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
 carries a caption and alternative text; some of them go `side_by_side`. A rank has the
@@ -44,6 +44,7 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.predictions import predicted_measured
+from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
@@ -67,6 +68,7 @@ __all__ = [
     "cost_curves",
     "winner_map",
     "predicted_measured",
+    "ratios",
     "lines",
     "STYLE",
     "INK",

@@ -18,6 +18,7 @@ from collectives_lab.plots.dots import Dots
 from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, settle
 
 MOST_RANKS = 26  # whose powers of four are exact in float64
+MOST_NUMBERS = 16  # of a buffer that are drawn
 ROW = 4  # dots beside each other
 WIDEST = 9.5  # inches
 
@@ -51,7 +52,8 @@ def before_after(
 
     before, after: the buffer of each rank, a one-dimensional tensor or a list of
     numbers; None where a rank has none. who: the ranks whose contributions are in a
-    number. Raises ValueError unless the ranks are the same before and after.
+    number. Of a buffer the first 16 numbers are drawn, and the caption says so. Raises
+    ValueError unless the ranks are the same before and after.
     """
     if len(before) != len(after) or not len(before):
         raise ValueError(
@@ -61,6 +63,8 @@ def before_after(
         [_numbers(rank, buffer) for rank, buffer in enumerate(side)]
         for side in (before, after)
     ]
+    longest = max(len(values) for side in sides for values in side)
+    sides = [[values[:MOST_NUMBERS] for values in side] for side in sides]
     p, widths = len(before), [max(1, *map(len, side)) for side in sides]
     most = max(len(who(v)) for side in sides for values in side for v in values or [0])
     height = 0.62 + 0.24 * -(-most // ROW)
@@ -69,7 +73,7 @@ def before_after(
     figure, ax = diagram(columns * inch + 0.95, p * height * inch + 0.35)
     _set_axes(ax, p, widths, height)
     settle(figure)
-    dots = Dots(0.21, inch)
+    dots = Dots(0.21, inch, p)
     for side, left in zip(sides, (0, widths[0] + 1), strict=True):
         _draw(ax, side, left, height, inch)
         for rank, values in enumerate(side):
@@ -78,6 +82,8 @@ def before_after(
     dots.draw(ax)
     fact = f"{p} ranks, before and after; a dot says that a rank's number is in it."
     figure.caption = fact if caption is None else caption
+    if longest > MOST_NUMBERS:
+        figure.caption += f" The first {MOST_NUMBERS} of {longest} numbers."
     figure.alt = f"What {p} ranks hold. {_described('Before', sides[0])} " + _described(
         "After", sides[1]
     )

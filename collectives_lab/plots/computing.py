@@ -10,6 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba_array
 
 from collectives_lab.plots.figure import (
     STYLE,
@@ -24,6 +27,12 @@ from collectives_lab.trace import Trace
 
 RIM = 0.005
 """Of the whole time, what is left white between two bars that touch."""
+
+MOST_BARS = 500
+"""Bars that can have a label; more are pixels."""
+
+MOST_NAMES = 32
+"""Lanes that can have a name."""
 
 
 @mpl.rc_context(STYLE)
@@ -42,25 +51,44 @@ def computing(
 
     thing: a Timeline, or what else has a trace with times. width, height: inches. name:
     of a lane, with its rank. label, is_faint: what is written on a bar, and whether it
-    is pale, by the event's variant. axes: what `Axes.set` takes, as `xlabel="time"`.
+    is pale, by the event's variant; of more than 500 bars none has a label. axes: what
+    `Axes.set` takes, as `xlabel="time"`.
     Raises ValueError for a trace in which nobody computes.
     """
     trace = trace_of(thing)
-    bars = [e for e in trace.events if e.op == "compute" and e.completed is not None]
-    if not bars:
+    columns = trace.columns
+    rows = np.flatnonzero(trace.is_op("compute") & ~np.isnan(columns["completed"]))
+    if not len(rows):
         raise ValueError("nobody computes in this trace, or it has no times; replay it")
     figure, ax = diagram(width, height)
-    end = max(event.completed or 0.0 for event in bars)
-    for event in bars:
-        begin, done = event.issued or 0.0, event.completed or 0.0
-        color, alpha = rank_color(event.rank), 0.4 if is_faint(event.variant) else 1.0
-        rim = min(RIM * end, (done - begin) / 4) / 2
-        place = event.rank, done - begin - 2 * rim, 0.8, begin + rim
-        bar = ax.barh(*place, color=color, alpha=alpha)
-        style = {"label_type": "center", "color": on_color(color), "fontsize": 7}
-        ax.bar_label(bar, [label(event.variant)], **style)
+    begin, done = np.nan_to_num(columns["issued"][rows]), columns["completed"][rows]
+    ranks, end = columns["rank"][rows], done.max()
+    rims = np.minimum(RIM * end, (done - begin) / 4) / 2
+    left, right, low = begin + rims, done - rims, ranks - 0.4
+    corners = [(left, low), (right, low), (right, low + 0.8), (left, low + 0.8)]
+    variants = columns["variant"][rows].tolist()
+    alphas = {n: 0.4 if is_faint(trace.texts[n]) else 1.0 for n in {*variants}}
+    colors = [rank_color(rank) for rank in ranks.tolist()]
+    shades = [*zip(colors, [alphas[n] for n in variants], strict=True)]
+    bars = PolyCollection(
+        np.moveaxis(np.array(corners), 2, 0),
+        facecolors=to_rgba_array(shades),
+        linewidths=0,
+        rasterized=len(rows) > MOST_BARS,
+        snap=len(rows) <= MOST_BARS,  # what is thinner than a pixel is pale
+    )
+    ax.add_collection(bars)
+    if len(rows) <= MOST_BARS:
+        middles = zip((left + right) / 2, ranks, variants, colors, strict=True)
+        for middle, rank, number, color in middles:
+            style = {"ha": "center", "va": "center", "color": on_color(color)}
+            if alphas[number] < 1.0:
+                style["color"] = "black"
+            ax.text(middle, rank, label(trace.texts[number]), fontsize=7, **style)
     last = trace.world_size - 1
-    ax.set_yticks(range(last + 1), [f"{name} {rank}" for rank in range(last + 1)])
+    step = -(-trace.world_size // MOST_NAMES)
+    lanes = range(0, last + 1, step)
+    ax.set_yticks(lanes, [f"{name} {rank}" for rank in lanes])
     ax.set(xlim=(0, end), ylim=(last + 0.6, -0.6))
     ax.set(**axes)
     figure.caption = caption

@@ -195,10 +195,11 @@ def key_above(ax: Axes, signs: Mapping[str, Any], most: int = 99) -> None:
 def cell_grid(ax: Axes, cells: int) -> None:
     """Rule so many rows and columns of cells, whose middles are at whole numbers."""
     edges = [n - 0.5 for n in range(cells + 1)]
-    ax.set_xticks(edges, minor=True)
-    ax.set_yticks(edges, minor=True)
-    ax.grid(which="minor", alpha=0.4)
-    ax.tick_params(which="both", length=0)
+    names = "color", "linewidth", "linestyle"
+    style = {name: mpl.rcParams[f"grid.{name}"] for name in names}
+    for rule in (ax.hlines, ax.vlines):
+        rule(edges, edges[0], edges[-1], alpha=0.4, zorder=1.5, **style)
+    ax.tick_params(length=0)
 
 
 def on_color(color: Any) -> str:

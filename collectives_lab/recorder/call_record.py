@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from collectives_lab.deadlock import Waiting
@@ -37,53 +38,34 @@ class Group(NamedTuple):
     timeout: float = math.inf
 
 
+@dataclass(eq=False, slots=True)
 class Record:
     """One call while it is under way; `row` makes the event of it.
 
     Its times are the host's; with `stamps` the GPU's, as soon as it has come by.
     """
 
-    __slots__ = (
-        "call",
-        "completed",
-        "group",
-        "issued",
-        "key",
-        "number",
-        "op",
-        "peer",
-        "root",
-        "stamps",
-        "thread",
-        "timeout",
-        "variant",
-        "waited",
-        "where",
-    )
+    op: str
+    call: torch_ops.Call
+    group: Group
+    where: tuple[str, int] | None
+    variant: str
+    issued: float = field(default_factory=now)
+    waited: float | None = None
+    completed: float | None = None
+    stamps: Stamps | None = None
+    key: int = 0
+    number: int = 0
+    thread: int = 0
+    peer: int | None = field(init=False)
+    root: int | None = field(init=False)
+    timeout: float = field(init=False)
 
-    def __init__(
-        self,
-        op: str,
-        call: torch_ops.Call,
-        group: Group,
-        where: tuple[str, int] | None,
-        variant: str,
-    ):
-        self.op = op
-        self.call = call
-        self.group = group
-        self.peer = None if call.peer is None else group.ranks[call.peer]
-        self.root = None if call.root is None else group.ranks[call.root]
-        self.where = where
-        self.variant = variant
-        self.issued = now()
-        self.waited: float | None = None
-        self.completed: float | None = None
-        self.stamps: Stamps | None = None
-        self.key = 0
-        self.number = 0
-        self.thread = 0
-        self.timeout = group.timeout
+    def __post_init__(self) -> None:
+        call, ranks = self.call, self.group.ranks
+        self.peer = None if call.peer is None else ranks[call.peer]
+        self.root = None if call.root is None else ranks[call.root]
+        self.timeout = self.group.timeout
 
     @property
     def blocks(self) -> bool:

@@ -14,7 +14,12 @@ from collectives_lab.recorder.call_record import Record
 
 
 class Links(Protocol):
-    """One rank's end of the network: its calls take as long as the network says."""
+    """One rank's end of the network: its calls take as long as the network says.
+
+    late: seconds that the machine has added to what the rank's calls take on it.
+    """
+
+    late: float
 
     def post(self, record: Record) -> None:
         """Put one end of a message on the network, before the library hears of it."""

@@ -27,7 +27,8 @@ from collectives_lab.recorder import call_site, cuda_timing, staging, torch_ops
 from collectives_lab.recorder.call_numbers import Counts
 from collectives_lab.recorder.call_record import Group, Meeting, Record, now, place
 from collectives_lab.recorder.delays import Links
-from collectives_lab.trace import Event
+from collectives_lab.trace import table
+from collectives_lab.trace.table import Table
 
 RECENT = 1000
 """Calls of the last drain that can still be described: others may come to them yet."""
@@ -256,12 +257,15 @@ class Recorder:
             stamps.ends_here()
         return result
 
-    def meet(self, op: str, ranks: tuple[int, ...], go: Callable[[], Any]) -> Any:
+    def meet(
+        self, op: str, ranks: tuple[int, ...], go: Callable[[], Any], number: int = 0
+    ) -> Any:
         """Make a call that all of `ranks` must make, though it is no operator.
 
-        So is `new_group`, in which the members find and connect to each other.
+        So is `new_group`, in which the members find and connect to each other. number:
+        by which they do, if not by their ranks alone.
         """
-        name = f"{op} {ranks}"
+        name = f"{op} {number} {ranks}"
         self.meetings[name] = ranks
         where, _, _ = call_site.find_reader(torch_ops.NO_OPERATOR, sys._getframe(1))
         meeting = Meeting(op, name, self.counts.meet(name), place(where))
@@ -339,18 +343,18 @@ class Recorder:
 
     # -- for others ----------------------------------------------------------------
 
-    def drain(self) -> list[Event]:
+    def drain(self) -> Table:
         """Return the events since the last drain; their times are those of `now`."""
         self._fresh.forget()
         records, self.records = self.records, []
         self.recent = records[-RECENT:]
-        return self._rows(records, cuda_timing.PATIENCE)
+        return self._table(records, cuda_timing.PATIENCE)
 
-    def peek(self) -> list[Event]:
+    def peek(self) -> Table:
         """Return the events since the last drain, which stay."""
-        return self._rows(list(self.records))
+        return self._table(list(self.records))
 
-    def _rows(self, records: list[Record], patience: float = 0.0) -> list[Event]:
+    def _table(self, records: list[Record], patience: float = 0.0) -> Table:
         """Return the events of records.
 
         Threads have numbers in the order of their calls.
@@ -363,9 +367,9 @@ class Recorder:
             stamped[key].on_stream(*times)
         for record in records:
             self.threads.setdefault(record.thread, len(self.threads))
-        return [
+        return table.of(
             record.row(self.rank, self.threads[record.thread]) for record in records
-        ]
+        )
 
     def unwaited(self) -> list[tuple[str, str]]:
         """Return op and line of each message before the last drain that was dropped."""

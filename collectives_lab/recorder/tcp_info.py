@@ -15,8 +15,7 @@ import stat
 import struct
 from collections.abc import Iterator
 
-Connection = tuple[tuple, tuple]
-"""The local and the remote address of one connection."""
+from collectives_lab.trace.wire_bytes import Connection
 
 _BYTES_ACKED, _NOTSENT, _BYTES_SENT, _BYTES_RETRANS = 120, 144, 200, 208
 """Offsets in Linux's struct tcp_info (include/uapi/linux/tcp.h)."""

@@ -248,6 +248,16 @@ def ranks_of(group: Any) -> dict[int, int] | None:
     return _world.pg_group_ranks.get(group)
 
 
+def group_number() -> int:
+    """Return the number that the next group of this process will have."""
+    return getattr(_world, "group_count", 0)
+
+
+def store_of_world() -> Any:
+    """Return the store in which the ranks of the world find each other."""
+    return dist.distributed_c10d._get_default_store()
+
+
 def timeout_of(group: Any) -> float:
     """Return the seconds after which a Gloo group ends a call; infinite if unknown.
 
@@ -348,7 +358,8 @@ def describe(op: Operator, args: tuple, size: int, reduce_op: str = "") -> Call:
     one = tensors[0]
     count = len(args)
     rest = tuple([args[i] for i in op.plain if i < count])
-    key = (op.name, one.shape, one.dtype, one.is_cpu, rest, size, reduce_op)
+    layout = one.layout is torch.strided and one.stride()
+    key = (op.name, one.shape, layout, one.dtype, one.is_cpu, rest, size, reduce_op)
     call = _calls.get(key)
     if call is None:
         if len(_calls) > 4096:
@@ -373,10 +384,41 @@ def _check_ranks(op: Operator, args: tuple, size: int) -> None:
             )
 
 
+_BY_ADDRESS = {
+    "allreduce_",
+    "broadcast_",
+    "reduce_",
+    "scatter_",
+    "reduce_scatter_",
+    "alltoall_base_",
+}
+"""Operators in which Gloo takes the elements of a tensor one after the other from its
+address on, wherever they are; torch does not check."""
+
+
+def _check_memory(op: Operator, inputs: Sequence, outputs: Sequence) -> None:
+    """Raise ValueError for a tensor with gaps, of which Gloo would write others'
+    memory.
+
+    In place any order of the elements will do, if it is the same on all ranks.
+    """
+    in_place = op.inputs == op.outputs
+    for tensor in (*outputs, *(inputs if op.verb == "scatter" else ())):
+        if tensor.layout is not torch.strided or tensor.is_contiguous():
+            continue
+        if not (in_place and torch.ops.aten.is_non_overlapping_and_dense(tensor)):
+            raise ValueError(
+                f"{op.verb}: a tensor of shape {tuple(tensor.shape)} and strides "
+                f"{tensor.stride()} has gaps; it must be contiguous"
+            )
+
+
 def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
     _check_ranks(op, args, size)
     inputs = () if op.inputs is None else _flat(args[op.inputs])
     outputs = () if op.outputs is None else _flat(args[op.outputs])
+    if op.name in _BY_ADDRESS:
+        _check_memory(op, inputs, outputs)
     whole = outputs if op.verb in _WHOLE_IS_OUTPUT else inputs
     nbytes = _bytes(whole)
     if op.verb in ("scatter", "gather"):

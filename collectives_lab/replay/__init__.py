@@ -2,9 +2,9 @@
 
 Here you can `replay` a recorded run or a plan on a cluster that you do not have, and
 record `until_stuck` what ranks do whose calls do not fit each other. Both follow one
-model: a rank sends one message and receives one at a time, a message starts
-when both its send and its recv are posted, and shared links (ports, NICs, a spine)
-serve messages first come first served. The replay is exact and deterministic, and no
+model: a message starts when both its send and its recv are posted, and what it shares
+with others (a rank's ports for its own node and for the other nodes, NICs, a spine)
+serves messages first come first served. The replay is exact and deterministic, and no
 algorithm is a special case.
 """
 
@@ -17,7 +17,7 @@ from numbers import Real
 import numpy as np
 
 from collectives_lab.fabrics import Fabric
-from collectives_lab.replay import reference, vectorised
+from collectives_lab.replay import engine
 from collectives_lab.replay.calls import Calls, calls_of
 from collectives_lab.replay.expand import Plan, open_collectives
 from collectives_lab.replay.path import Step
@@ -32,27 +32,27 @@ class Stuck(ValueError):
     """Error for a trace whose ranks wait for each other for ever."""
 
 
-MANY_MESSAGES = 3000
-"""Messages from which the vectorised replay is faster than the reference."""
-
-
 def replay(
     trace: Trace,
     fabric: Fabric,
     compute: float = 0.0,
     algorithms: Mapping[str, str | Plan] | None = None,
+    library: str | None = None,
 ) -> Timeline:
     """Play a trace, recorded or planned, on a fabric of at least its size.
 
     compute: the factor on the computing recorded between a rank's calls; 0 replays the
     communication only, 1 keeps the computing of the machine that was recorded. Events
     with op `compute` always count. algorithms: by verb, the algorithm inside a
-    library's collective, `{"all_reduce": "tree"}`; the default is `expand.USUAL`.
+    collective, `{"all_reduce": "tree"}`; the default is `expand.USUAL`. library: the
+    one that does the collectives, "nccl", "gloo" or "mpi", by what it picks for verb,
+    size and fabric; algorithms are then its own, by its names (`libraries.plan`).
     Raises ValueError for a fabric that is too small, a send or recv without its
-    counterpart, an unknown algorithm, and ranks that wait for ever.
+    counterpart, an unknown algorithm or library, and ranks that wait for ever.
     """
     _check_arguments(trace, fabric, compute, algorithms)
-    calls = open_collectives(trace, calls_of(trace), algorithms or {})
+    calls = calls_of(trace)
+    calls = open_collectives(trace, calls, algorithms or {}, True, fabric, library)
     program, times = _play(calls, fabric, compute)
     _check_finished(trace, program, times)
     return Timeline(trace, fabric, program, times)
@@ -63,6 +63,7 @@ def until_stuck(
     fabric: Fabric,
     compute: float = 0.0,
     algorithms: Mapping[str, str | Plan] | None = None,
+    library: str | None = None,
 ) -> Trace:
     """Return the recording that ranks leave which make these calls until none can.
 
@@ -74,7 +75,7 @@ def until_stuck(
     """
     _check_arguments(trace, fabric, compute, algorithms)
     calls = calls_of(trace, is_complete=False)
-    calls = open_collectives(trace, calls, algorithms or {}, is_complete=False)
+    calls = open_collectives(trace, calls, algorithms or {}, False, fabric, library)
     recorded = Timeline(trace, fabric, *_play(calls, fabric, compute)).trace
     is_made = ~np.isnan(recorded.columns["issued"])
     columns = {name: column[is_made] for name, column in recorded.columns.items()}
@@ -108,12 +109,13 @@ def _check_arguments(
 
 def _play(calls: Calls, fabric: Fabric, compute: float) -> tuple[Program, Times]:
     program = compile_program(calls, fabric, compute)
-    is_large = len(calls.send) >= MANY_MESSAGES and vectorised.can_run(program)
-    return program, (vectorised if is_large else reference).run(program)
+    return program, engine.run(program)
 
 
 def _check_finished(trace: Trace, program: Program, times: Times) -> None:
     """Raise Stuck if a lane never comes to its end."""
+    if (times.end >= 0).all():
+        return
     awaited = np.flatnonzero((program.message >= 0) & (program.closes >= 0))
     unfinished = awaited[times.end[program.message[awaited]] < 0]
     waiting_calls = unfinished[times.begun[program.closes[unfinished]] >= 0].tolist()

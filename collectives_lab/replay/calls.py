@@ -28,6 +28,7 @@ class Calls:
 
     lane: np.ndarray
     rank: np.ndarray
+    nbytes: np.ndarray
     issued: np.ndarray
     waited: np.ndarray
     ended: np.ndarray
@@ -37,7 +38,6 @@ class Calls:
     timed: bool
     send: np.ndarray
     recv: np.ndarray
-    nbytes: np.ndarray
     is_signal: np.ndarray
 
     def __len__(self) -> int:
@@ -93,6 +93,7 @@ def calls_of(trace: Trace, is_complete: bool = True) -> Calls:
     calls = Calls(
         lane if threads > 1 else columns["rank"],
         columns["rank"],
+        columns["nbytes"],
         issued,
         waited,
         columns["completed"],
@@ -102,7 +103,6 @@ def calls_of(trace: Trace, is_complete: bool = True) -> Calls:
         timed,
         send.astype(np.int32),
         recv.astype(np.int32),
-        columns["nbytes"][send],
         np.zeros(len(send), dtype=bool),
     )
     return by_lane(calls)
@@ -122,7 +122,7 @@ def by_lane(calls: Calls) -> Calls:
     order = np.lexsort((issued, lane))
     new_position = np.empty(len(order), dtype=np.int32)
     new_position[order] = np.arange(len(order), dtype=np.int32)
-    columns = ("lane", "rank", "issued", "waited", "ended", "seconds", "row")
+    columns = ("lane", "rank", "nbytes", "issued", "waited", "ended", "seconds", "row")
     moved = {name: getattr(calls, name)[order] for name in columns}
     return replace(
         calls, **moved, send=new_position[calls.send], recv=new_position[calls.recv]

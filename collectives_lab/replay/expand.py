@@ -9,32 +9,26 @@ signals between lanes of one rank, which take no time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from collectives_lab import plans
-from collectives_lab.basics.verbs import algorithms_of
-from collectives_lab.plans.steps import Steps
+from collectives_lab.fabrics import Fabric
 from collectives_lab.replay.calls import Calls, by_lane
-from collectives_lab.trace import Event, Trace
+from collectives_lab.replay.collective_plans import (
+    ANY_LENGTH,
+    ROOTED,
+    USUAL,
+    Plan,
+    plan_of,
+    ranks_of,
+)
+from collectives_lab.trace import Trace
 
-Plan = Callable[..., Trace]
-
-USUAL: dict[str, str] = {
-    "broadcast": "binomial",
-    "scatter": "direct",
-    "gather": "direct",
-    "all_gather": "ring",
-    "reduce": "binomial",
-    "reduce_scatter": "ring",
-    "all_reduce": "ring",
-    "all_to_all": "pairwise",
-}
-"""The algorithm of each verb in a library, unless another is requested."""
+MESSAGES = ("send", "recv", "is_signal")
+"""Columns of `Calls` that have a row a message."""
 
 _SPACING = 2.0**32
 """Time between collectives on the clock of a stream; more than the steps of a plan."""
@@ -45,14 +39,17 @@ def open_collectives(
     calls: Calls,
     algorithms: Mapping[str, str | Plan],
     is_complete: bool = True,
+    fabric: Fabric | None = None,
+    library: str | None = None,
 ) -> Calls:
     """Replace every collective of the trace by the plan of its algorithm.
 
     algorithms: by verb, the name of an algorithm (`"ring"`, `"ring_all_reduce"`) or a
-    function `(world_size, nbytes, itemsize) -> Trace`. Raises ValueError for a verb or
-    an algorithm that is not known, and for a collective that its ranks do not all call
-    alike. In a trace that is not `is_complete` such a collective, and all that its
-    group calls after it, stay closed: nothing answers them, so they never end.
+    function `(world_size, nbytes, itemsize) -> Trace`. library: whose plans they are on
+    this fabric, and whose names, as in `libraries.plan`. Raises ValueError for a verb,
+    algorithm or library that is not known, and for a collective that its ranks do not
+    all call alike. In a trace that is not `is_complete` such a collective, and all that
+    its group calls after it, stay closed: nothing answers them, so they never end.
     """
     for op in algorithms:
         if op not in USUAL:
@@ -72,8 +69,8 @@ def open_collectives(
                 if is_complete:
                     raise ValueError(mismatch)
                 break
-            plan = _plan_of(trace, rows, algorithms)
-            streams.open(rows, _ranks_of(trace, group), plan, group, number)
+            plan = plan_of(trace, rows, algorithms, fabric, library)
+            streams.open(rows, ranks_of(trace, group), plan, group, number)
     return by_lane(streams.calls())
 
 
@@ -96,13 +93,13 @@ def _mismatch(trace: Trace, rows: dict[int, int], group: str, number: int) -> st
     """Say which rank calls a collective unlike the others; empty if none does."""
     events = {rank: trace.event(row) for rank, row in rows.items()}
     first = next(iter(events.values()))
-    for rank in _ranks_of(trace, group):
+    for rank in ranks_of(trace, group):
         other = events.get(rank)
         if other is None or other.op != first.op:
             difference = "never comes to it" if other is None else f"calls {other.op}"
-        elif first.op in _ANY_LENGTH and other.nbytes != first.nbytes:
+        elif first.op in ANY_LENGTH and other.nbytes != first.nbytes:
             difference = f"calls it with {other.nbytes} bytes, not {first.nbytes}"
-        elif first.op in _ROOTED and (first.root is None or other.root != first.root):
+        elif first.op in ROOTED and (first.root is None or other.root != first.root):
             difference = f"says that its root is {other.root}, not {first.root}"
         else:
             difference = ""
@@ -113,105 +110,6 @@ def _mismatch(trace: Trace, rows: dict[int, int], group: str, number: int) -> st
                 "all its ranks"
             )
     return ""
-
-
-def _plan_of(
-    trace: Trace, rows: dict[int, int], algorithms: Mapping[str, str | Plan]
-) -> Trace:
-    event = trace.event(next(iter(rows.values())))
-    ranks = _ranks_of(trace, event.group)
-    if event.op == "barrier":
-        return _barrier(len(ranks))
-    calls = [trace.event(rows[rank]) for rank in ranks]
-    if any(call.splits for call in calls):
-        return _uneven([_split_sizes(call, len(ranks)) for call in calls])
-    root = None if event.root is None else ranks.index(event.root)
-    algorithm = algorithms.get(event.op, USUAL.get(event.op))
-    plan = algorithm if callable(algorithm) else _named(event.op, algorithm)
-    return _planned(plan, len(ranks), *_size(event, len(ranks)), root)
-
-
-def _size(event: Event, world_size: int) -> tuple[int, int]:
-    """Return bytes and item size, rounded up so that the shares of ranks are equal."""
-    itemsize = _ITEMSIZE.get(event.dtype, 1)
-    multiple = itemsize if event.op in _ANY_LENGTH else itemsize * world_size
-    return -(-event.nbytes // multiple) * multiple, itemsize
-
-
-def _split_sizes(event: Event, world_size: int) -> list[int]:
-    if event.splits:
-        return [int(n) for n in event.splits.split(",")]
-    return [event.nbytes // world_size] * world_size
-
-
-def _uneven(sizes: list[list[int]]) -> Trace:
-    """Plan a pairwise all_to_all of parts with different sizes."""
-    world_size = len(sizes)
-    steps, ranks, sizes_by_pair = (
-        Steps(world_size),
-        np.arange(world_size),
-        np.array(sizes),
-    )
-    for k in range(1, world_size):
-        peers = (ranks + k) % world_size
-        steps.step(ranks, peers, sizes_by_pair[ranks, peers])
-    return steps.trace()
-
-
-def _ranks_of(trace: Trace, group: str) -> tuple[int, ...]:
-    if group not in trace.groups:
-        raise ValueError(
-            f"no ranks are known of group {group!r}; need them in trace.groups"
-        )
-    return trace.groups[group]
-
-
-_ANY_LENGTH = {"all_reduce", "reduce", "broadcast"}
-_ROOTED = {"broadcast", "scatter", "gather", "reduce"}
-_ITEMSIZE = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8,
-    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
-    "complex64": 8, "complex128": 16,
-}  # fmt: skip
-
-
-def _named(op: str, name: str | None) -> Plan:
-    names = algorithms_of(op, plans.__all__)
-    short = str(name).removesuffix(f"_{op}")
-    if short in names:
-        return getattr(plans, f"{short}_{op}")
-    alternatives = (
-        f"there are {', '.join(names)}" if names else "there are none for this verb"
-    )
-    raise ValueError(f"{op} by {name!r}: no such algorithm; {alternatives}")
-
-
-@lru_cache(maxsize=8)
-def _planned(
-    plan: Plan, world_size: int, nbytes: int, itemsize: int, root: int | None
-) -> Trace:
-    rooted = {} if root is None else {"root": root}
-    trace = plan(world_size, nbytes, itemsize, **rooted)
-    if not isinstance(trace, Trace) or trace.world_size != world_size:
-        raise ValueError(
-            f"the plan {getattr(plan, '__name__', plan)} gives {trace!r:.80}; need a "
-            f"Trace of {world_size} ranks"
-        )
-    return trace
-
-
-@lru_cache(maxsize=8)
-def _barrier(world_size: int) -> Trace:
-    """Plan a dissemination barrier: in step k rank r sends 1 byte to rank r + 2**k.
-
-    Hensgen, Finkel, Manber 1988, section 4.
-    """
-    steps, ranks = Steps(world_size), np.arange(world_size)
-    distance = 1
-    while distance < world_size:
-        steps.step(ranks, (ranks + distance) % world_size, 1)
-        distance *= 2
-    return steps.trace()
 
 
 class _Streams:
@@ -245,21 +143,19 @@ class _Streams:
             group,
             base + columns["issued"],
             base + columns["waited"],
+            nbytes=columns["nbytes"],
         )
         send, recv = plan.pairs()
-        self._connect(
-            plan_calls[send], plan_calls[recv], columns["nbytes"][send], False
-        )
+        self._connect(plan_calls[send], plan_calls[recv], False)
 
         callers = self._call_of[[rows[rank] for rank in ranks.tolist()]]
         zeros, never = np.zeros(len(ranks)), np.full(len(ranks), np.nan)
         issued, lane = self._calls.issued[callers], self._calls.lane[callers]
-        starts = self._add(ranks, "", issued, never, lane)
+        starts = self._add(ranks, "", issued, never, lane=lane)
         begins = self._add(ranks, group, zeros + base - 2, zeros + base - 1)
         ends = self._add(ranks, group, zeros + base + _SPACING - 3, never)
-        no_bytes = np.zeros(len(ranks), dtype=np.int64)
-        self._connect(starts, begins, no_bytes, True)
-        self._connect(ends, callers, no_bytes, True)
+        self._connect(starts, begins, True)
+        self._connect(ends, callers, True)
 
     def _add(
         self,
@@ -268,23 +164,23 @@ class _Streams:
         issued: np.ndarray,
         waited: np.ndarray,
         lane: np.ndarray | None = None,
+        nbytes: np.ndarray | None = None,
     ) -> np.ndarray:
+        nbytes = np.zeros(len(rank), np.int64) if nbytes is None else nbytes
         if lane is None:
             lanes = [(int(r), group) for r in rank.tolist()]
             for key in lanes:
                 self._lanes.setdefault(key, self._calls.threads + len(self._lanes))
             lane = np.array([self._lanes[key] for key in lanes], dtype=np.int32)
-        columns = {"lane": lane, "rank": rank, "issued": issued, "waited": waited}
-        for name, column in columns.items():
+        columns = {"lane": lane, "rank": rank, "nbytes": nbytes}
+        for name, column in (columns | {"issued": issued, "waited": waited}).items():
             self._new_columns[name].append(column)
         self._call_count += len(rank)
         return np.arange(self._call_count - len(rank), self._call_count)
 
-    def _connect(
-        self, send: np.ndarray, recv: np.ndarray, nbytes: np.ndarray, is_signal: bool
-    ) -> None:
+    def _connect(self, send: np.ndarray, recv: np.ndarray, is_signal: bool) -> None:
         signals = np.full(len(send), is_signal)
-        columns = {"send": send, "recv": recv, "nbytes": nbytes, "is_signal": signals}
+        columns = {"send": send, "recv": recv, "is_signal": signals}
         for name, column in columns.items():
             self._messages[name].append(column)
 
@@ -300,4 +196,8 @@ class _Streams:
         for name, pieces in (self._new_columns | self._messages).items():
             column = getattr(calls, name)
             columns[name] = np.concatenate([column, *pieces]).astype(column.dtype)
-        return replace(calls, **columns)
+        calls = replace(calls, **columns)
+        # Signals first, so that a message waits for what is posted at the same time.
+        order = np.argsort(~calls.is_signal, kind="stable")
+        messages = {name: getattr(calls, name)[order] for name in MESSAGES}
+        return replace(calls, **messages)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from collectives_lab.replay import engine
 from collectives_lab.replay.program import Program, Times
 
 
@@ -25,13 +27,13 @@ class Step(NamedTuple):
     held_by: str
 
 
-def critical_path(program: Program, times: Times) -> list[Step]:
-    """Return the chain of steps that ends last, first step first.
+def critical_path(program: Program) -> list[Step]:
+    """Play a program; return the chain of steps that ends last, first step first.
 
     Each step begins when the one before it ends: when its message has arrived or has
     left the link for which the next one waits, or when the computing is done.
     """
-    return _PathFinder(program, times).steps
+    return _PathFinder(program, engine.run(program, keeps_entries=True)).steps
 
 
 class _PathFinder:
@@ -72,20 +74,28 @@ class _PathFinder:
     def _arrived(self, message: int) -> tuple[int, int]:
         """Go from the arrival of a message back to its send or recv, the later one."""
         end, stage = int(self.times.end[message]), -1
-        for number, stage_columns in enumerate(self.program.stages):
-            if stage_columns.link[message] >= 0:
-                entered = self.times.entered[number][message]
-                if entered + stage_columns.through[message] == end:
-                    stage = number
-                    break
+        program = self.program
+        for number in self._stages_of(message):
+            entered = self.times.entered[message, number]
+            if entered + program.through[message, number] == end:
+                stage = number
+                break
         while stage >= 0:
             end, message, stage = self._entered(message, stage, end)
-        calls, ready = self.program.calls, int(self.times.ready[message])
-        for call in (int(calls.send[message]), int(calls.recv[message])):
-            phase = int(self.program.phase[call])
-            if self.times.begun[phase] + self.program.delay[call] == ready:
-                break
-        return phase, ready
+        posts = self._posts_of(message)
+        return max(posts, key=itemgetter(1))
+
+    def _stages_of(self, message: int) -> list[int]:
+        """Return the stages in which a message takes a link."""
+        return np.flatnonzero(self.program.link[message] >= 0).tolist()
+
+    def _posts_of(self, message: int) -> list[tuple[int, int]]:
+        """Return the phases that post its send and its recv, and when they do."""
+        program, posts = self.program, []
+        for call in (program.calls.send[message], program.calls.recv[message]):
+            phase = int(np.searchsorted(program.first, call, side="right")) - 1
+            posts.append((phase, int(self.times.begun[phase] + program.delay[call])))
+        return posts
 
     def _entered(self, message: int, stage: int, end: int) -> tuple[int, int, int]:
         """Add the message to the path, from when it entered the deciding stage.
@@ -93,16 +103,16 @@ class _PathFinder:
         Returns the end of the previous step, its message and the stage to go back from;
         the stage is -1 when the message did not wait for a link.
         """
-        entered, held_by = int(self.times.entered[stage][message]), ""
-        arrived, earlier = int(self.times.ready[message]), -1
-        for number in range(stage):
-            if self.program.stages[number].link[message] >= 0:
-                arrived, earlier = int(self.times.entered[number][message]), number
+        entered, held_by = int(self.times.entered[message, stage]), ""
+        arrived, earlier = max(time for _, time in self._posts_of(message)), -1
+        for number in self._stages_of(message):
+            if number < stage:
+                arrived, earlier = int(self.times.entered[message, number]), number
         if entered == arrived and earlier >= 0:
             return end, message, earlier
         if entered > arrived:
-            stage_columns = self.program.stages[stage]
-            held_by = stage_columns.names.format(stage_columns.link[message])
+            program = self.program
+            held_by = program.names[stage].format(program.link[message, stage])
         self._message(message, entered, end, held_by)
         if not held_by:
             return entered, message, -1
@@ -110,7 +120,7 @@ class _PathFinder:
 
     def _previous_on_link(self, message: int, stage: int) -> int:
         """Return the message that occupied the link of this stage before this one."""
-        link, entered = self.program.stages[stage].link, self.times.entered[stage]
+        link, entered = self.program.link[:, stage], self.times.entered[:, stage]
         if stage not in self.queues:
             self.queues[stage] = np.lexsort((np.arange(len(link)), entered, link))
         order = self.queues[stage]
@@ -123,14 +133,16 @@ class _PathFinder:
     def _message(self, message: int, begin: int, end: int, held_by: str) -> None:
         calls, quantum = self.program.calls, self.program.quantum
         src, dst = (int(calls.rank[e[message]]) for e in (calls.send, calls.recv))
-        nbytes = int(calls.nbytes[message])
+        nbytes = int(calls.nbytes[calls.send[message]])
         self.steps.append(
             Step("message", src, dst, nbytes, begin * quantum, end * quantum, held_by)
         )
 
     def _compute(self, phase: int, begin: int, end: int) -> None:
         if end > begin:
-            rank, quantum = int(self.program.rank[phase]), self.program.quantum
+            program = self.program
+            rank = int(program.calls.rank[program.last[phase]])
+            quantum = program.quantum
             self.steps.append(
                 Step("compute", rank, None, 0, begin * quantum, end * quantum, "")
             )

@@ -15,51 +15,48 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives_lab import fabrics
-from collectives_lab.fabrics import Fabric
+from collectives_lab.basics.machine_limits import free_memory
+from collectives_lab.basics.units import format_bytes
+from collectives_lab.fabrics import Fabric, Stage
 from collectives_lab.replay.calls import Calls
 
-BLOCK = 2**18
-"""Calls that are compiled together, to limit memory."""
+BLOCK = 2**15
+"""Calls that are compiled together, so that what is in work stays in the caches."""
 
+MESSAGE_BYTES, STAGE_BYTES = 140, 20
+"""Memory that a message takes in a replay besides its calls, and in each stage."""
 
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """A `fabrics.Stage` in quanta, for all messages. links: the number of its links."""
-
-    names: str
-    links: int
-    link: np.ndarray
-    busy: np.ndarray
-    through: np.ndarray
+MANY = 1_000_000
+"""Messages from which we look whether there is memory for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """Columns of phases, calls and messages; phases and calls are sorted by lane.
 
-    first[phase]: its first call, with one more entry at the end. lane[phase],
-    rank[phase]: its lane and rank. length[phase]: quanta until it begins to wait.
-    needs[phase]: the number of calls that it waits for. has_next[phase]: whether
-    another phase of its lane follows. phase[call]: the phase that makes the call.
+    first[phase]: its first call, with one more entry at the end. length[phase]: quanta
+    until it begins to wait. needs[phase]: the number of calls that it waits for.
+    has_next[phase]: whether another phase of its lane follows.
     delay[call]: quanta from the beginning of that phase. closes[call]: the phase that
     waits for the call, -1 for none. message[call]: the message that it sends or
-    receives, -1 for a compute. stages: the stages of all messages but signals, in
-    order. quantum: seconds.
+    receives, -1 for a compute. names[stage]: how its links are called, as in
+    `fabrics.Stage`. link[message, stage]: the link that it takes there, -1 for none.
+    busy, through: likewise, the quanta for which the link is taken, and until the last
+    byte has passed it. quantum: seconds.
     """
 
     calls: Calls
     first: np.ndarray
-    lane: np.ndarray
-    rank: np.ndarray
     length: np.ndarray
     needs: np.ndarray
     has_next: np.ndarray
-    phase: np.ndarray
     delay: np.ndarray
     closes: np.ndarray
     message: np.ndarray
-    stages: list[Stage]
+    names: list[str]
+    link: np.ndarray
+    busy: np.ndarray
+    through: np.ndarray
     quantum: float
 
     @property
@@ -69,67 +66,78 @@ class Program:
         begins[1:] = ~self.has_next[:-1]
         return np.flatnonzero(begins)
 
+    @property
+    def last(self) -> np.ndarray:
+        """Return the last call that a phase's lane has made by the phase's wait."""
+        return self.first[1:] - 1
+
+    @property
+    def phase(self) -> np.ndarray:
+        """Return the phase that makes each call."""
+        return np.repeat(np.arange(len(self.length)), np.diff(self.first))
+
 
 class Times(NamedTuple):
     """Times of phases and messages as columns; -1 for events that never happen.
 
-    begun[phase]: its beginning. ready[message]: send and recv are posted. end[message]:
-    its last byte has arrived. entered[stage][message]: it took its link of this stage.
+    begun[phase], ended[phase]: its beginning, and the end of its wait. end[message]:
+    its last byte has arrived. entered[message, stage]: it took its link of this stage;
+    without rows where nobody asked.
     """
 
     begun: np.ndarray
-    ready: np.ndarray
+    ended: np.ndarray
     end: np.ndarray
-    entered: list[np.ndarray]
+    entered: np.ndarray
 
 
 def compile_program(calls: Calls, fabric: Fabric, compute: float) -> Program:
     """Compile the phases of every lane, and the stages of each message on `fabric`.
 
-    compute: the factor on the time recorded between a rank's calls.
+    compute: the factor on the time recorded between a rank's calls. Raises ValueError
+    for more messages than there is memory for.
     """
-    src, dst = calls.rank[calls.send], calls.rank[calls.recv]
-    stages = list(fabric.stages(src, dst, calls.nbytes))
-    quantum = _quantum(calls, stages, fabric, compute)
-    call_count = len(calls)
-    phase, closes = np.empty(call_count, np.int32), np.full(call_count, -1, np.int32)
-    delay = np.zeros(call_count, np.int64)
-    empty = np.empty(0, np.int32)
-    columns = [(empty, empty, empty.astype(np.int64), empty.astype(bool))]
-    phase_count = 0
+    _check_memory(len(calls.send), fabric)
+    quantum = _quantum(calls, fabric, compute)
+    closes, delay = np.full(len(calls), -1, np.int32), np.zeros(len(calls), np.int64)
+    blocks = [(*np.empty((3, 0), np.int32), np.empty(0, bool))]
+    phases = 0
     for begin, end in _blocks(calls.lane):
         points = _Points(calls, begin, end, fabric.pace, compute, quantum)
-        phase[begin:end] = points.phase_of_calls + phase_count
-        closes[points.waited_calls] = points.phase_of_waits + phase_count
+        closes[points.waited_calls] = points.phase_of_waits + phases
         if points.has_gaps:
             delay[begin:end] = points.delay
-        columns.append((points.lane, points.rank, points.length, points.has_next))
-        phase_count += len(points.length)
-    lane, rank, length, has_next = map(np.concatenate, zip(*columns, strict=True))
+        first = begin + points.first
+        blocks.append((first, points.needs, points.length, points.has_next))
+        phases += len(first)
+    first, needs, length, has_next = map(np.concatenate, zip(*blocks, strict=True))
     return Program(
         calls,
-        np.append(0, np.cumsum(np.bincount(phase, minlength=phase_count))).astype(
-            np.int32
-        ),
-        lane,
-        rank,
+        np.append(first, len(calls)),
         length,
-        np.bincount(closes[closes >= 0], minlength=phase_count).astype(np.int32),
+        needs,
         has_next,
-        phase,
         delay,
         closes,
         _message_of(calls),
-        [_in_quanta(stage, calls.is_signal, quantum) for stage in stages],
+        *_stages(calls, fabric, quantum),
         quantum,
     )
 
 
-def _quantum(
-    calls: Calls, stages: list[fabrics.Stage], fabric: Fabric, compute: float
-) -> float:
+def _check_memory(messages: int, fabric: Fabric) -> None:
+    needed = messages * (MESSAGE_BYTES + STAGE_BYTES * fabric.stage_count)
+    if messages >= MANY and needed > (free := free_memory()):
+        raise ValueError(
+            f"this replay has {messages:,} messages, for which {format_bytes(needed)} "
+            f"of memory are needed and {format_bytes(free)} are free; `costs` and "
+            "`lab.predict` give times by a formula, for any number of ranks"
+        )
+
+
+def _quantum(calls: Calls, fabric: Fabric, compute: float) -> float:
     """Return the finest power of two in which no time can exceed 2**62."""
-    upper_bound = sum(float(stage.through.sum()) for stage in stages)
+    upper_bound = fabric.slowest(len(calls.send), int(calls.nbytes.sum()))
     upper_bound += float(calls.seconds.sum() * fabric.pace.max(initial=1.0))
     if compute and calls.timed and len(calls):
         span = np.nanmax(calls.issued) - np.nanmin(calls.issued)
@@ -140,12 +148,27 @@ def _quantum(
     return 2.0 ** (math.ceil(math.log2(max(upper_bound, 1e-12))) - 61)
 
 
-def _in_quanta(stage: fabrics.Stage, is_signal: np.ndarray, quantum: float) -> Stage:
-    link = np.where(is_signal, -1, stage.link).astype(np.int32)
-    busy = np.rint(stage.busy / quantum).astype(np.int64)
-    is_shared = stage.through is stage.busy
-    through = busy if is_shared else np.rint(stage.through / quantum).astype(np.int64)
-    return Stage(stage.names, int(link.max(initial=-1)) + 1, link, busy, through)
+def _stages(
+    calls: Calls, fabric: Fabric, quantum: float
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """Return names, link, busy and through of a Program; signals take no links."""
+
+    def stages_of(messages: slice) -> list[Stage]:
+        send, recv = calls.send[messages], calls.recv[messages]
+        return [*fabric.stages(calls.rank[send], calls.rank[recv], calls.nbytes[send])]
+
+    names = [stage.names for stage in stages_of(slice(0))]
+    shape = len(calls.send), len(names)
+    link, busy = np.empty(shape, np.int32), np.empty(shape, np.int64)
+    through = busy if fabric.is_textbook else np.empty(shape, np.int64)
+    for begin in range(0, len(link), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        for number, stage in enumerate(stages_of(block)):
+            link[block, number] = np.where(calls.is_signal[block], -1, stage.link)
+            busy[block, number] = np.rint(stage.busy / quantum)
+            if through is not busy:
+                through[block, number] = np.rint(stage.through / quantum)
+    return names, link, busy, through
 
 
 def _message_of(calls: Calls) -> np.ndarray:
@@ -160,7 +183,7 @@ def _blocks(lane: np.ndarray) -> Iterator[tuple[int, int]]:
     begin = 0
     while begin < len(lane):
         last = lane[min(begin + BLOCK, len(lane)) - 1]
-        end = int(np.searchsorted(lane, last, side="right"))
+        end = begin + int(np.searchsorted(lane[begin:], last, side="right"))
         yield begin, end
         begin = end
 
@@ -182,7 +205,8 @@ class _Points:
         call = np.concatenate([np.arange(begin, end), waits])
         time = np.concatenate([calls.issued[begin:end], calls.waited[waits]])
         # At equal times a call comes before its wait, since the sort is stable.
-        order = np.lexsort((time, calls.lane[call]))
+        # Complex numbers are sorted by lane, then by time; two sorted runs are merged.
+        order = np.argsort(calls.lane[call] + 1j * time, kind="stable")
         call, is_wait = call[order], order >= call_count
         lane = calls.lane[call]
         gap = calls.gaps(call, is_wait, compute)
@@ -192,12 +216,16 @@ class _Points:
         begins = np.ones(len(call), dtype=bool)
         same_lane = lane[1:] == lane[:-1]
         begins[1:] = ~same_lane | (is_wait[:-1] & (~is_wait[1:] | (gap[1:] > 0)))
-        phase = np.cumsum(begins) - 1
+        phase = np.cumsum(begins, dtype=np.int32) - 1
         starts = np.flatnonzero(begins)
-        self.lane, self.rank = lane[starts], calls.rank[call[starts]]
+        self.first = (starts - np.cumsum(is_wait)[starts] + is_wait[starts]).astype(
+            np.int32
+        )
         self.has_next = np.append(lane[starts[1:]] == lane[starts[:-1]], False)
-        self.phase_of_calls = phase[~is_wait]  # in order, since calls were sorted
         self.waited_calls, self.phase_of_waits = call[is_wait], phase[is_wait]
+        self.needs = np.bincount(self.phase_of_waits, minlength=len(starts)).astype(
+            np.int32
+        )
         self.length = np.zeros(len(starts), dtype=np.int64)
         if self.has_gaps:
             elapsed = np.cumsum(gap)

@@ -30,19 +30,11 @@ class Timeline:
         self._times = times
         self._quantum = program.quantum
 
-    @cached_property
-    def _ended(self) -> np.ndarray:
-        """Return the time at which each phase has ended its wait, in quanta."""
-        program, times = self._program, self._times
-        ended = times.begun + program.length
-        waited = np.flatnonzero((program.closes >= 0) & (program.message >= 0))
-        np.maximum.at(ended, program.closes[waited], times.end[program.message[waited]])
-        return ended
-
     @property
     def elapsed(self) -> float:
         """Return the seconds until the last rank and the last message have finished."""
-        last = max(self._ended.max(initial=0), self._times.end.max(initial=0))
+        times = self._times
+        last = max(times.ended.max(initial=0), times.end.max(initial=0))
         return float(last) * self._quantum
 
     @cached_property
@@ -52,11 +44,8 @@ class Timeline:
         A call that never began, or never ended, has no time for that.
         """
         program, calls, times = self._program, self._program.calls, self._times
-        begun = np.where(
-            times.begun[program.phase] < 0,
-            -1,
-            times.begun[program.phase] + program.delay,
-        )
+        begun = times.begun[program.phase]
+        begun = np.where(begun < 0, -1, begun + program.delay)
         waits = np.where(times.begun < 0, -1, times.begun + program.length)
         waits = np.where(program.closes < 0, -1, waits[program.closes])
         ends = np.append(times.end, -1)  # the -1 is for calls without a message
@@ -101,9 +90,10 @@ class Timeline:
         The thread of a rank that was blocked the longest counts.
         """
         program, calls = self._program, self._program.calls
-        blocked = self._ended - (self._times.begun + program.length)
-        by_lane = np.zeros(program.lane.max(initial=0) + calls.threads, dtype=np.int64)
-        np.add.at(by_lane, program.lane, blocked)
+        blocked = self._times.ended - (self._times.begun + program.length)
+        lane = calls.lane[program.last]
+        by_lane = np.zeros(lane.max(initial=0) + calls.threads, dtype=np.int64)
+        np.add.at(by_lane, lane, blocked)
         by_lane = by_lane[: calls.threads]
         per_rank = by_lane.reshape(self.source.world_size, -1).max(axis=1)
         return (per_rank * self._quantum).tolist()
@@ -111,14 +101,15 @@ class Timeline:
     def link_use(self) -> dict[str, float]:
         """Return the share of `elapsed` for which each used link was busy."""
         use = {}
-        for stage in self._program.stages:
-            is_used = stage.link >= 0
-            busy = np.bincount(
-                stage.link[is_used], stage.busy[is_used], minlength=stage.links
-            )
-            for number in np.flatnonzero(busy).tolist():
-                share = float(busy[number]) * self._quantum / self.elapsed
-                use[stage.names.format(number)] = share
+        program = self._program
+        for name, link, busy in zip(
+            program.names, program.link.T, program.busy.T, strict=True
+        ):
+            is_used = link >= 0
+            totals = np.bincount(link[is_used], busy[is_used])
+            for number in np.flatnonzero(totals).tolist():
+                share = float(totals[number]) * self._quantum / self.elapsed
+                use[name.format(number)] = share
         return use
 
     def critical_path(self) -> list[Step]:
@@ -127,7 +118,7 @@ class Timeline:
         Each step could only begin when the one before it had ended, or had left the
         link in `held_by`. So a change off the path would not shorten the total time.
         """
-        return critical_path(self._program, self._times)
+        return critical_path(self._program)
 
     def __repr__(self) -> str:
         return f"Timeline({format_seconds(self.elapsed)} on {self.fabric!r})"

@@ -7,7 +7,6 @@ where a group is made in each of the two trees.
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 import sys
@@ -15,11 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
 _NAME = "collectives_lab"
-_count = itertools.count()
+_count = count()
 
 
 @dataclass(frozen=True)
@@ -70,21 +71,31 @@ def make(memory: int, threads: int) -> Cgroup:
     raise error
 
 
-def most_memory() -> int:
-    """Return bytes that the group of this process, and those above it, let it have."""
+def folders(controller: str = "") -> Iterator[Path]:
+    """Yield the folders of this process's groups, of both versions, and all above.
+
+    A job of Slurm or a server of JupyterHub sees the whole machine's tree, a container
+    only its own, whatever path the kernel reports.
+    """
+    own = {"": "", controller: ""} | _own()
+    for name in dict.fromkeys(("", controller)):
+        root, here = ROOT / name, ROOT / name / own[name]
+        yield from (p for p in [here, *here.parents] if p.is_relative_to(root))
+
+
+def numbers(folder: Path, *names: str) -> list[int]:
+    """Return the numbers in these files of a group; empty without a file or a limit."""
     try:
-        own = _own()
-    except OSError:  # no system but Linux has such groups
-        return sys.maxsize
-    tree, name = ROOT, "memory.max"
-    if "memory" in own:
-        tree, name = ROOT / "memory", "memory.limit_in_bytes"
-    here = tree / own.get("memory", own.get("", ""))
-    limits = [sys.maxsize]
-    for folder in [here, *here.parents]:
-        with suppress(OSError, ValueError):  # a container sees its own as the root
-            limits.append(int((folder / name).read_text()))
-    return min(limits)
+        return [int(n) for name in names for n in (folder / name).read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def most_memory() -> int:
+    """Return bytes that the groups of this process, and those above, let it have."""
+    files = "memory.max", "memory.limit_in_bytes"
+    limits = (numbers(folder, f) for folder in folders("memory") for f in files)
+    return min(chain.from_iterable(limits), default=sys.maxsize)
 
 
 def _places() -> Iterator[tuple[Path, ...]]:
@@ -95,19 +106,16 @@ def _places() -> Iterator[tuple[Path, ...]]:
     if "memory" in own and "pids" in own:
         yield ROOT / "memory" / own["memory"], ROOT / "pids" / own["pids"]
     elif "" in own:
-        here = ROOT / own[""]
-        for parent in [here, *here.parents]:
-            if parent.is_relative_to(ROOT) and _hands_on(parent):
-                yield (parent,)
+        yield from ((parent,) for parent in folders() if _hands_on(parent))
 
 
 def _own() -> dict[str, str]:
     """Return the group that this process is in, by controller.
 
-    That of version 2 is "".
+    That of version 2 is "". Empty on a system without groups.
     """
     own: dict[str, str] = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in OWN.read_text().splitlines() if OWN.exists() else []:
         _, controllers, path = line.split(":", 2)
         own.update(dict.fromkeys(controllers.split(","), path.lstrip("/")))
     return own

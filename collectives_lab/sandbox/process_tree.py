@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from collectives_lab.basics import linux
 
@@ -17,10 +16,7 @@ def runs(pid: int) -> bool:
     """Return whether a process is there and has not ended, even if nobody has asked
     how.
     """
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][1] not in "ZX"
-    except (OSError, IndexError):
-        return False
+    return linux.state(pid) not in ("", "Z", "X")
 
 
 def taken(pid: int) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 `Strategy(model=..., batch=..., sequence=..., data=64, tensor=8, ...)` says how a model
 is trained; `sentences` is every collective call of a step, `memory` what a rank keeps,
-`step_time` what a step takes on a cluster. `published` sets that beside what was
+`step_time` the least that a step takes on a cluster, and `forecast` what it takes by
+all that was published, with a range. `published` sets that beside what was
 measured elsewhere, `scaling` follows it over world sizes, and `fastest` looks for the
 best. All of it is arithmetic, and needs no process. What `parallel` really does and
 keeps is what is said here: tests compare the two.
@@ -10,6 +11,12 @@ keeps is what is said here: tests compare the two.
 
 from collectives_lab.strategies import clusters, models
 from collectives_lab.strategies.clusters import Cluster, call_seconds
+from collectives_lab.strategies.forecast import (
+    CONSTANTS,
+    Constants,
+    Forecast,
+    forecast,
+)
 from collectives_lab.strategies.memory import Memory, memory
 from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.published import PUBLISHED, Published, published
@@ -25,11 +32,14 @@ from collectives_lab.strategies.strategy import (
 from collectives_lab.strategies.timing import StepTime, step_time
 
 __all__ = [
+    "CONSTANTS",
     "FLOAT32",
     "FLOAT64",
     "MIXED",
     "PUBLISHED",
     "Cluster",
+    "Constants",
+    "Forecast",
     "Memory",
     "Model",
     "Precision",
@@ -42,6 +52,7 @@ __all__ = [
     "call_seconds",
     "clusters",
     "fastest",
+    "forecast",
     "memory",
     "models",
     "published",

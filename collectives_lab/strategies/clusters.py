@@ -1,14 +1,15 @@
 """The cluster of a strategy: a fabric of any number of nodes, and a GPU's rates.
 
-Here: `dgx_a100` and `dgx_h100`, `Cluster` for your own, and `call_seconds`, what one
-call of a sentence takes there.
+Here: `dgx_a100`, `dgx_h100`, `mosaic_a100_40`, `grand_teton_500w`, `Cluster` for your
+own, and `call_seconds`, what one call of a sentence takes there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +23,21 @@ from collectives_lab.strategies.strategy import Strategy
 class Cluster:
     """nodes: makes the fabric of so many nodes. peak: operations a second of a GPU, in
     the precision of the matrices. memory: bytes of a GPU.
+
+    What only `forecast` asks for: gpu, the class whose constants it takes; bandwidth of
+    the memory in bytes a second; processors that compute side by side; peak8, the peak
+    in float8; flash, the share of `peak` that attention's kernel attains.
     """
 
     name: str
     nodes: Callable[[int], Fabric]
     peak: float
     memory: float
+    gpu: str = ""
+    bandwidth: float = 0.0
+    processors: int = 0
+    peak8: float = 0.0
+    flash: float = 0.0
 
     def fabric(self, world_size: int) -> Fabric:
         """Return as many nodes as these ranks need; they fill node after node."""
@@ -39,10 +49,51 @@ def _fabric(nodes: Callable[[int], Fabric], world_size: int) -> Fabric:
     return nodes(-(-world_size // nodes(1).world_size))
 
 
-dgx_a100 = Cluster("DGX A100", fabrics.dgx_a100, 312e12, 80e9)
-"""312 TFLOP/s in bfloat16 without sparsity, 80 GB. NVIDIA A100 80GB datasheet."""
-dgx_h100 = Cluster("DGX H100", fabrics.dgx_h100, 989e12, 80e9)
-"""989 TFLOP/s in bfloat16 without sparsity, 80 GB. NVIDIA H100 SXM datasheet."""
+_A100: dict[str, Any] = {"gpu": "A100", "processors": 108, "flash": 0.55}
+_H100: dict[str, Any] = {"gpu": "H100", "processors": 132, "flash": 0.35}
+# What FlashAttention-2 attains with a causal mask and heads of 128, both ways: some 170
+# TFLOP/s on A100 and 340 on H100. Dao 2023, section 4.1.
+
+dgx_a100 = Cluster(
+    "DGX A100", fabrics.dgx_a100, 312e12, 80e9, bandwidth=2039e9, **_A100
+)
+"""312 TFLOP/s in bfloat16 without sparsity, 80 GB at 2039 GB/s, 108 processors. NVIDIA
+A100 80GB datasheet."""
+dgx_h100 = Cluster(
+    "DGX H100",
+    fabrics.dgx_h100,
+    989e12,
+    80e9,
+    bandwidth=3350e9,
+    peak8=1979e12,
+    **_H100,
+)
+"""989 TFLOP/s in bfloat16 without sparsity, 1979 in float8, 80 GB at 3350 GB/s, 132
+processors. NVIDIA H100 SXM datasheet."""
+mosaic_a100_40 = replace(
+    dgx_a100,
+    name="8 A100 40GB, 8x200 Gb/s RoCE",
+    memory=40e9,
+    bandwidth=1555e9,
+    flash=0.30,
+)
+"""As `dgx_a100`, with 40 GB at 1555 GB/s. NVIDIA A100 40GB datasheet; the network by
+llm-foundry, scripts/train/benchmarking, whose attention of May 2023 was Triton's
+(submit_benchmarks.py@300cc5c58): FlashAttention-2 is 1.3 to 2.5 times as fast (Dao
+2023, section 1), so 1.8 times, the middle, is taken."""
+CLOCK_500W = (500 / 700) ** (1 / 3)
+"""Share of its clock that a GPU of 700 W keeps at 500 W, if power goes as the clock
+times the voltage squared and the voltage as the clock: an assumption."""
+grand_teton_500w = replace(
+    dgx_h100,
+    name="Grand Teton, H100 at 500 W",
+    peak=989e12 * CLOCK_500W,
+    peak8=1979e12 * CLOCK_500W,
+    memory=96e9,
+    bandwidth=2400e9,
+)
+"""H100 with 96 GB of HBM2e at 2400 GB/s, held at 500 W: torchtitan,
+benchmarks/llama3_h100_202412_torchtitan.md. At that power its peak is 884 TFLOP/s."""
 
 
 @dataclass(frozen=True)

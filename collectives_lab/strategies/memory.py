@@ -1,13 +1,13 @@
 """The memory of a rank: parameters, gradients, optimizer state, activations.
 
 Here: `memory`, by part, in bytes. With N parameters on a rank, P ranks along data and
-b bytes of each kind
+b bytes of each kind, of which hybrid sharding has its copies (P is then `shard`)
 
                parameters   gradients   optimizer
     ZeRO-0     b N          b N         b N
     ZeRO-1     b N          b N         b N / P
     ZeRO-2     b N          b N / P     b N / P
-    ZeRO-3     b N / P      b N / P     b N / P
+    ZeRO-3     b N / P      b N / P     b N / P      parameters b N without `reshard`
 
 where ZeRO counts what fills up the last part of a unit. While a unit is whole that
 nobody keeps whole, it is `working`; so is, where blocks are computed again, one block.
@@ -65,8 +65,8 @@ class Memory:
 def memory(strategy: Strategy, stage: int = 0) -> Memory:
     """Return the bytes that one rank of this stage keeps, at most."""
     owned = [
-        (unit, strategy.ranks(group))
-        for group in ("data", "replica")
+        (unit, strategy.ranks(owners))
+        for group, owners in (("data", "shard"), ("replica", "replica"))
         for unit in units(strategy, stage, group)
     ]
     whole = sum(unit.numel for unit, _ in owned)
@@ -74,9 +74,10 @@ def memory(strategy: Strategy, stage: int = 0) -> Memory:
     part = sum(unit.padded // ranks for unit, ranks in owned)
     largest = max(unit.padded for unit, _ in owned)
     zero, each = strategy.zero, strategy.precision
-    gathered = each.parameter * (zero == 3) + each.gradient * (zero >= 2)
+    forgets = zero == 3 and strategy.reshard
+    gathered = each.parameter * forgets + each.gradient * (zero >= 2)
     return Memory(
-        each.parameter * (whole, padded, padded, part)[zero],
+        each.parameter * (whole, padded, padded, part if forgets else padded)[zero],
         each.gradient * (whole, whole, part, part)[zero],
         each.optimizer * (whole, part, part, part)[zero],
         activations(strategy, stage),
@@ -87,7 +88,8 @@ def memory(strategy: Strategy, stage: int = 0) -> Memory:
 def activations(strategy: Strategy, stage: int = 0) -> int:
     """Return the bytes kept for the backward pass of all micro-batches under way."""
     head = stage == strategy.pipeline - 1
-    block = _input(strategy) if strategy.recompute == "full" else _block(strategy)
+    kept = {"full": _input, "alternate": _alternate}
+    block = kept.get(strategy.recompute, _block)(strategy)
     # Of a piece of the model that has 1/interleave of the stage's blocks.
     pieces = _pieces_on_their_way(strategy, stage)
     numbers = strategy.blocks(stage) * block * pieces / strategy.interleave
@@ -114,6 +116,14 @@ def _pieces_on_their_way(s: Strategy, stage: int) -> int:
 def _input(s: Strategy) -> float:
     """Return the numbers a token of a block's x, which is all that is kept of it."""
     return s.model.hidden / (s.tensor if s.sequence_parallel else 1)
+
+
+def _alternate(s: Strategy) -> float:
+    """Return the numbers a token of x, attention, and every second matrix's result."""
+    model = s.model
+    results = 2 * model.query_width + model.key_width
+    results += max(model.top_k, 1) * model.ffn + (model.hidden if model.gated else 0)
+    return _input(s) + results / s.tensor
 
 
 def _block(s: Strategy) -> float:

@@ -123,6 +123,11 @@ class Model:
         )
 
     @property
+    def matrices(self) -> tuple[Tensor, ...]:
+        """The matrices of a block, in the order in which a token meets them."""
+        return tuple(t for t in self.block if t.matrix)
+
+    @property
     def head(self) -> tuple[Tensor, ...]:
         """The last norm and the logits."""
         return (*self._norm("norm"), *self._logits())
@@ -180,7 +185,7 @@ class Model:
     @property
     def block_flops(self) -> int:
         """Operations of a block's matrices for a token, forward: 2 for each number."""
-        return 2 * sum(t.read * t.numel for t in self.block if t.matrix)
+        return 2 * sum(t.read * t.numel for t in self.matrices)
 
     @property
     def head_flops(self) -> int:

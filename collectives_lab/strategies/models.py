@@ -1,8 +1,9 @@
 """Models that the field talks about, and the small one that `parallel` trains.
 
 Here: `tiny`, as `parallel.problem.new_model` makes it; `gpt`, a GPT of any size as
-Megatron-LM counts it; and `gpt3_175b`, `llama2_7b`, `llama2_70b`, `llama3_8b`,
-`llama3_70b`, `llama3_405b`, `palm_540b`, `mixtral_8x7b`, `qwen3_235b`.
+Megatron-LM counts it; `mpt`, one of llm-foundry's; and `gpt3_175b`, `llama2_7b`,
+`llama2_70b`, `llama3_8b`, `llama3_70b`, `llama3_405b`, `palm_540b`, `mixtral_8x7b`,
+`qwen3_235b`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,16 @@ def gpt(layers: int, hidden: int, heads: int, name: str = "") -> Model:
         tied=True,
         source="Narayanan et al., SC 2021, section 5.1",
     )
+
+
+def mpt(layers: int, hidden: int, heads: int, name: str = "") -> Model:
+    """Return an MPT: as `gpt`, with 50 368 tokens.
+
+    Source: llm-foundry, scripts/train/yamls/pretrain.
+    """
+    source = "llm-foundry, scripts/train/yamls/pretrain"
+    shape = gpt(layers, hidden, heads, name or f"MPT {layers} x {hidden}")
+    return replace(shape, vocabulary=50_368, source=source)
 
 
 def _like_gpt(name: str, shape: tuple[int, int, int], **others: Any) -> Model:

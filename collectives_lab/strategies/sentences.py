@@ -6,15 +6,19 @@ travel together along data. The `parallel` modules say the same when they run: a
 compares them call by call.
 
     x, its gradient    all_reduce, or all_gather and reduce_scatter     along tensor
+    keys and values    all_gather, their gradients reduce_scatter       along context
     tokens             all_to_all to their experts and back             along expert
     x, its gradient    send and recv between stages                     along pipeline
     gradients          all_reduce, or reduce_scatter to their owners    along data
     parameters         all_gather from their owners                     along data
+    owners' gradients  all_reduce                                       along copy
 
 What is said for each micro-batch counts `micro_batches` times. ZeRO-2 and 3 keep no
 whole gradient from one micro-batch to the next, and ZeRO-3 no whole parameter, so they
-say theirs each time. Ranks along tensor have the same tokens and each sends them all to
-the experts' parts, so experts go badly with tensor. A group of one rank says nothing.
+say theirs each time; without `reshard` the parameters only once. With hybrid sharding
+owners are found along shard. Ranks along tensor have the same tokens and each sends
+them all to the experts' parts, so experts go badly with tensor. A group of one rank
+says nothing.
 Not counted: what is smaller than one number a token, such as the norm of a gradient.
 """
 
@@ -44,8 +48,9 @@ class Sentence:
     phase: "forward", "backward" or "update". what: the tensor. group: along which
     dimension of the mesh, of so many ranks. nbytes: S of one call, as in `Event`.
     times: calls a step. beside: the computing that it can run in the shadow of:
-    "forward" or "backward" of its micro-batch, "last backward" of the last
-    micro-batch alone, "micro-batches" for that of others, "" where ranks wait for it.
+    "forward" or "backward" of its micro-batch, "first forward" or "last backward" of
+    the first or the last micro-batch alone, "micro-batches" for that of others, ""
+    where ranks wait for it.
     """
 
     phase: str
@@ -100,6 +105,7 @@ def sentences(strategy: Strategy, stage: int = 0) -> Sentences:
     strategy.layers(stage)  # raises for a stage that is not there
     bill = [
         *_tensor(strategy, stage),
+        *_context(strategy, stage),
         *_experts(strategy, stage),
         *_pipeline(strategy, stage),
         *_data(strategy, stage),
@@ -129,7 +135,8 @@ def _tensor(s: Strategy, stage: int) -> Iterator[Sentence]:
     else:
         yield _x(s, "forward", "all_reduce", leaves, "what the ranks' parts give")
         yield _x(s, "backward", "all_reduce", again, AGAIN)
-        yield _x(s, "backward", "all_reduce", enters, "what the ranks' parts took")
+        why = "what the ranks' parts took"
+        yield _x(s, "backward", "all_reduce", enters, why, _beside_gradients(s))
     if head:
         along, times = ("tensor", s.tensor), s.micro_batches
         number = s.tokens * s.precision.activation
@@ -153,7 +160,8 @@ def _by_sequence(
     if s.regather:
         why = "what the pair took, for its parameters' gradient"
         yield _x(s, "backward", "all_gather", enters, why, "backward")
-    yield _x(s, "backward", "reduce_scatter", enters, "the sum, own tokens")
+    why = "the sum, own tokens"
+    yield _x(s, "backward", "reduce_scatter", enters, why, _beside_gradients(s))
     whole = sum(p.numel for layer in s.shards(stage) for p in layer if not p.cut)
     routers = sum(
         t.numel for layer in s.layers(stage) for t in layer if t.name == "router"
@@ -164,13 +172,37 @@ def _by_sequence(
     yield Sentence("backward", "all_reduce", what, *along, nbytes, 1, why)
 
 
+def _beside_gradients(s: Strategy) -> str:
+    return "backward" if s.async_tensor else ""
+
+
 def _x(
     s: Strategy, phase: str, verb: str, calls: int, why: str, beside: str = ""
 ) -> Sentence:
-    is_x = phase == "forward" or why == AGAIN or beside
+    is_input = verb == "all_gather" and bool(beside)
+    is_x = phase == "forward" or why == AGAIN or is_input
     what, times = "x" if is_x else "gradient of x", calls * s.micro_batches
     along = "tensor", s.tensor
     return Sentence(phase, verb, what, *along, s.x_bytes, times, why, beside)
+
+
+# -- along context ---------------------------------------------------------------------
+
+
+def _context(s: Strategy, stage: int) -> Iterator[Sentence]:
+    """Yield the keys and values of an example to all that have a part of its tokens.
+
+    As Llama 3 does it, ranks wait for them: Grattafiori et al., 2024, section 3.3.2.
+    """
+    along, times = ("context", s.context), s.blocks(stage) * s.micro_batches
+    numbers = 2 * s.model.key_width // s.tensor * s.tokens * s.context
+    nbytes = numbers * s.precision.activation
+    keys, again = "keys and values", times * (s.recompute == "full")
+    why = "each token attends to all before it"
+    yield Sentence("forward", "all_gather", keys, *along, nbytes, times, why)
+    yield Sentence("backward", "all_gather", keys, *along, nbytes, again, AGAIN)
+    what, why = f"gradient of {keys}", "the sum, own tokens"
+    yield Sentence("backward", "reduce_scatter", what, *along, nbytes, times, why)
 
 
 # -- along expert ----------------------------------------------------------------------
@@ -234,9 +266,11 @@ def _data(s: Strategy, stage: int) -> Iterator[Sentence]:
     """
     for group, call in product(("data", "replica"), _calls_of_a_unit(s)):
         phase, verb, what, each, why = call
-        every_time = s.zero == 3 or (s.zero == 2 and phase == "backward")
-        beside = {"update": ""}.get(phase, phase if every_time else "last backward")
-        along = group, s.ranks(group)
+        every_time = _with_every_micro_batch(s, phase)
+        beside = phase if every_time else "last backward"
+        if phase != "backward" and not every_time:
+            beside = "first forward" if phase == "forward" or s.prefetch else ""
+        along = ("shard" if s.copies > 1 else group), s.ranks(group) // s.copies
         what = f"experts' {what}" if group == "replica" else what
         sizes = Counter(
             (unit.padded if s.zero else unit.numel) * each
@@ -245,6 +279,17 @@ def _data(s: Strategy, stage: int) -> Iterator[Sentence]:
         for nbytes, count in sizes.items():
             times = count * (s.micro_batches if every_time else 1)
             yield Sentence(phase, verb, what, *along, nbytes, times, why, beside)
+            if phase == "backward" and verb == "reduce_scatter":
+                copy = ("copy", s.copies, nbytes // along[1], times)
+                why_copy = "owners of the same part in other copies"
+                what_copy = f"owners' {what}"
+                yield Sentence(phase, "all_reduce", what_copy, *copy, why_copy, beside)
+
+
+def _with_every_micro_batch(s: Strategy, phase: str) -> bool:
+    if phase == "backward":
+        return s.zero >= 2
+    return s.zero == 3 and s.reshard
 
 
 def _calls_of_a_unit(s: Strategy) -> Iterator[tuple[str, str, str, int, str]]:
@@ -259,8 +304,13 @@ def _calls_of_a_unit(s: Strategy) -> Iterator[tuple[str, str, str, int, str]]:
     phases = {"update": "owners have updated their parts"}
     if s.zero == 3:
         phases = dict.fromkeys(("forward", "backward"), "forgotten after each use")
+        if not s.reshard:
+            phases = {"forward": "kept for the step"}
     for phase, why in phases.items():
         yield phase, "all_gather", "parameters", parameter, why
+    in_parts = s.unit not in ("layer", "model")
+    if s.zero == 3 and s.reshard and s.recompute == "full" and in_parts:
+        yield "backward", "all_gather", "parameters", parameter, AGAIN
 
 
 class Unit(NamedTuple):
@@ -280,7 +330,7 @@ def units(strategy: Strategy, stage: int, group: str) -> list[Unit]:
         [shard for shard in layer if shard.group == group]
         for layer in strategy.shards(stage)
     ]
-    ranks = strategy.ranks(group)
+    ranks = strategy.ranks("shard" if group == "data" else group)
     counts = (
         sum(shard.numel for shard in shards)
         for shards in _tensors_by_unit(layers, strategy)

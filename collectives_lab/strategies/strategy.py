@@ -6,55 +6,51 @@ A rank has a place along each dimension of a mesh:
 
     tensor    ranks that share each layer                  innermost: neighbours
     data      ranks that share the batch
+    context   the first so many neighbours along data, who share an example's tokens
+    shard     the first so many along data, who share what ZeRO cuts: data / copies
+    copy      those along data that keep the same of it, as in hybrid sharding (HSDP)
     expert    the first so many neighbours along data, who share the experts
     replica   those along data that have the same experts: data / expert of them
     pipeline  stages, which share the layers               outermost
 
-The degrees multiply to the world size; `expert` is a part of `data`. Sources: Narayanan
-et al., SC 2021, section 3, for the order; Lepikhin et al., GShard, 2021, for experts.
+The degrees multiply to the world size; `context`, `copies` and `expert` are parts of
+`data`. Sources: Narayanan et al., SC 2021, section 3, for the order; Lepikhin et al.,
+GShard, 2021, for experts; Zhao et al., PyTorch FSDP, VLDB 2023, section 3.2.2, for
+hybrid sharding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from collectives_lab.strategies import rules
 from collectives_lab.strategies.model import Model, Tensor
 
 
 class Precision(NamedTuple):
     """Bytes of a number: a parameter, its gradient, its optimizer state, an activation.
 
-    optimizer: for each parameter, all its state together.
+    optimizer: for each parameter, all its state together. matrix: what the blocks'
+    matrices are multiplied in, 1 for float8.
     """
 
     parameter: int = 2
     gradient: int = 2
     optimizer: int = 12
     activation: int = 2
+    matrix: int = 2
 
 
 MIXED = Precision()
 """16 bytes a parameter: 2, 2, and float32 parameters and Adam's moments. Source:
 Rajbhandari et al., ZeRO, SC 2020, section 3.1."""
-FLOAT32 = Precision(4, 4, 8, 4)
-FLOAT64 = Precision(8, 8, 16, 8)
+FLOAT32 = Precision(4, 4, 8, 4, 4)
+FLOAT64 = Precision(8, 8, 16, 8, 8)
 
 DEGREES = ("tensor", "data", "pipeline")
 """The mesh as it is laid out, innermost first."""
-
-
-COUNTS = (
-    *("batch", "sequence", "data", "tensor", "pipeline", "micro_batches"),
-    *("interleave", "expert"),
-)
-CHOICES = {
-    "zero": (0, 1, 2, 3),
-    "recompute": ("none", "selective", "full"),
-    "schedule": ("1f1b", "gpipe"),
-}
 
 
 class Shard(NamedTuple):
@@ -77,9 +73,21 @@ class Strategy:
     part and gather it again in the backward pass.
     pipeline: stages. micro_batches: pieces of a rank's share of the batch, in turn.
     schedule: "1f1b" or "gpipe". interleave: pieces of the model that a stage has.
-    expert: ranks along data that share the experts.
+    expert: ranks along data that share the experts; context: those that share an
+    example's tokens; copies: how often what ZeRO cuts is kept, as in hybrid sharding.
+    reshard: ZeRO-3 forgets parameters after the forward pass; False keeps them for the
+    step. prefetch: ZeRO-1 and 2 gather updated parameters beside the next forward pass.
+    waits: groups whose calls could be hidden, for which computing waits all the same.
+    async_tensor: sums of the backward pass along tensor go beside the product that
+    gives the parameters' gradient, as in Megatron-LM since August 2021.
+    fused_accumulation: that product adds to the gradients kept; else a pass does.
+    lists: calls along data take a tensor for each rank, each copied by itself.
     recompute: what the backward pass computes again: "none"; "selective", attention's
-    scores, as FlashAttention does; "full", blocks, of which only the inputs are kept.
+    scores, as FlashAttention does; "alternate", every second matrix and all that is
+    no matrix, as torchtitan does; "full", blocks, of which only the inputs are kept.
+    attention: "flash", in one kernel that skips what is masked, or "scores", which
+    writes them to memory. fused: what lies between matrices is one kernel where it can
+    be, as torch.compile makes it; False: one for each operation.
     unit: what goes together along data: "parameter", "layer", "model", or a bucket's
     bytes. precision: bytes of a number. order: of the mesh, innermost first.
     Raises ValueError for what does not fit.
@@ -98,15 +106,24 @@ class Strategy:
     schedule: str = "1f1b"
     interleave: int = 1
     expert: int = 1
+    context: int = 1
+    copies: int = 1
+    reshard: bool = True
+    prefetch: bool = False
+    waits: tuple[str, ...] = ()
+    async_tensor: bool = False
+    fused_accumulation: bool = False
+    lists: bool = False
     recompute: str = "selective"
+    attention: str = "flash"
+    fused: bool = True
     unit: str | int = "layer"
     precision: Precision = field(default=MIXED)
     order: tuple[str, ...] = DEGREES
 
     def __post_init__(self) -> None:
-        for rules in (_counts, _choices, _tensor, _batch, _expert, _pipeline):
-            for broken in rules(self):
-                raise ValueError(broken)
+        for broken in rules.broken(self):
+            raise ValueError(broken)
 
     def but(self, **changes: Any) -> Strategy:
         """Return the strategy with something changed: `strategy.but(zero=3)`."""
@@ -125,6 +142,9 @@ class Strategy:
             "data": self.data,
             "expert": self.expert,
             "replica": self.data // self.expert,
+            "context": self.context,
+            "shard": self.data // self.copies,
+            "copy": self.copies,
             "pipeline": self.pipeline,
             "ends": min(self.pipeline, 2),
         }
@@ -138,7 +158,10 @@ class Strategy:
             return self.stride("data") * self.expert
         if group == "ends":
             return self.stride("pipeline") * (self.pipeline - 1)
-        inner = self.order[: self.order.index("data" if group == "expert" else group)]
+        if group == "copy":
+            return self.stride("data") * self.ranks("shard")
+        part = group in ("expert", "context", "shard")
+        inner = self.order[: self.order.index("data" if part else group)]
         return math.prod(self.ranks(name) for name in inner)
 
     def stage(self, rank: int) -> int:
@@ -159,7 +182,8 @@ class Strategy:
     @property
     def tokens(self) -> int:
         """Tokens of a micro-batch, on each rank that sees it."""
-        return self.batch // self.data // self.micro_batches * self.sequence
+        examples = self.batch // (self.data // self.context) // self.micro_batches
+        return examples * self.sequence // self.context
 
     @property
     def x_bytes(self) -> int:
@@ -225,94 +249,8 @@ class Strategy:
         if self.interleave > 1:
             degrees[-1] += f" x {self.interleave}"
         degrees += [f"EP {self.expert}"] if self.expert > 1 else []
+        degrees += [f"CP {self.context}"] if self.context > 1 else []
+        degrees += [f"HSDP {self.copies}"] if self.copies > 1 else []
         degrees += [f"ZeRO-{self.zero}"] if self.zero else []
         degrees += ["SP"] if self.sequence_parallel else []
         return ", ".join(degrees) or "one rank"
-
-
-# -- the rules, each with the numbers that break it -----------------------------------
-
-
-def _counts(s: Strategy) -> Iterator[str]:
-    for name in COUNTS:
-        value = getattr(s, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            yield f"{name} is {value!r}; need a whole number, 1 or more"
-
-
-def _choices(s: Strategy) -> Iterator[str]:
-    for name, allowed in CHOICES.items():
-        if (value := getattr(s, name)) not in allowed:
-            yield f"{name} is {value!r}; need one of {', '.join(map(repr, allowed))}"
-    if s.unit not in ("parameter", "layer", "model") and (
-        not isinstance(s.unit, int) or s.unit < 1
-    ):
-        yield (
-            f"unit is {s.unit!r}; need 'parameter', 'layer', 'model', or the bytes of "
-            "a bucket, 1 or more"
-        )
-    if sorted(s.order) != ["data", "pipeline", "tensor"]:
-        yield f"order is {s.order}; need 'tensor', 'data' and 'pipeline' once each"
-
-
-def _tensor(s: Strategy) -> Iterator[str]:
-    model = s.model
-    shared = {
-        "heads": model.heads,
-        "kv_heads": model.key_heads,
-        "ffn": model.ffn,
-        "vocabulary": model.vocabulary,
-        "positions": model.positions,
-    }
-    for name, count in shared.items():
-        if count % s.tensor:
-            yield (
-                f"tensor={s.tensor} does not divide the {count} {name} of "
-                f"{model.name}, of which each rank has as many"
-            )
-    if s.sequence_parallel and s.sequence % s.tensor:
-        yield (
-            f"tensor={s.tensor} does not divide the {s.sequence} tokens of an example, "
-            "which sequence_parallel shares"
-        )
-    if s.regather and not s.sequence_parallel:
-        yield "regather gathers what sequence_parallel has split; set both, or none"
-
-
-def _batch(s: Strategy) -> Iterator[str]:
-    if s.batch % (s.data * s.micro_batches):
-        yield (
-            f"batch={s.batch} is no multiple of data x micro_batches, {s.data} x "
-            f"{s.micro_batches}; a micro-batch has as many examples everywhere"
-        )
-
-
-def _expert(s: Strategy) -> Iterator[str]:
-    if s.expert > 1 and not s.model.experts:
-        yield f"expert={s.expert}, but {s.model.name} has no experts"
-    elif s.expert > 1 and s.model.experts % s.expert:
-        yield f"expert={s.expert} does not divide the {s.model.experts} experts"
-    if s.data % s.expert:
-        yield (
-            f"expert={s.expert} does not divide data={s.data}; the ranks that share "
-            "experts are neighbours along data"
-        )
-
-
-def _pipeline(s: Strategy) -> Iterator[str]:
-    pieces, layers = s.pipeline * s.interleave, s.model.layers
-    if layers % pieces and (layers + 2) % pieces:
-        yield (
-            f"{pieces} pieces of a pipeline divide neither {layers} layers nor "
-            f"{layers + 2}, with the embedding and the head for one each"
-        )
-    if s.interleave > 1 and (s.pipeline == 1 or s.schedule != "1f1b"):
-        yield (
-            f"interleave={s.interleave} needs a pipeline of several stages under "
-            "'1f1b'; set interleave=1"
-        )
-    if s.interleave > 1 and s.micro_batches % s.pipeline:
-        yield (
-            f"interleave={s.interleave}: micro_batches={s.micro_batches} go in rounds "
-            f"of pipeline={s.pipeline}; need a multiple"
-        )

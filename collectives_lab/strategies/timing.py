@@ -3,7 +3,8 @@
 Here: `step_time`, by part. For a strategy on a cluster
 
     computing    FLOPs of the slowest stage on one rank, at efficiency times peak
-    tensor       all_reduces and their halves, for which computing waits
+    tensor       all_reduces and their halves, for which computing waits; keys and
+                 values along context too
     expert       all_to_alls, the same
     pipeline     the bubble: P-1 times, of P stages of v pieces, a v-th of a micro-batch
                  and a send each way; while the pipeline is full, sends are hidden
@@ -99,7 +100,13 @@ def hardware_flops(strategy: Strategy, stage: int) -> tuple[float, float]:
     attention = strategy.blocks(stage) * model.attention_flops(strategy.sequence)
     blocks = strategy.blocks(stage) * model.block_flops + attention
     forward = blocks + (model.head_flops if head else 0)
-    again = {"none": 0, "selective": attention, "full": blocks}[strategy.recompute]
+    second = 2 * sum(t.read * t.numel for t in model.matrices[1::2])
+    again = {
+        "none": 0,
+        "selective": attention,
+        "alternate": strategy.blocks(stage) * second,
+        "full": blocks,
+    }[strategy.recompute]
     each = strategy.tokens / strategy.tensor
     return forward * each, (2 * forward + again) * each
 
@@ -170,12 +177,15 @@ class _Stage:
         )
         computing = {
             "forward": m * forward,
+            "first forward": forward,
             "backward": m * backward,
             "last backward": backward,
         }
-        waits = _waits(timed, computing if overlap else {})
-        group = {name: waits.get(name, 0.0) / m for name in ("tensor", "expert")}
-        data = sum(waits.get(name, 0.0) for name in ("data", "replica", "ends"))
+        waiting = exposed(timed, computing if overlap else {})
+        group = {name: waiting.get(name, 0.0) / m for name in ("tensor", "expert")}
+        group["tensor"] += waiting.get("context", 0.0) / m
+        owners = ("data", "replica", "shard", "copy", "ends")
+        data = sum(waiting.get(name, 0.0) for name in owners)
         along = [(one.times, t) for one, t in timed if one.group == "pipeline"]
         send = max((t / times for times, t in along), default=0.0)
         sends = sum(t for _, t in along) / m
@@ -186,7 +196,7 @@ class _Stage:
         )
 
 
-def _waits(timed: tuple[Timed, ...], computing: dict[str, float]) -> dict[str, float]:
+def exposed(timed: tuple[Timed, ...], computing: dict[str, float]) -> dict[str, float]:
     """Return seconds by group for which computing waits.
 
     Calls that run beside the same computing share it; one call is always left over.

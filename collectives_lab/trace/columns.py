@@ -13,31 +13,27 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from collectives_lab.basics.units import format_seconds
+from collectives_lab.trace import table
 from collectives_lab.trace.event import Event, Message, bound
+from collectives_lab.trace.table import (
+    KIND,
+    NAMES,
+    OPTIONAL_RANKS,
+    OPTIONAL_VALUES,
+    TEXT,
+)
 
 FORMAT = "collectives_lab trace 1"
 
 _BRIEF = 120
 """Characters of an error in a repr: its beginning and its end."""
 
-TEXT = ("op", "group", "variant", "dtype", "reduce_op", "where", "splits")
-"""Columns that hold indices into a trace's texts."""
-_TIMES = ("issued", "waited", "completed", "sent", "received", "seconds")
-_OPTIONAL_RANKS = ("peer", "root")
-_NAMES = tuple(f.name for f in fields(Event))
-_KIND = {
-    **dict.fromkeys(TEXT, np.int32),
-    **dict.fromkeys(_TIMES, np.float64),
-    **dict.fromkeys(("rank", "peer", "root", "thread"), np.int32),
-    **dict.fromkeys(("nbytes", "tag"), np.int64),
-}
 _DEFAULTS = {f.name: f.default for f in fields(Event)} | {"op": ""}
 
 
@@ -74,30 +70,31 @@ class Columns:
         self.wire = None if wire is None else np.asarray(wire, dtype=np.int64)
         self.meta = dict(meta or {})
         n = len(columns["rank"]) if "rank" in columns else 0
-        self.columns = {name: self._column(columns, name, n) for name in _NAMES}
+        self.columns = {name: self._column(columns, name, n) for name in NAMES}
         self._check(n)
-        order = np.argsort(self.columns["rank"], kind="stable")
-        if (np.diff(order) != 1).any():
+        rank = self.columns["rank"]
+        if (rank[1:] < rank[:-1]).any():
+            order = np.argsort(rank, kind="stable")
             self.columns = {name: c[order] for name, c in self.columns.items()}
 
     def _column(
         self, columns: Mapping[str, np.ndarray], name: str, length: int
     ) -> np.ndarray:
         if name in columns:
-            return np.asarray(columns[name], dtype=_KIND[name])
+            return np.asarray(columns[name], dtype=KIND[name])
         default: Any = _DEFAULTS[name]
         if name in TEXT:
             if default not in self.texts:
                 self.texts.append(default)
             default = self.texts.index(default)
-        elif name in _OPTIONAL_RANKS:
+        elif name in OPTIONAL_RANKS:
             default = -1
-        elif name in _TIMES:
+        elif name in OPTIONAL_VALUES:
             default = math.nan
         elif name == "rank":
             default = 0  # only without rows
         # A broadcast view of one value takes no memory, however many rows there are.
-        return np.broadcast_to(np.array(default, dtype=_KIND[name]), length)
+        return np.broadcast_to(np.array(default, dtype=KIND[name]), length)
 
     def _check(self, n: int) -> None:
         for name, column in self.columns.items():
@@ -105,11 +102,11 @@ class Columns:
                 raise ValueError(
                     f"column {name!r} has {len(column)} rows, rank has {n}"
                 )
-        for name in ("rank", *_OPTIONAL_RANKS):
+        for name in ("rank", *OPTIONAL_RANKS):
             lowest = 0 if name == "rank" else -1
             column = self.columns[name]
-            bad = column[(column < lowest) | (column >= self.world_size)]
-            if len(bad):
+            if n and not lowest <= column.min() <= column.max() < self.world_size:
+                bad = column[(column < lowest) | (column >= self.world_size)]
                 raise ValueError(
                     f"{name} {bad[0]} of {self.world_size}; need 0 <= rank < world_size"
                 )
@@ -118,7 +115,7 @@ class Columns:
             raise ValueError(f"nbytes is {sizes.min()}; need 0 or more")
         for name in TEXT:
             column = self.columns[name]
-            if ((column < 0) | (column >= len(self.texts))).any():
+            if n and not 0 <= column.min() <= column.max() < len(self.texts):
                 raise ValueError(
                     f"column {name!r} points outside of {len(self.texts)} texts"
                 )
@@ -133,19 +130,7 @@ class Columns:
         meta: Mapping[str, Any] | None = None,
     ) -> Self:
         """Build a trace from events in any order of ranks, each rank's own in order."""
-        texts: dict[str, int] = {"": 0}
-        rows = [*zip(*map(attrgetter(*_NAMES), events), strict=True)]
-        columns = {}
-        for name, row in zip(_NAMES, rows or [()] * len(_NAMES), strict=True):
-            values = list(row)
-            if name in TEXT:
-                for text in dict.fromkeys(values):
-                    texts.setdefault(text, len(texts))
-                values = [texts[text] for text in values]
-            elif name in _OPTIONAL_RANKS:
-                values = [-1 if value is None else value for value in values]
-            columns[name] = np.array(values, dtype=_KIND[name])  # None becomes NaN
-        return cls(world_size, columns, list(texts), groups, wire, meta)
+        return cls(world_size, *table.of(events), groups, wire, meta)
 
     # -- looking at events ---------------------------------------------------------
 
@@ -154,17 +139,7 @@ class Columns:
 
     def event(self, index: int) -> Event:
         """Return the event in row `index`; rows are sorted by rank, then by order."""
-        row: dict[str, Any] = {}
-        for name in _NAMES:
-            value = self.columns[name][index].item()
-            if name in TEXT:
-                value = self.texts[value]
-            elif name in _OPTIONAL_RANKS:
-                value = None if value < 0 else value
-            elif name in _TIMES:
-                value = None if math.isnan(value) else value
-            row[name] = value
-        return Event(**row)
+        return table.event(self.columns, self.texts, index)
 
     @property
     def events(self) -> Iterator[Event]:
@@ -335,7 +310,7 @@ class Columns:
             head = json.loads(arrays.pop("head").item())
             if head["format"] != FORMAT:
                 raise ValueError(f"it says it is {head['format']!r}")
-            columns = {name: arrays[name] for name in _NAMES}
+            columns = {name: arrays[name] for name in NAMES}
             return cls(
                 head["world_size"],
                 columns,
@@ -356,7 +331,11 @@ class Columns:
     # -- comparing -----------------------------------------------------------------
 
     def _calls(self) -> list[tuple]:
-        names = [n for n in _NAMES if n not in (*_TIMES, "where", "variant", "thread")]
+        names = [
+            n
+            for n in NAMES
+            if n not in (*OPTIONAL_VALUES, "where", "variant", "thread")
+        ]
         return [tuple(getattr(e, n) for n in names) for e in self.events]
 
     def __eq__(self, other: object) -> bool:

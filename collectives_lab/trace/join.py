@@ -16,17 +16,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace.clocks import Clock, Reading
-from collectives_lab.trace.columns import TEXT, Columns
-from collectives_lab.trace.event import Event
+from collectives_lab.trace.columns import Columns
+from collectives_lab.trace.table import TIMES, Table, concatenate
 from collectives_lab.trace.wire_bytes import wire_matrix
 
 T = TypeVar("T", bound=Columns)
 
 NAME = re.compile(r"rank_\d+_of_\d+\.npz")
 """The file name of a part, and of no other file."""
-
-TIMES = ("issued", "waited", "completed")
 
 SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
 """Verbs that end on no rank before all ranks have called them."""
@@ -60,13 +59,12 @@ class Part:
 def write(
     folder: Path,
     part: Part,
-    events: Iterable[Event],
+    events: Table,
     groups: Mapping[str, tuple[int, ...]],
 ) -> Path:
     """Write a rank's part atomically; an older one is replaced."""
-    trace = Columns.from_events(
-        events, part.world_size, groups, meta={"part": asdict(part)}
-    )
+    meta = {"part": asdict(part)}
+    trace = Columns(part.world_size, *events, groups, meta=meta)
     unfinished, path = folder / f".rank_{part.rank}.unfinished.npz", part.path(folder)
     try:
         os.replace(trace.save(unfinished), path)
@@ -141,7 +139,8 @@ def _check_runs(folder: str | Path, paths: list[Path], parts: list[Part]) -> Non
     locations, separate = [], True
     for members in runs.values():
         folder_of_run = Path(os.path.commonpath([path.parent for _, path in members]))
-        locations.append(f"{_ranks(rank for rank, _ in members)} in {folder_of_run}")
+        ranks = name_ranks([rank for rank, _ in members])
+        locations.append(f"{ranks} in {folder_of_run}")
         inside = [path for path in paths if path.is_relative_to(folder_of_run)]
         separate &= len(inside) == len(members)
     advice = f'Load one of them: Trace.load("{folder_of_run}")'
@@ -159,19 +158,14 @@ def _check(
     world_size = parts[0][0].world_size
     ranks = [part.rank for part, _ in parts]
     if doubled := {rank for rank in ranks if ranks.count(rank) > 1}:
-        raise ValueError(f"{folder} holds the part of {_ranks(doubled)} twice")
+        raise ValueError(f"{folder} holds the part of {name_ranks([*doubled])} twice")
     missing = set(range(world_size)) - set(ranks)
     if missing and not partial:
         raise ValueError(
-            f"{folder} lacks {_ranks(missing)} of {world_size}: killed before it could "
-            "write, or its folder is on another host and was not copied here. "
+            f"{folder} lacks {name_ranks([*missing])} of {world_size}: killed before "
+            "it could write, or its folder is on another host and was not copied here. "
             "Trace.load(folder, partial=True) takes what there is"
         )
-
-
-def _ranks(ranks: Iterable[int]) -> str:
-    numbers = sorted(ranks)
-    return f"rank{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
 def _clocks(parts: list[Part]) -> dict[str, Clock]:
@@ -200,7 +194,8 @@ def _joined(
 ) -> T:
     groups = {name: ranks for trace in traces for name, ranks in trace.groups.items()}
     world_size = parts[0].world_size
-    joined = of(world_size, *_columns(traces), groups, _wire(parts))
+    table = concatenate(Table(trace.columns, trace.texts) for trace in traces)
+    joined = of(world_size, *table, groups, _wire(parts))
     joined.meta["clocks"] = _clock_quality(parts, clocks) | early(joined)
     joined.meta["environment"] = {str(part.rank): part.environment for part in parts}
     if failed := {str(part.rank): part.how for part in parts if part.how}:
@@ -208,17 +203,6 @@ def _joined(
     if missing := sorted(set(range(world_size)) - {part.rank for part in parts}):
         joined.meta["missing"] = missing
     return joined
-
-
-def _columns(traces: list[Columns]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Return the columns of several traces, concatenated, and their texts."""
-    texts: dict[str, int] = {}
-    columns: dict[str, list] = {name: [] for name in traces[0].columns}
-    for trace in traces:
-        text_ids = [texts.setdefault(text, len(texts)) for text in trace.texts]
-        for name, column in trace.columns.items():
-            columns[name].append(np.array(text_ids)[column] if name in TEXT else column)
-    return {name: np.concatenate(parts) for name, parts in columns.items()}, list(texts)
 
 
 def _clock_quality(parts: list[Part], clocks: Mapping[str, Clock]) -> dict[str, Any]:

@@ -40,11 +40,12 @@ class Trace(Columns):
         fabric: Fabric,
         compute: float = 0.0,
         algorithms: Mapping[str, Any] | None = None,
+        library: str | None = None,
     ) -> Timeline:
         """Play this trace on a fabric of at least its size: see `replay.replay`."""
         from collectives_lab.replay import replay
 
-        return replay(self, fabric, compute, algorithms)
+        return replay(self, fabric, compute, algorithms, library)
 
     def chrome(self) -> dict[str, Any]:
         """Return the trace in the format of Chrome's viewer: see `perfetto.chrome`."""

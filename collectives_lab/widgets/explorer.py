@@ -27,7 +27,7 @@ from collectives_lab.widgets.words import number
 Cost = Callable[..., Any]
 """Seconds, of (world_size, nbytes, alpha, beta), as in `costs`."""
 SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
-RANKS = [2**n for n in range(1, 18)]
+RANKS = sorted([2**n for n in range(1, 18)] + [3 * 2**n for n in range(16)])
 ALPHAS = decades(-7, -2)
 BANDWIDTHS = decades(7, 12)
 DASHES = ("", "9 3", "9 3 2 3", "2 2", "16 4", "5 5", "9 3 2 3 2 3", "2 6")

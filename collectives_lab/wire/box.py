@@ -154,7 +154,6 @@ class Box:
         program: Program,
         cpu_seconds: float = CPU_SECONDS,
         wall_seconds: float = WALL_SECONDS,
-        memory: int = MEMORY,
         loading: float = LOADING,
         until: float = math.inf,
     ) -> Iterator[SealedRanks]:
@@ -172,7 +171,7 @@ class Box:
             self._limit = world_size * loading
             order = {"do": "start", "job": self._jobs, "world_size": world_size}
             order |= {"cpu": self._limit, "most": self._limit + cpu_seconds}
-            order |= {"memory": memory}
+            order |= {"memory": MEMORY}
             fds = [rank_end.fileno() for _, rank_end in pairs]
             fds += [writing for _, writing in pipes]
             self._send(order, fds)

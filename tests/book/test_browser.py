@@ -214,11 +214,17 @@ def idle(page: Any, seconds: float = 60) -> None:
 
 
 def from_menu(page: Any, menu: str, entry: str, heard: Callable[[], Any]) -> None:
-    """Choose from a menu until it was heard: JupyterLab drops what comes too soon."""
+    """Choose from a menu until it was heard: JupyterLab drops what comes too soon.
+
+    On a busy machine it may ask first, for a kernel that is slow to start.
+    """
     for _ in range(6):
-        page.get_by_role("menuitem", name=menu, exact=True).click()
-        page.get_by_text(entry, exact=True).click()
+        for button in page.locator(".jp-Dialog .jp-mod-accept").all():
+            print("JupyterLab asks:", page.locator(".jp-Dialog").all_inner_texts())
+            button.click()
         with contextlib.suppress(playwright.TimeoutError):
+            page.get_by_role("menuitem", name=menu, exact=True).click(timeout=10_000)
+            page.get_by_text(entry, exact=True).click(timeout=10_000)
             heard()
             return
     raise AssertionError(f"{entry} was never heard")

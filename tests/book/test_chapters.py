@@ -41,6 +41,9 @@ EXERCISE = re.compile(r"\d+\. \*(Easy|Medium|Hard), \d+ minutes\.\* ")
 # otherwise: cells still run then, and here it shows that the text must change.
 CLAIMS = {
     "02_the_substrate": """
+        assert round(of_small, 1) == 4.1 and round(of_large, 1) == 8.9
+        assert 1.5 < with_nccl[0] < 2 and 6.5 < with_nccl[1] < 7.5, with_nccl
+        assert (near.protocol, away.support) == ("Simple", near.support)
         assert arrived == 2 and inside > 0.1, "a send waits, and reads late"
         assert stuck.ranks == [0, 1, 2, 3]
         tree = four_ranks(lambda: dist.broadcast(torch.zeros(2**18), 0)).trace.wire
@@ -62,6 +65,12 @@ CLAIMS = {
             "all_gather": None, "reduce_scatter": None, "all_to_all": None}
     """,
     "01_why_communication_bounds_training": """
+        assert 250 < one_dgx < 350 and 400 < together < 500 and 650 < faster_gpus < 800
+        assert 3.5 < llama / together < 5 and 0.4 < llama / apart < 0.6
+        clusters = a100(8), a100(64, gpus_per_node=1)
+        known, far = (lab.predict("all_reduce", 2 * MODEL, f) for f in clusters)
+        assert 1.08 < known.high / known.seconds < 1.15 and far.high == 2 * far.seconds
+        assert 0.9 < felt / by_formula < 2, "a slow network is as slow as it says"
         assert needed[1] / needed[4] > 3 and fewer < 1.5
         assert longer > 1e3 * LATE / 2
         assert abs(on_the_wire[0] - recorded(late, 0)[1]) < LATE / 2, "two instruments"
@@ -82,6 +91,23 @@ CLAIMS = {
         assert all(nbytes == S or nbytes < 100 for _, nbytes in calls)
     """,
     "05_the_ring_and_its_rivals": """
+        assert ratio(2**10)[1] > 2 and ratio(2**22)[1] < 0.95, "the counting decides"
+        (few, *_), (many, *_) = ratio(2**10), ratio(2**22)
+        assert (round(few, 1), round(many, 2)) == (4.6, 0.77)
+        one_dgx = [lab.predict("all_reduce", 2**30, fabrics.dgx_h100(), algorithm=a)
+                   for a in ("ring", "nvls")]
+        assert 1.25 < one_dgx[0].seconds / one_dgx[1].seconds < 1.45
+        assert [how.split(",")[0] for _, how, *_ in by_nccl] == ["tree", "tree",
+            "nvlstree"]
+        assert behind[2**12] > 4 and 1.05 < behind[2**30] < 1.25
+        for P in 12, 96, 1024, 131_072:  # a quarter behind from 256 MiB on
+            times = [cost(P, 2**28, ALPHA, BETA) for cost in RIVALS.values()]
+            assert times[-1] < 1.25 * min(times[:-1])
+        eight_ranks = fabrics.uniform(8, ALPHA, BETA)
+        pictures = [plans.double_tree_all_reduce(8, MiB, segment=MiB // 8)]
+        pictures.append(plans.ring_all_reduce(8, MiB))
+        took = [1e6 * plan.replay(eight_ranks).elapsed for plan in pictures]
+        assert np.round(took).tolist() == [508, 324]
         gloo_ring = traffic(dist.all_reduce).wire
         assert (gloo_ring > S / 4).sum(axis=1).tolist() == [1] * 4, gloo_ring
         assert abs(gloo_ring.sum() / S - 6) < 0.02 and abs(on_the_wire - 2) < 0.01
@@ -101,6 +127,11 @@ CLAIMS = {
         assert 1.4 < on_wire["ZeRO-1"] / on_wire["data parallel"] < 1.6
     """,
     "07_all_to_all_routing_tokens": """
+        assert np.round(grown[2:], 1).tolist() == [9.8, 17.3, 8.0], grown
+        call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
+        assert call.high == 2 * call.seconds and "No measurement" in call.support
+        assert [round(x, 1) for x in slower[1]] == [7.0, 3.1]
+        assert np.round(faster, 1).tolist() == [2.0, 1.0] and round(gain[0], 1) == 2.7
         assert min(inside[1][1:]) > 2 * inside[1][0], "the innocent wait"
         assert 0.1 < gone["f = 1"] < 0.35 and 0.8 < gone["f = 0.1"]
         assert 0.1 < lost["f = 1"] < 0.5 < lost["f = 0.5"] < 0.9

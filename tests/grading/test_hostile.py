@@ -8,10 +8,13 @@ against such files, so none of them is run there.
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -29,11 +32,22 @@ pytestmark = pytest.mark.slow
 HOSTILE = Path(__file__).parent / "hostile"
 FILES = sorted(HOSTILE.glob("*.py"))
 HONEST = [HOSTILE / "honest.py", HOSTILE / "honest_class.py"]
-LONG = {"drips", "forges_waits"}
-"""They cost the whole of their deadline, by design."""
+REACHING_OUT = (
+    "covert|fills|fork|hogs|honest|imports|memory|patches|probes|reads|searches"
+)
+ENDING = (
+    "closes|exits|flood_of_m|interrupts|kills|loop_|output|recursion_w|segfaults|st|wri"
+)
+MEETING_THE_SANDBOX = {
+    "B": REACHING_OUT,
+    "C": f"{REACHING_OUT}|{ENDING}|tampers_with_the_r",
+}
+"""How the names begin of those that a tier meets in its own way.
 
-QUICK = ("forges_frames", "fork_bomb", "honest", "probes_files", "segfaults", "starts")
-"""How the names begin of those that are tried in every run of the tests."""
+Reaching out is held by other layers in each tier, and processes end in another way in
+C, where no bubblewrap is around them. The others meet only the wire and the check,
+which are the same in all tiers.
+"""
 
 MOST_MEMORY = 512 << 20
 """Bytes that a verdict may cost the process that grades."""
@@ -58,7 +72,7 @@ ODD_TEXTS = {
 
 
 def verdict(text: str) -> tuple[str, str]:
-    """Points and words of the first line of a file."""
+    """Points and words of the first line of a file; "a or b" where speed decides."""
     line = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
     points, dash, words = line.removeprefix("verdict: ").partition(" — ")
     assert dash and words, f"{line!r} has no ' — ' with what the report says"
@@ -70,25 +84,39 @@ def wrong(report: Report, points: str, words: str) -> str:
     least, _, most = points.partition("..")
     if not float(least) <= report.points <= float(most or least):
         return f"{report.points} points, not {points}:\n{report}"
-    return "" if words in str(report) else f"does not say {words!r}:\n{report}"
+    is_said = any(some in str(report) for some in words.split(" or "))
+    return "" if is_said else f"does not say {words!r}:\n{report}"
 
 
-def is_quick(name: str) -> bool:
-    """Whether a file is tried in every run of the tests, in the best tier."""
-    return name.startswith(QUICK) and name not in LONG
+@pytest.fixture(scope="module")
+def boxes() -> Iterator[Callable[[str], Box]]:
+    """Open a box of a tier, once; somebody has been graded in it already."""
+    with contextlib.ExitStack() as stack:
 
+        @cache
+        def opened(tier: str) -> Box:
+            if reason := tiers.probe(tier):
+                pytest.skip(f"tier {tier}: {reason}")
+            box = stack.enter_context(Box(tier))
+            graded(RING, box)
+            return box
 
-def tier(name: str):
-    """The best tier in every run of the tests, the others among the slow ones."""
-    return pytest.param(name, marks=[] if name == tiers.best() else pytest.mark.slow)
-
-
-@pytest.fixture(scope="module", params=[tier(t) for t in "ABC"])
-def box(request: pytest.FixtureRequest) -> Iterator[Box]:
-    if reason := tiers.probe(request.param):
-        pytest.skip(f"tier {request.param}: {reason}")
-    with Box(request.param) as opened:
         yield opened
+
+
+@pytest.fixture
+def box(boxes: Callable[[str], Box]) -> Box:
+    """The box of the best tier."""
+    return boxes(tiers.best())
+
+
+CASES = [
+    pytest.param(tier, path, id=f"{tier}-{path.stem}")
+    for tier in "ABC"
+    for path in FILES
+    if tier == tiers.best() or re.match(MEETING_THE_SANDBOX.get(tier, ""), path.stem)
+]
+"""All files in the best tier, and in the others those that meet the sandbox."""
 
 
 def graded(text: str, box: Box) -> Report:
@@ -100,7 +128,7 @@ def running() -> int:
 
     Their fork server makes some ahead of need, whenever it comes to it.
     """
-    forking = {s.process.pid for s in (servers.current, servers.coming) if s}
+    forking = {server.process.pid for server in servers.all()}
     me = psutil.Process()
     apart = [p for p in me.children() if p.pid in forking]
     ranks = {q for p in apart for q in (p, *p.children(recursive=True))}
@@ -121,8 +149,14 @@ def package() -> dict[str, tuple[int, int]]:
 
 
 def changed(before: dict[str, tuple[int, int]]) -> list[str]:
-    """Which of these files are others now, or new."""
+    """Which of these files are others now, or new.
+
+    But for a course's secret that was not there: a grader beside us has made it.
+    """
     now = package()
+    secret = str(ROOT / "autograder" / "course_secret")
+    if secret not in before:
+        now.pop(secret, None)
     return [path for path in now | before if now.get(path) != before.get(path)]
 
 
@@ -138,9 +172,11 @@ def harmless(report: Report) -> str:
     return "its HTML has a script in it" if "<script>alert" in html else ""
 
 
-def survives(text: str, box: Box, points: str, words: str, honest: Path) -> None:
-    """Grade a text; then nothing is left, and the next student has full marks."""
-    graded(RING, box)  # the box is there
+def survives(text: str, box: Box, points: str, words: str, number: int) -> None:
+    """Grade a text; then nothing is left, and the next student has full marks.
+
+    The next is another hostile one, and after every third of them one of the honest.
+    """
     before, count, files = package(), running(), files_left()
     memory = Memory()
     report = graded(text, box)
@@ -148,32 +184,28 @@ def survives(text: str, box: Box, points: str, words: str, honest: Path) -> None
     assert not (why := wrong(report, points, words)), why
     assert not (why := harmless(report)), f"{why}:\n{report!r}"
     assert grown < MOST_MEMORY, f"the verdict took {grown >> 20} MiB"
-    following = graded(honest.read_text(), box)
-    assert following.passed, f"the next student has\n{following}"
+    if number % 3 == 0:
+        following = graded(HONEST[number % 2].read_text(), box)
+        assert following.passed, f"the next student has\n{following}"
     assert until(lambda: running() <= count, 5), "something is left running"
     assert until(lambda: files_left() <= files, 5), f"left: {files_left() - files}"
     assert not (paths := changed(before)), f"{paths} have changed"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(p, marks=[] if is_quick(p.stem) else [pytest.mark.slow], id=p.stem)
-        for p in FILES
-    ],
-)
-def test_a_hostile_file_gets_its_verdict(path: Path, box: Box) -> None:
+@pytest.mark.parametrize("tier, path", CASES)
+def test_a_hostile_file_gets_its_verdict(
+    tier: str, path: Path, boxes: Callable[[str], Box]
+) -> None:
     """The verdict is right, nothing is left behind, and nobody else is harmed."""
     text = path.read_text()
-    survives(text, box, *verdict(text), HONEST[FILES.index(path) % 2])
+    survives(text, boxes(tier), *verdict(text), FILES.index(path))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD_TEXTS)
 def test_an_odd_text_gets_its_verdict(name: str, box: Box) -> None:
     """What is hardly a program is graded as it is, and so is the next one."""
     text, points, words = ODD_TEXTS[name]
-    survives(text, box, points, words, HONEST[0])
+    survives(text, box, points, words, list(ODD_TEXTS).index(name))
 
 
 def test_secrets_stay_outside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,18 +231,26 @@ def test_a_thief_has_full_marks_where_nothing_is_hidden() -> None:
     assert report.passed, report
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_nothing_is_found_where_the_kernel_has_no_landlock() -> None:
     """Tiers A and B keep the solution from a rank, and two ranks apart, without it."""
     if reason := tiers.probe("B"):
         pytest.skip(reason)
-    tests = [HOSTILE.with_name(f"{name}.py") for name in ("test_hostile", "test_tiers")]
+    hostile, channels = (
+        f"{HOSTILE.with_name(file)}::test_{name}"
+        for file, name in (
+            ("test_hostile.py", "a_hostile_file_gets_its_verdict"),
+            ("test_tiers.py", "two_sealed_ranks_have_no_channel"),
+        )
+    )
     pytest_there = [HOSTILE.with_name("without.py"), "Landlock", "-m", "pytest", "-qrA"]
+    tests = [f"{hostile}[{tier}-reads_the_solution]" for tier in "AB"]
+    tests += [f"{channels}[{tier}]" for tier in "AB"]
     told = subprocess.run(
-        [sys.executable, *pytest_there, "-k", "the_solution or no_channel", *tests],
+        [sys.executable, *pytest_there, *tests],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=360,
     )
     assert told.returncode == 0, told.stdout
     passed = [x.split("::")[1] for x in told.stdout.splitlines() if "PASSED" in x]

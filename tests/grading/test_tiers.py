@@ -376,6 +376,7 @@ def pair(letter: str, start, folder: Path) -> dict[str, tuple[str, str]]:
     known |= {"FOLDER": str(folder), "SHARED": str(shared)}
     names = "".join(f"{name} = {value!r}\n" for name, value in known.items())
     _, wire = start(letter, names + PAIR)
+    wire.settimeout(3 * SECONDS)  # all channels, one after another
     return json.loads(b"".join(iter(lambda: wire.recv(1 << 16), b"")))
 
 

@@ -21,6 +21,7 @@ from collectives_lab import __main__ as commands
 from collectives_lab import doctor
 from collectives_lab.doctor import core, machine, optional, rank_probes
 from collectives_lab.doctor.finding import MARKS, Finding, run_probes
+from collectives_lab.sandbox import cgroup
 
 
 @pytest.fixture(scope="module")
@@ -266,8 +267,8 @@ def test_a_look_that_fails_does_not_end_it() -> None:
 )
 def test_a_container_with_less(limit, state, text, tmp_path, monkeypatch) -> None:
     """A container's limit counts, not the machine's cores; no limit is none."""
-    monkeypatch.setattr(machine, "CGROUP", tmp_path)
-    monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "gone")
+    monkeypatch.setattr(cgroup, "ROOT", tmp_path)
+    monkeypatch.setattr(cgroup, "OWN", tmp_path / "gone")
     (tmp_path / "cpu.max").write_text(limit)
     (finding,) = machine.cores()
     assert text in finding.result
@@ -280,7 +281,11 @@ def test_a_container_with_less(limit, state, text, tmp_path, monkeypatch) -> Non
 @pytest.mark.parametrize(
     "own, folder, limits",
     [
-        ("0::/jobs/1/step", "jobs/1", {"cpu.max": "50000 100000", "memory.max": "5e8"}),
+        (
+            "0::/jobs/1/step",
+            "jobs/1",
+            {"cpu.max": "50000 100000", "memory.max": "500000000"},
+        ),
         (
             "3:cpu,cpuacct:/jobs/1\n2:memory:/jobs/1\n0::/",
             "{}/jobs",
@@ -296,8 +301,8 @@ def test_a_container_with_less(limit, state, text, tmp_path, monkeypatch) -> Non
 def test_a_job_with_less(own, folder, limits, tmp_path, monkeypatch) -> None:
     """A limit counts where it is set: on a group around this process's own."""
     (tmp_path / "own").write_text(own)
-    monkeypatch.setattr(machine, "CGROUP", tmp_path)
-    monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(cgroup, "ROOT", tmp_path)
+    monkeypatch.setattr(cgroup, "OWN", tmp_path / "own")
     for name, limit in limits.items():
         file = tmp_path / folder.format(name.partition(".")[0]) / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -423,9 +423,9 @@ def on_a_fake_gpu(late: float) -> tuple[float, float]:
     time.sleep(0.05)
     work.wait()
     launched = time.perf_counter() - begun
-    events = recorder.current().drain()
-    rows = [(e.issued - begun, e.waited - begun, e.completed - begun) for e in events]
-    return launched, rows
+    columns = recorder.current().drain().columns
+    times = [columns[name] - begun for name in ("issued", "waited", "completed")]
+    return launched, [*zip(*times, strict=True)]
 
 
 @pytest.mark.parametrize("late", [0.0, 3.0])

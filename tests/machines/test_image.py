@@ -161,7 +161,7 @@ def _machine(folder: Path) -> list[str]:
     words = " ".join(given.values())
     for index, links in re.findall(r"file://(/\S+)|(?<!\S)(/\S+)", words):
         place = str(Path(index).parent) if index else links  # it points beside itself
-        if os.path.isdir(place):
+        if os.path.exists(place):
             mounts.append((place, place))
     lines = [f"{name} = {value}".replace("\n", " ") for name, value in given.items()]
     (folder / "pip.conf").write_text("\n".join(["[global]", *lines]))

@@ -28,7 +28,7 @@ from collectives_lab.launch.processes import engines, host_channel, host_clocks
 from collectives_lab.launch.processes import printed_output as outputs
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import ChannelClosed
-from collectives_lab.trace import Event
+from collectives_lab.trace import Event, table
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 slow = pytest.mark.slow
@@ -175,9 +175,9 @@ def test_addresses_are_found_on_their_interfaces() -> None:
 
 def outcome_of(rank: int, times: tuple) -> Outcome:
     issued, completed = times
-    event = Event(rank, "barrier", issued=issued, completed=completed)
+    events = table.of([Event(rank, "barrier", issued=issued, completed=completed)])
     outcome = Outcome([0, 1])
-    outcome.reports[rank] = {"started": issued, "ended": completed, "events": [event]}
+    outcome.reports[rank] = {"started": issued, "ended": completed, "events": events}
     return outcome
 
 
@@ -204,7 +204,7 @@ def test_another_hosts_times_become_ours(ahead: float) -> None:
     clocks.align(outcome)
     error = outcome.clocks["error"]
     assert 0.001 <= error < 0.5 and outcome.clocks["count"] == 2
-    (event,) = outcome.reports[1]["events"]
+    event = table.event(*outcome.reports[1]["events"], 0)
     assert abs(event.issued - began) <= error + 1e-9
     assert abs(event.completed - began - 1) <= error + 1e-9
     assert event.waited is None

@@ -15,7 +15,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-import collectives_lab as lab
 from collectives_lab.parallel import problem
 
 STEPS, BATCH = 3, 10  # 10 examples: uneven over 3, 4 and 6 ranks
@@ -99,6 +98,3 @@ class System:
             and all(torch.equal(found, whole[0]) for found in whole)
             and all(torch.allclose(p, right, near, near) for p in whole)
         )
-
-    def run(self, world_size: int) -> lab.Run:
-        return lab.run(self.train, world_size, timeout=60)

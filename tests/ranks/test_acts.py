@@ -20,7 +20,6 @@ from test_plans import (
     whole_tensor_instead_of_chunk,
 )
 
-import collectives_lab as lab
 from collectives_lab import algorithms, plans
 from collectives_lab.basics.verbs import verb_of
 
@@ -54,8 +53,9 @@ def by_direction(made):
     return sorted(made, key=lambda call: call[0])
 
 
-def differing(name, world_size, plan=None, move=None):
-    """The cases in which what the act records is not the plan."""
+def differing(ranks, name, plan=None, move=None):
+    """The cases in which what the act records on these ranks is not the plan."""
+    world_size = ranks.world_size
     plan = plan or getattr(plans, name)
     move, verb = move or getattr(algorithms, name), verb_of(name)
     cases = [
@@ -70,7 +70,7 @@ def differing(name, world_size, plan=None, move=None):
         for count, dtype, options in cases:
             act(move, verb, count, dtype, **options)
 
-    trace = lab.run(all_cases, world_size).trace
+    trace = ranks.run(all_cases).trace
     found = []
     for rank in range(world_size):
         made = calls(trace, rank)
@@ -89,25 +89,25 @@ def differing(name, world_size, plan=None, move=None):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
-def test_what_is_recorded_is_the_plan(name, world_size):
+def test_what_is_recorded_is_the_plan(name, world_size, standing):
     """Each rank calls what the plan has for it, in its order: op, peer and bytes."""
-    assert not differing(name, world_size)
+    assert not differing(standing(world_size), name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("world_size", [5, 6, 7, 8, 12, 16])
-def test_what_is_recorded_is_the_plan_on_many_ranks(name, world_size):
+def test_what_is_recorded_is_the_plan_on_many_ranks(name, world_size, standing):
     """The same on more ranks than a laptop has cores."""
-    assert not differing(name, world_size)
+    assert not differing(standing(world_size), name)
 
 
 @pytest.mark.parametrize(
     "wrong", [owner_off_by_one, whole_tensor_instead_of_chunk, tail_dropped]
 )
-def test_a_wrong_plan_is_not_what_is_recorded(wrong):
+def test_a_wrong_plan_is_not_what_is_recorded(wrong, standing):
     """The recorded calls of the right algorithm differ from the wrong plan."""
-    assert differing("scatter_all_gather_broadcast", 4, plan=wrong)
+    assert differing(standing(4), "scatter_all_gather_broadcast", plan=wrong)
 
 
 def whole_ring(tensor, root=0):
@@ -126,6 +126,6 @@ def by_the_library(tensor, root=0):
 
 
 @pytest.mark.parametrize("wrong", [whole_ring, without_its_tail, by_the_library])
-def test_a_wrong_act_is_not_the_plan(wrong):
+def test_a_wrong_act_is_not_the_plan(wrong, standing):
     """Right results are not enough: what moved has to be what was planned."""
-    assert differing("scatter_all_gather_broadcast", 4, move=wrong)
+    assert differing(standing(4), "scatter_all_gather_broadcast", move=wrong)

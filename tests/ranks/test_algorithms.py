@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from algorithm_table import ROWS, WORLD_SIZES, names_of
+from conftest import Standing
 from torch.distributed import ReduceOp
 
 import collectives_lab as lab
@@ -213,9 +214,9 @@ def average_of_integers(
     return [f"rank {dist.get_rank()}: averages integers"]
 
 
-def complaints(algorithm: Callable, run_verb: Callable, world_size: int) -> str:
+def complaints(ranks: lab.Ranks, algorithm: Callable, run_verb: Callable) -> str:
     """What all ranks say is wrong; "" where nothing is."""
-    run = lab.run(battery, world_size, (algorithm, run_verb), timeout=60)
+    run = ranks.run(battery, (algorithm, run_verb), timeout=60)
     return "\n".join(line for found in run.results for line in found)
 
 
@@ -225,23 +226,29 @@ def named(algorithms_: list[Callable]) -> list:
 
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
 @pytest.mark.parametrize("algorithm", named(ALL_REDUCES))
-def test_an_all_reduce_is_right(algorithm: Callable, world_size: int) -> None:
+def test_an_all_reduce_is_right(
+    algorithm: Callable, world_size: int, standing: Standing
+) -> None:
     """All ranks end with the reduction, for every length, op, dtype and layout."""
-    assert not complaints(algorithm, run_all_reduce, world_size)
+    assert not complaints(standing(world_size), algorithm, run_all_reduce)
 
 
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
 @pytest.mark.parametrize("algorithm", named(REDUCES))
-def test_a_reduce_is_right(algorithm: Callable, world_size: int) -> None:
+def test_a_reduce_is_right(
+    algorithm: Callable, world_size: int, standing: Standing
+) -> None:
     """The root ends with the reduction, and nobody else's tensor changes."""
-    assert not complaints(algorithm, run_reduce, world_size)
+    assert not complaints(standing(world_size), algorithm, run_reduce)
 
 
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
 @pytest.mark.parametrize("algorithm", named(REDUCE_SCATTERS))
-def test_a_reduce_scatter_is_right(algorithm: Callable, world_size: int) -> None:
+def test_a_reduce_scatter_is_right(
+    algorithm: Callable, world_size: int, standing: Standing
+) -> None:
     """Each rank ends with its share of the reduction, and inputs stay as they are."""
-    assert not complaints(algorithm, run_reduce_scatter, world_size)
+    assert not complaints(standing(world_size), algorithm, run_reduce_scatter)
 
 
 # -- floating sums ---------------------------------------------------------------------
@@ -435,19 +442,19 @@ def keeps_the_share_of_the_next(output, input, op=ReduceOp.SUM, group=None):
     ],
 )
 def test_a_wrong_algorithm_fails(
-    wrong: Callable, run_verb: Callable, world_size: int, said: str
+    wrong: Callable, run_verb: Callable, world_size: int, said: str, standing: Standing
 ) -> None:
     """The battery finds it, and says what is wrong."""
     try:
-        found = complaints(wrong, run_verb, world_size)
+        found = complaints(standing(world_size), wrong, run_verb)
     except lab.LabError as error:
         found = str(error)
     assert said in found
 
 
-def test_powers_of_two_hide_a_missing_fold() -> None:
+def test_powers_of_two_hide_a_missing_fold(standing: Standing) -> None:
     """The world sizes of the battery matter: on 4 ranks that wrong one is right."""
-    assert "counts" not in complaints(doubles_past_the_end, run_all_reduce, 2)
+    assert "counts" not in complaints(standing(2), doubles_past_the_end, run_all_reduce)
 
 
 # -- bad arguments ---------------------------------------------------------------------

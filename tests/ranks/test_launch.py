@@ -8,14 +8,18 @@ import math
 import os
 import pty
 import queue
+import random
 import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +34,12 @@ import collectives_lab as lab
 from collectives_lab import recorder
 from collectives_lab.launch import group
 from collectives_lab.launch.processes import printed_output
-from collectives_lab.launch.processes.fork_server_client import servers
+from collectives_lab.launch.processes.fork_server_client import (
+    Server,
+    prepare,
+    servers,
+)
+from collectives_lab.launch.processes.handles import START_DEADLINE
 from collectives_lab.launch.rank import channel, store
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -1105,6 +1114,59 @@ def test_a_tensor_that_is_not_contiguous_is_told_before_torchs_words() -> None:
     assert text.index("send x.contiguous()") < text.index("Traceback")
 
 
+def strided(rank: int) -> torch.Tensor:
+    """A column: what lies between its elements is not its own."""
+    return (torch.arange(8.0).view(4, 2) + rank)[:, 0]
+
+
+def scatters() -> None:
+    parts = [strided(0), strided(1)] if dist.get_rank() == 0 else None
+    dist.scatter(torch.zeros(4), parts, src=0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rank: dist.all_reduce(strided(rank)),
+        lambda rank: dist.broadcast(strided(rank), 0),
+        lambda rank: dist.reduce(strided(rank), 0),
+        lambda rank: dist.all_to_all_single(strided(rank), torch.zeros(4)),
+        lambda rank: dist.reduce_scatter(strided(rank), [torch.zeros(4)] * 2),
+        lambda rank: dist.all_reduce(torch.ones(1).expand(4)),
+        lambda rank: scatters(),
+    ],
+)
+def test_a_tensor_with_gaps_is_refused_where_gloo_would_write_into_them(call) -> None:
+    """torch lets it through, and the result is wrong without a word."""
+    text = str(fails(lab.RankError, lambda: call(dist.get_rank()), world_size=2))
+    assert text.index("send x.contiguous()") < text.index("Traceback")
+    assert "has gaps; it must be contiguous" in text
+
+
+def test_a_tensor_without_gaps_may_be_in_any_order() -> None:
+    """Such as a transposed one, after a contiguous one of the same shape."""
+
+    def fn() -> bool:
+        dist.all_reduce(torch.zeros(3, 2))
+        x = torch.arange(6.0).view(2, 3).t()
+        dist.all_reduce(x)
+        return torch.equal(x, 2 * torch.arange(6.0).view(2, 3).t())
+
+    assert lab.run(fn, world_size=2).results == [True, True]
+
+
+def test_a_rank_that_its_group_does_not_have_is_named_with_a_remedy() -> None:
+    """torch says that it is not part of a ProcessGroup object."""
+
+    def fn():
+        pair = dist.new_group([0, 1])
+        if dist.get_rank() < 2:
+            dist.broadcast(torch.zeros(1), src=2, group=pair)
+
+    text = str(fails(lab.RankError, fn, world_size=3))
+    assert text.index("must be among the group's") < text.index("Traceback")
+
+
 def test_a_loop_without_end_meets_the_deadline() -> None:
     """The ranks that are not done are named with the line that each is in."""
 
@@ -1117,6 +1179,25 @@ def test_a_loop_without_end_meets_the_deadline() -> None:
     assert str(error).startswith("rank 1 of 2 was not done after 3 s")
     assert quotes(error, "time.sleep(0.01)") or quotes(error, "while True:")
     assert error.rank == 1 and "timeout=" in str(error)
+
+
+def test_an_interrupt_tells_where_the_ranks_were_and_not_how_we_wait(tmp_path) -> None:
+    """Between the reader's line and theirs there is none of the launcher's inside."""
+
+    def fn():
+        (tmp_path / str(dist.get_rank())).touch()
+        time.sleep(60)
+
+    def interrupt():
+        until(lambda: len(list(tmp_path.iterdir())) == 2, START_DEADLINE)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        lab.run(fn, world_size=2)
+    places = caught.value.__notes__[0]  # one of them may not sleep yet
+    assert quotes(places, "time.sleep(60)") or quotes(places, "(tmp_path / ")
+    assert "inbox.py" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -1170,6 +1251,20 @@ def test_a_rank_that_waits_for_a_lock_or_a_queue_is_not_busy(fn, line) -> None:
     words = str(fails(lab.DeadlineExceeded, fn, world_size=2, timeout=2))
     assert re.search(rf"rank 0: waiting in line \d+ .*`{re.escape(line)}`", words)
     assert re.search(r"rank 1: busy in line \d+ .*`(while True:|pass)`", words)
+
+
+def test_ranks_that_wait_in_different_groups_say_in_which() -> None:
+    """The pool of threads may still do something else, so nothing is proved."""
+
+    def fn():
+        groups = [dist.new_group(), dist.new_group()]
+        with ThreadPoolExecutor(1) as pool:
+            here = groups if dist.get_rank() == 0 else groups[::-1]
+            list(pool.map(lambda g: dist.all_reduce(torch.ones(1), group=g), here))
+
+    words = str(fails(lab.DeadlineExceeded, fn, world_size=2, timeout=2))
+    assert "rank 0: waiting in all_reduce of group 1 in line" in words
+    assert "rank 1: waiting in all_reduce of group 2 in line" in words
 
 
 def test_a_function_of_a_library_has_no_line_of_the_reader() -> None:
@@ -1694,6 +1789,79 @@ def test_the_backend_is_said_with_its_reason() -> None:
     assert auto.backend in ("gloo", "nccl") and "asked" not in auto.backend_reason
 
 
+def imports(name: str) -> bool:
+    """Import a library; whether it was there already."""
+    was_there = name in sys.modules
+    __import__(name)
+    return was_there
+
+
+@pytest.mark.slow
+def test_a_library_that_ranks_import_again_is_learned(monkeypatch) -> None:
+    """A run soon after the second finds it, unless its environment is another one."""
+
+    def are_found() -> list[bool]:
+        return lab.run(imports, 2, args=("nbformat",)).results
+
+    assert are_found() == [False, False]
+    assert are_found() == [False, False]
+    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    assert "nbformat" in servers.with_libraries.libraries
+    more = {"SOME_SETTING": "1"}
+    assert not any(lab.run(imports, 2, args=("nbformat",), env=more).results)
+    monkeypatch.setenv("SOME_SETTING", "2")
+    assert not any(lab.run(imports, 2, args=("nbformat",)).results)
+    monkeypatch.delenv("SOME_SETTING")
+    assert all(lab.run(imports, 2, args=("nbformat",)).results)
+    monkeypatch.syspath_prepend("/nowhere")
+    assert not any(lab.run(imports, 2, args=("nbformat",)).results)
+    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+
+
+@pytest.mark.slow
+def test_what_was_learned_is_forgotten_when_pip_changes_something() -> None:
+    """Ranks import the version that is installed, as fresh processes would."""
+
+    def are_found() -> list[bool]:
+        return lab.run(imports, 2, args=("jsonschema",)).results
+
+    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    os.utime(sysconfig.get_paths()["purelib"])
+    assert are_found() == [False, False]
+    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+
+
+@pytest.mark.parametrize(
+    "source, complaint",
+    [
+        ("import os; os.getenv('HOME'); x = 1", None),
+        ("import os; rank = int(os.environ.get('LOCAL_RANK', 0))", "LOCAL_RANK"),
+        ("import os; many = 'WORLD_SIZE' in os.environ", "WORLD_SIZE"),
+        ("import threading, time; t = threading.Thread(target=time.sleep, args=[9], "
+         "daemon=True); t.start()", "started a thread"),
+        ("file = open('/dev/null')", "opened a file"),
+        ("x = bytearray(2 * 10**8)", "took 0.2 GB"),
+        ("raise ValueError", None),
+    ],
+)  # fmt: skip
+def test_a_library_that_ranks_cannot_share_is_not_learned(
+    source, complaint, tmp_path
+) -> None:
+    """One that asks which rank it is, or leaves what is gone after a fork."""
+    (tmp_path / "a_library.py").write_text(source)
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from collectives_lab.launch.rank import library_imports\n"
+        "library_imports.MOST_BYTES = 10**8\n"
+        "library_imports.import_all(['json', 'a_library'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=SOON
+    )
+    assert (done.returncode == 0) == (complaint is None), done.stderr
+    assert (complaint or "") in done.stderr
+
+
 def test_the_server_is_replaced_when_it_has_been_killed() -> None:
     """A fork server killed between runs is started again; during a run it is told."""
     lab.run(dist.get_rank, world_size=2)
@@ -1710,3 +1878,105 @@ def test_the_server_is_replaced_when_it_has_been_killed() -> None:
 
     error = fails(lab.RankDied, kills_the_server, world_size=2)
     assert "SIGKILL" in str(error)
+
+
+def makes_groups_in_another_order() -> None:
+    members = [[0, 1], [0], [1]]
+    for ranks in members if dist.get_rank() == 0 else reversed(members):
+        dist.new_group(ranks)
+
+
+def test_groups_made_in_another_order_are_proved_stuck() -> None:
+    """Also where both wait for the same ranks: a group is found by its number."""
+    with pytest.raises(lab.Deadlock) as raised:
+        lab.run(makes_groups_in_another_order, world_size=2, timeout=SOON)
+    words = str(raised.value)
+    assert "rank 0 waits in new_group([0, 1]) for rank 1" in words
+    assert "rank 1 waits in new_group([0, 1]) for rank 0" in words
+    assert "in the same order, also the groups that it is not in" in words
+
+
+def test_disjoint_groups_made_in_another_order_are_named() -> None:
+    """Gloo would connect rank 0 with rank 3, and add up their numbers."""
+
+    def fn() -> None:
+        pairs = [[0, 1], [2, 3]]
+        here = pairs if dist.get_rank() < 2 else pairs[::-1]
+        groups = [dist.new_group(pair) for pair in here]
+        mine = next(i for i, pair in enumerate(here) if dist.get_rank() in pair)
+        dist.all_reduce(torch.ones(1), group=groups[mine])
+
+    words = str(fails(lab.RankError, fn, world_size=4))
+    wrong = r"group 1 is \[(0, 1|2, 3)\] on rank \d, but \[(0, 1|2, 3)\] on rank \d"
+    assert re.search(wrong, words) and "in the same order" in words
+
+
+def test_a_group_may_be_made_in_a_world_whose_store_compares_nothing() -> None:
+    """As torch's fake backend has, with which one counts what a large world sends."""
+
+    def fn() -> int:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        dist.destroy_process_group()
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+        return dist.get_world_size(dist.new_group([0, 1]))
+
+    assert lab.run(fn, world_size=2).results == [2, 2]
+
+
+def test_each_rank_may_make_a_group_of_itself() -> None:
+    """Nobody is to be connected, so that the others need not know."""
+
+    def fn() -> int:
+        alone = dist.new_group([dist.get_rank()])
+        return dist.get_world_size(alone)
+
+    assert lab.run(fn, world_size=2).results == [1, 1]
+
+
+def has_compiler_for_ddp() -> bool:
+    """Mention DistributedDataParallel, which imports torch's compiler."""
+    found = "torch._dynamo" in sys.modules
+    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    return found
+
+
+def test_ranks_of_ddp_find_what_it_imports() -> None:
+    """From the first run on: the server imports it once, before it starts them."""
+    lab.run(dist.get_rank, world_size=2)
+    time.sleep(0.2)  # ranks are forked ahead of need, which lack it
+    assert lab.run(has_compiler_for_ddp, world_size=2).results == [True, True]
+
+
+def test_a_server_that_takes_over_knows_what_ranks_need() -> None:
+    """Also one that becomes ready after a run was prepared, and before its ranks."""
+    lab.run(dist.get_rank, world_size=2)
+    held = servers.with_libraries, servers.coming
+    servers.with_libraries = None
+    servers.coming = server = Server((), ["colorsys"])
+    try:
+        prepare([b"DistributedDataParallel"])
+        assert until(server.ready, START_DEADLINE)
+        assert servers.get() is server and "torch._dynamo" in server.modules
+    finally:
+        servers.with_libraries, servers.coming = held
+        server.stop()
+
+
+def test_a_part_of_torch_is_imported_once() -> None:
+    """The run after the first that imports it finds it, however soon it comes."""
+    part = "torch.testing._internal.common_quantization"
+    lab.run(imports, 2, args=(part,))
+    assert lab.run(imports, 2, args=(part,)).results == [True, True]
+
+
+def draws() -> tuple[float, float, int]:
+    """Draw from generators that nobody has seeded."""
+    return random.random(), np.random.rand(), int(torch.randint(2**62, ()))
+
+
+def test_what_nobody_has_seeded_differs_by_rank_and_by_run() -> None:
+    """As under torchrun: a model without a seed is another one on each rank."""
+    drawn = [lab.run(draws, world_size=3).results for _ in range(2)]
+    for numbers in zip(*drawn[0], *drawn[1], strict=True):
+        assert len(set(numbers)) == 6

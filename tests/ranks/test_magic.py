@@ -151,6 +151,15 @@ def are_gone(processes):
 # -- what a cell shows -----------------------------------------------------------------
 
 
+def test_ranks_begin_with_what_ddp_imports_if_a_cell_has_named_it(kernel):
+    """It is imported once, before they start, and not by each of them."""
+    asked = "import sys; sorted(sys.modules.keys() & {'torch._dynamo'})"
+    assert kernel.run(f"%%ranks 2\n{asked}").texts == ["ranks 0 and 1  []"]
+    kernel.run("from torch.nn.parallel import DistributedDataParallel")
+    assert kernel.run(f"%%ranks 3\n{asked}").texts == ["ranks 0-2  ['torch._dynamo']"]
+    kernel.run("%ranks stop 2 3")
+
+
 def test_variables_stay(kernel):
     """A cell finds on its rank what an earlier one left there; equal results fold."""
     first = kernel.run("%%ranks 4\nx = torch.ones(2) * rank\ndist.all_reduce(x)\nx")

@@ -13,6 +13,7 @@ import test_parallel_pipeline
 import test_parallel_server
 import test_parallel_tensor
 import test_parallel_zero
+from conftest import Standing
 from parallel_battery import System
 
 import collectives_lab as lab
@@ -39,33 +40,35 @@ def row(name: str, what: object) -> object:
 
 
 @cache
-def trained(name: str, world_size: int) -> lab.Run:
-    return SYSTEMS[name].run(world_size)
+def trained(standing: Standing, name: str, world_size: int) -> lab.Run:
+    return standing(world_size).run(SYSTEMS[name].train, timeout=60)
 
 
 @pytest.mark.parametrize(
     "name, world_size", [row(n, p) for n, s in SYSTEMS.items() for p in s.world_sizes]
 )
-def test_ranks_train_as_one_process(name: str, world_size: int) -> None:
+def test_ranks_train_as_one_process(
+    name: str, world_size: int, standing: Standing
+) -> None:
     """Losses and parameters to rounding, and all ranks' parameters in every bit."""
-    assert SYSTEMS[name].agrees(trained(name, world_size).results)
+    assert SYSTEMS[name].agrees(trained(standing, name, world_size).results)
 
 
 @pytest.mark.parametrize(
     "name, world_size",
     [row(n, p) for n, s in SYSTEMS.items() if s.sent for p in s.world_sizes],
 )
-def test_bytes_are_foretold(name: str, world_size: int) -> None:
+def test_bytes_are_foretold(name: str, world_size: int, standing: Standing) -> None:
     """What each rank sends, as recorded, is what the formula says."""
-    found = trained(name, world_size).trace.bytes_sent()
+    found = trained(standing, name, world_size).trace.bytes_sent()
     assert found == pytest.approx(SYSTEMS[name].sent(world_size), rel=1e-12)
 
 
 @pytest.mark.parametrize(
     "name, wrong", [row(n, wrong) for n, s in SYSTEMS.items() for wrong in s.wrong]
 )
-def test_a_wrong_training_is_found(name: str, wrong: str) -> None:
+def test_a_wrong_training_is_found(name: str, wrong: str, standing: Standing) -> None:
     """The test of equality fails where it should."""
     system = SYSTEMS[name]
-    run = lab.run(system.wrong[wrong], system.wrong_on, timeout=60)
+    run = standing(system.wrong_on).run(system.wrong[wrong], timeout=60)
     assert not system.agrees(run.results)

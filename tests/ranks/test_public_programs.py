@@ -36,6 +36,8 @@ def program(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
+        # Lightning asks mpi4py, and Open MPI leaves its shared memory lying about.
+        patch.setenv("OMPI_MCA_btl", "tcp,self")
         yield request.param
 
 

@@ -1,9 +1,10 @@
 """PyTorch's own tests of torch.distributed on Gloo: plain, recorded, or on `lab.Ranks`.
 
-`python torch_suite.py plain|recorded|ranks FILE` runs them one after another and
-writes the verdict of each to FILE as JSON: "passed", "skipped", or "failed: ..." with
-the error of the first rank that has one. What fails without a known reason runs once
-more: some are flaky.
+`python torch_suite.py plain|recorded|ranks FILE [VERDICTS]` runs them one after another
+and writes the verdict of each to FILE as JSON: "passed", "skipped", or "failed: ..."
+with the error of the first rank that has one. What fails without a known reason runs
+once more: some are flaky. With the file of another way, what was skipped there is left
+out.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ def names() -> list[str]:
 def run_one(name: str, folder: str, rank: int, recorded: bool = False) -> str:
     """Run a test on this rank, in a group of its own, as torch's runner does."""
     os.environ["RANK"] = str(rank)
+    from torch.testing._internal import common_utils
     from torch.testing._internal.distributed import distributed_test
 
     distributed_test.TEMP_DIR = folder  # of the test for which it was imported
@@ -105,6 +107,7 @@ def run_one(name: str, folder: str, rank: int, recorded: bool = False) -> str:
         )
         with lab.record(f"{folder}/trace") if recorded else contextlib.nullcontext():
             case._barrier()
+            common_utils.set_rng_seed()
             getattr(case, name)()
             case._barrier()
     except SystemExit as error:
@@ -180,15 +183,16 @@ def verdict(run: Way, name: str) -> str:
     return min(verdicts, key=lambda text: kinds.index(text.split(":")[0]))
 
 
-def main(way: str, file: str) -> None:
+def main(way: str, file: str, before: str = "") -> None:
     """Run all tests one way and write their verdicts."""
+    known = json.loads(Path(before).read_text()) if before else {}
     with contextlib.ExitStack() as stack:
         if way == "ranks":
             run: Way = partial(on_ranks, stack.enter_context(lab.Ranks(WORLD_SIZE)))
         else:
             run = partial(in_processes, way == "recorded")
         with prepared():
-            tests = names()
+            tests = [name for name in names() if known.get(name) != "skipped"]
         verdicts = {}
         for name in tests:
             verdicts[name] = verdict(run, name)

@@ -41,6 +41,10 @@ def test_a_link_takes_alpha_and_beta() -> None:
         (lambda: fabrics.ethernet("x", 4), "gigabits is 'x'; need a number"),
         (lambda: fabrics.ethernet(1, "4"), "world_size is '4'; need a whole number"),
         (lambda: Link(None, 0), "alpha is None; need a number"),
+        (lambda: Link(1, 0, overhead=-1), "overhead is -1"),
+        (lambda: Link(1, 0, gap=float("inf")), "gap is inf"),
+        (lambda: Link(1, 0, overhead=2), "overhead is 2 .* parts of alpha, 1"),
+        (lambda: Link.of(1, 1, gap=1.5), "gap 1.5; both are parts of alpha, 1"),
         (lambda: Link.of(0, "fast"), "bandwidth is 'fast'; need a number"),
         (
             lambda: fabrics.hierarchical(2, 8, Link(0, 0), Link(0, 0), 1, "x"),
@@ -59,6 +63,7 @@ def test_a_link_takes_alpha_and_beta() -> None:
         (lambda: fabrics.uniform(3, 0, 0).permuted([0, 1, 1]), "is no order of 3"),
         (lambda: fabrics.uniform(3, 0, 0).with_slow_rank(3, 2), "rank 3; need"),
         (lambda: fabrics.uniform(3, 0, 0).with_slow_rank(0, 0), "factor is 0"),
+        (lambda: fabrics.uniform(3, 0, 0).slowed(-1), "factor is -1"),
         (lambda: fabrics.uniform(3, 0, 0).with_slow_link(0, 9, 2), "rank 9; need"),
     ],
 )
@@ -90,17 +95,34 @@ def test_messages_pass_what_lies_between() -> None:
         "rank 1 in": (3.0, 3.0),
     }
     assert stages(fabric, 1, 2, 8) == {
-        "rank 1 out": (7.0, 7.0),
+        "rank 1 out to other nodes": (7.0, 7.0),
         "NIC 0 out": (4.0, 7.0),
         "spine": (4.0, 7.0),
         "NIC 1 in": (4.0, 7.0),
-        "rank 2 in": (7.0, 7.0),
+        "rank 2 in from other nodes": (7.0, 7.0),
     }
+
+
+def test_a_link_says_what_of_alpha_keeps_somebody_busy() -> None:
+    """As in LogGP; without a gap a port is taken for all of alpha, as in Hockney's."""
+    link = Link(4.0, 0.5, overhead=1.0, gap=0.25)
+    fabric = fabrics.hierarchical(2, 2, link, Link(4.0, 0.5), 2)
+    assert stages(fabric, 0, 1, 8) == {
+        "rank 0 sends": (1.0, 1.0),
+        "rank 0 out": (4.25, 8.0),
+        "rank 1 in": (4.25, 8.0),
+    }
+    assert stages(fabric, 0, 2, 8)["rank 0 out to other nodes"] == (8.0, 8.0)
+    assert link.time(8) == Link(4.0, 0.5).time(8) == 8.0
 
 
 def test_a_nic_of_ones_own_is_no_stage() -> None:
     """With a NIC for each rank the ports say it all."""
-    assert list(stages(fabrics.dgx_h100(2), 0, 8, 8)) == ["rank 0 out", "rank 8 in"]
+    assert list(stages(fabrics.dgx_h100(2), 0, 8, 8)) == [
+        "rank 0 sends",
+        "rank 0 out to other nodes",
+        "rank 8 in from other nodes",
+    ]
 
 
 def test_an_order_moves_ranks() -> None:
@@ -117,6 +139,23 @@ def test_an_order_leaves_what_is_slow_where_it_is() -> None:
     fabric = broken.permuted([4, 3, 6, 0, 1, 2, 5, 7])
     assert fabric.slow == (((1, 0), 5),)
     assert fabric.pace.tolist() == [1, 1, 2, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        fabrics.dgx_h100(2).permuted([*range(8, 16), *range(8)]),
+        fabrics.hierarchical(2, 2, Link(1, 2, 0.25, 0.5), Link(3, 4), 1, 2.0),
+        fabrics.ethernet(25, 3).with_slow_rank(1, 2).with_slow_link(0, 2, 3),
+    ],
+)
+def test_slower_links_leave_the_shape(fabric) -> None:
+    """Everything on the way of any message takes so many times as long, and no more."""
+    slower = fabric.slowed(8.0)
+    for src, dst in ((0, 1), (0, 2), (fabric.world_size - 1, 0)):
+        before, after = (stages(f, src, dst, 1000) for f in (fabric, slower))
+        assert after == {k: (8 * a, 8 * b) for k, (a, b) in before.items()}
+    assert slower.machine is None, "no machine has such links"
 
 
 def test_slow_ranks_and_links() -> None:

@@ -30,6 +30,30 @@ ALLOWED = {
     (3, "84"): "an exercise asks who is in it; a cell would give the answer away",
     (3, "41"): "the same",
     (4, "20"): "an exercise chooses how often to broadcast",
+    **dict.fromkeys(
+        [(1, "300 GB/s"), (1, "25"), (1, "200 GB/s"), (1, "50 GB/s"), (2, "450 GB/s")],
+        "data sheets, as the presets of `fabrics` have them",
+    ),
+    (1, "11.5"): "the number of a section",
+    **dict.fromkeys(
+        [(2, "7 µs"), (2, "14 µs"), (7, "1 µs")],
+        "NCCL's and our models of what a call costs a CPU, in `libraries`",
+    ),
+    **dict.fromkeys(
+        [(7, "32 MiB")],
+        "the size of the question",
+    ),
+    **dict.fromkeys(
+        [(11, n) for n in ("569", "1.6 GB", "92")],
+        "NCCL's issue 569, and the share that cards attain, both in `truth`",
+    ),
+    **dict.fromkeys(
+        [(13, "2 %"), (13, "430"), (13, "7 %")],
+        "of published steps, in `truth`",
+    ),
+    (13, "64"): "ranks that share DeepSeek-V3's experts, in its report",
+    (13, "2.23"): "a version of NCCL",
+    (14, "32"): "the lost transport of 14.7, by the table of its cell",
     (12, "10 Gb/s"): "an exercise chooses another network",
 }
 """Chapter and number: the reason why nothing produces it and nobody is cited for it."""

@@ -329,8 +329,11 @@ def test_thousands_of_events():
 def test_a_matrix_of_many_ranks_has_no_lines_over_its_cells():
     """Of 256 ranks each 16th has its number, and no grid hides what is drawn."""
     few, many = (plots.traffic_matrix(np.eye(p) + 1) for p in (64, 256))
-    grids = [list(figure.axes[0].xaxis.get_minorticklocs()) for figure in (few, many)]
-    assert len(grids[0]) == 65 and not grids[1]
+    ruled = [
+        [len(lines.get_segments()) for lines in figure.axes[0].collections]
+        for figure in (few, many)
+    ]
+    assert ruled == [[65, 65], []]
     assert list(many.axes[0].get_xticks()) == list(range(0, 256, 16))
     many.draw_without_rendering()
     assert many.axes[0].yaxis.label.get_window_extent().x0 >= 0  # not cut off
@@ -401,13 +404,36 @@ def test_computing_is_drawn_alone():
         is_faint=lambda variant: variant[0] == "B",
     )
     (ax,) = figure.axes
-    spans = [bar.get_bbox() for bar in ax.patches]
+    (bars,) = ax.collections
+    spans = [path.get_extents() for path in bars.get_paths()]
     middles = sorted((round(s.y0 + 0.4), round(s.x0), round(s.x1)) for s in spans)
     assert middles == [(0, 0, 1), (0, 2, 3), (1, 2, 3)]
-    assert sorted(bar.get_alpha() for bar in ax.patches) == [0.4, 1.0, 1.0]
+    assert sorted(bars.get_facecolor()[:, 3]) == [0.4, 1.0, 1.0]
     assert [t.get_text() for t in ax.texts] == ["0", "", "0"]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["rank 0", "rank 1"]
     assert_readable(figure)
+
+
+def test_long_buffers_are_cut_and_it_says_so():
+    """Of 4000 numbers a page shows the first."""
+    few, many = (plots.before_after([[1.0] * n], [[4.0] * n]) for n in (16, 4000))
+    assert many.caption == f"{few.caption} The first 16 of 4000 numbers."
+    assert [t.get_text() for t in texts(many)] == [t.get_text() for t in texts(few)]
+
+
+def test_much_computing_is_pixels():
+    """A picture of 10,000 bars has no labels, and is not larger than a page can be."""
+    times = np.arange(1250.0)
+    columns = {
+        "rank": np.repeat(np.arange(8), 1250),
+        "op": np.ones(10_000, int),
+        "issued": np.tile(times, 8),
+        "completed": np.tile(times + 0.5, 8),
+    }
+    trace = Trace(8, columns, ["", "compute"])
+    figure = plots.computing(trace, "Busy.", label=lambda variant: "F")
+    assert not figure.axes[0].texts
+    assert len(figure._repr_html_()) < 3e5
 
 
 def test_where_nobody_computes_there_is_no_picture():
@@ -709,11 +735,11 @@ def dots(ax):
 
 @pytest.mark.parametrize("p", [1, 2, 4, 8, 16])
 def test_a_chunk_table_can_be_read(p):
-    """A dot for each contribution and no words on words, for one step and for all."""
+    """Every contribution is seen and no words on words, for one step and for all."""
     states = plots.chunk_states(p)
     one = plots.chunk_table(states[p // 2])
     held = sum(len(h) for chunks in states[p // 2].holds for h in chunks)
-    assert dots(one.axes[0]) == held
+    assert dots(one.axes[0]) == (held if p < 16 else 0)
     assert_readable(one)
     if p in (4, 16):
         all_of_them = plots.chunk_table(states)
@@ -722,12 +748,19 @@ def test_a_chunk_table_can_be_read(p):
     assert f"{p * p} of {p * p}" in plots.chunk_table(states[-1]).caption
 
 
-def test_dots_without_numbers_are_explained():
-    """Where a dot is too small for its rank's number, the key says which is where."""
-    few, many = (plots.chunk_table(plots.chunk_states(p)[0]) for p in (4, 16))
-    words = [t.get_text() for t in texts(many)]
-    assert any("ranks 0–3, 4–7, 8–11, 12–15" in word for word in words)
-    assert not any("row by row" in t.get_text() for t in texts(few))
+@pytest.mark.parametrize("p", [16, 128])
+def test_chunks_of_many_ranks_have_a_shade(p):
+    """Where dots had no room for numbers: more ranks are darker, a whole is darkest."""
+    states = plots.chunk_states(p)
+    table = plots.chunk_table(states[p - 1])
+    shades = table.axes[0].images[0].get_array()[..., 3]
+    own = shades[np.arange(p), np.arange(p)]
+    assert (own == own[0]).all() and (shades <= own[0]).all()
+    assert len(np.unique(shades[0])) == p
+    assert any("the darker" in t.get_text() for t in texts(table))
+    few = plots.chunk_table(plots.chunk_states(4)[0])
+    assert not any("darker" in t.get_text() for t in texts(few))
+    assert len(table._repr_html_()) < 1e6
 
 
 @pytest.mark.parametrize(
@@ -991,3 +1024,17 @@ def test_without_matplotlib_a_picture_says_what_to_install() -> None:
     for line in lines:
         assert line.startswith("matplotlib collectives_lab.plots needs matplotlib")
         assert "pip install matplotlib" in line
+
+
+def test_ratios_draw_each_set_and_say_how_many_are_near() -> None:
+    """Sizes as bytes, half and double equally far from one; without a set an error."""
+    sets = {"a": ([2**10, 2**20, 2**30], [1.0, 0.5, 1.1]), "b": ([2**33], [1.3])}
+    figure = plots.ratios(sets)
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+    assert "2 of 4 calls are predicted within 20 %" in figure.caption
+    assert "0.50 times" in figure.caption
+    low, high = ax.get_ylim()
+    assert low < 0.5 and high > 1.33
+    with pytest.raises(ValueError, match="need one or more"):
+        plots.ratios({})

@@ -1,8 +1,9 @@
-"""The replay: its model by small cases, both engines alike, and what it refuses."""
+"""The replay: its model by small cases, its engine by definition, what it refuses."""
 
 import itertools
 import math
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace as changed
 
 import numpy as np
@@ -12,10 +13,11 @@ import collectives_lab as lab
 from collectives_lab import fabrics
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.plans.steps import Steps, share
-from collectives_lab.replay import reference, replay, until_stuck, vectorised
+from collectives_lab.replay import engine, replay, until_stuck
+from collectives_lab.replay import program as replay_program
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
-from collectives_lab.replay.program import compile_program
+from collectives_lab.replay.program import Program, Times, compile_program
 from collectives_lab.trace import Event, Trace
 
 ALPHA, BETA = 2.0, 0.5
@@ -266,19 +268,104 @@ FABRICS = {
 }
 
 
+def by_definition(program: Program, first_served: Callable = min) -> Times:
+    """Play a program with nothing but searches: slow, and easy to believe."""
+    ends = np.stack([program.calls.send, program.calls.recv], axis=1).tolist()
+    link, busy, through = (
+        array.tolist() for array in (program.link, program.busy, program.through)
+    )
+    phase_of, delay, length = (
+        array.tolist() for array in (program.phase, program.delay, program.length)
+    )
+    awaited: list[list[int]] = [[] for _ in length]
+    for call in np.flatnonzero(program.closes >= 0).tolist():
+        awaited[program.closes[call]].append(int(program.message[call]))
+    begun = dict.fromkeys(program.starts.tolist(), 0)
+    ended: dict[int, int] = {}
+    end = [-1] * len(ends)
+    entered = [[-1] * len(program.names) for _ in ends]
+    free: dict[tuple[int, int], int] = {}
+    waiting, moving, done = set(range(len(ends))), set(), set()
+    while True:
+        for phase, time in [*begun.items()]:
+            if phase not in ended and done.issuperset(awaited[phase]):
+                waits = time + length[phase]
+                ended[phase] = max([waits, *(end[n] for n in awaited[phase])])
+                if program.has_next[phase]:
+                    begun[phase + 1] = ended[phase]
+        for n in sorted(waiting):
+            if all(phase_of[call] in begun for call in ends[n]):
+                end[n] = max(begun[phase_of[c]] + delay[c] for c in ends[n])
+                moving.add((end[n], n, 0))
+                waiting.remove(n)
+        if not moving and len(begun) == len(ended):
+            break
+        if moving:
+            arrived = first_served(moving)
+            moving.remove(arrived)
+            time, n, stage = arrived
+            if stage == len(program.names):
+                done.add(n)
+                continue
+            if link[n][stage] >= 0:
+                time = max(time, free.get((stage, link[n][stage]), 0))
+                free[stage, link[n][stage]] = time + busy[n][stage]
+                entered[n][stage] = time
+                end[n] = max(end[n], time + through[n][stage])
+            moving.add((time, n, stage + 1))
+    phases = ([times[p] for p in range(len(length))] for times in (begun, ended))
+    return Times(*map(np.array, (*phases, end, entered)))
+
+
+def _by_number(arrival: tuple[int, int, int]) -> int:
+    return arrival[1]
+
+
+def programs(fabric: Fabric, compute: float) -> Iterator[Program]:
+    for seed in range(10):
+        trace = random_trace(seed, messages=8)
+        calls = open_collectives(trace, calls_of(trace), {})
+        yield compile_program(calls, fabric, compute)
+
+
 @pytest.mark.parametrize("fabric", FABRICS.values(), ids=FABRICS)
 @pytest.mark.parametrize("compute", [0.0, 1e-5])
-def test_waves_and_one_by_one_say_the_same(fabric: Fabric, compute: float) -> None:
+def test_the_engine_says_what_the_definition_does(
+    fabric: Fabric, compute: float
+) -> None:
     """To the quantum, for every phase and message of traces of any shape."""
-    for seed in range(15):
-        trace = random_trace(seed)
-        calls = open_collectives(trace, calls_of(trace), {})
-        program = compile_program(calls, fabric, compute)
-        slow, fast = reference.run(program), vectorised.run(program)
-        for name, a, b in zip(slow._fields, slow, fast, strict=True):
-            for x, y in zip(np.atleast_2d(a), np.atleast_2d(b), strict=True):
-                assert np.array_equal(x, y), f"seed {seed}: {name} differs"
-        assert (slow.end >= 0).all()
+    for program in programs(fabric, compute):
+        expected, found = by_definition(program), engine.run(program, True)
+        for name, a, b in zip(expected._fields, expected, found, strict=True):
+            assert np.array_equal(a, b), name
+        assert (found.end >= 0).all()
+
+
+def test_the_engine_says_the_same_when_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("numba")
+    fabric = FABRICS["spine"]
+    traces = [random_trace(seed) for seed in range(5)]
+    plain = [replay(trace, fabric, compute=1e-5) for trace in traces]
+    paths = [timeline.critical_path() for timeline in plain]
+    monkeypatch.setattr(engine, "WORTH_COMPILING", 0)
+    assert engine._compiled() is not None
+    compiled = [replay(trace, fabric, compute=1e-5) for trace in traces]
+    assert [timeline.critical_path() for timeline in compiled] == paths
+    for a, b in zip(plain, compiled, strict=True):
+        assert list(a.events) == list(b.events)
+
+
+@pytest.mark.parametrize("first_served", [max, lambda ways: min(ways, key=_by_number)])
+def test_another_order_of_service_is_told_from_the_engine(
+    first_served: Callable,
+) -> None:
+    """Where links are shared, it matters that who arrives first is served first."""
+    assert not all(
+        np.array_equal(by_definition(p, first_served).end, engine.run(p).end)
+        for p in programs(FABRICS["shared"], 0.0)
+    )
 
 
 def test_a_replay_is_the_same_each_time() -> None:
@@ -679,3 +766,42 @@ def test_times_are_exact_from_nanoseconds_to_hours() -> None:
     assert hours == pytest.approx(6 * (1.0 + 1000.0), rel=1e-12)
     tiny = elapsed(ring(4, 4), fabrics.uniform(4, 1e-12, 1e-15))
     assert tiny == pytest.approx(6 * (1e-12 + 1e-15), rel=1e-9)
+
+
+def sends_of(rank: int, *peers: int, nbytes: int) -> list[Event]:
+    """Sends of a rank one after another, and the recvs of the peers."""
+    sends = [
+        Event(rank, "send", nbytes, peer, issued=k, waited=100.0)
+        for k, peer in enumerate(peers)
+    ]
+    recvs = [
+        Event(peer, "recv", nbytes, rank, issued=0.0, waited=1.0) for peer in peers
+    ]
+    return sends + recvs
+
+
+def test_a_rank_sends_inside_and_to_other_nodes_at_once() -> None:
+    """It has a port for each, so two messages take as long as the slower one."""
+    fabric = fabrics.hierarchical(2, 2, Link(1.0, 1.0), Link(3.0, 2.0), 2)
+    to_both = Trace.from_events(sends_of(0, 1, 2, nbytes=8), 4, {})
+    assert to_both.replay(fabric).elapsed == 3 + 2 * 8
+    uniform = fabrics.uniform(4, 3.0, 2.0)
+    assert to_both.replay(uniform).elapsed == 2 * (3 + 2 * 8)
+
+
+@pytest.mark.parametrize("overhead, gap, apart", [(0.0, 1.0, 9), (12.0, 1.0, 12)])
+def test_messages_follow_each_other_after_the_gap(overhead, gap, apart) -> None:
+    """Not after alpha: k messages take k - 1 gaps and their bytes, and one alpha."""
+    link = Link(20.0, 1.0, overhead, gap)
+    fabric = fabrics.hierarchical(1, 4, link, link)
+    trace = Trace.from_events(sends_of(0, 1, 2, 3, nbytes=8), 4, {})
+    assert trace.replay(fabric).elapsed == 2 * apart + 20 + 8
+
+
+def test_a_replay_that_has_no_room_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its number of messages, before it takes the memory."""
+    monkeypatch.setattr(replay_program, "MANY", 1000)
+    monkeypatch.setattr(replay_program, "free_memory", lambda: 10**5)
+    with pytest.raises(ValueError, match="has 1,984 messages"):
+        replay(ring(32, 3200), fabrics.uniform(32, ALPHA, BETA))
+    assert replay(ring(8, 3200), fabrics.uniform(8, ALPHA, BETA)).elapsed > 0

@@ -38,6 +38,7 @@ class FakeRun:
     backend: str = "gloo"
     backend_reason: str = "no GPU on this machine"
     elapsed: float = 0.025
+    late: list[float] = field(default_factory=lambda: [0.0, 0.001, 0.0, 0.0])
 
 
 class Rows(HTMLParser):
@@ -74,6 +75,15 @@ def test_headline():
     )
     assert run_text(FakeRun()).splitlines()[0] == line
     assert line in Rows(run_html(FakeRun())).text
+
+
+def test_a_machine_that_is_slower_than_its_network_is_named():
+    """With what it adds on the rank that it keeps longest, and what to do."""
+    run = FakeRun(late=[0.0, 0.002, 0.004, 0.0])
+    words = "do not keep up with the network, by 4 ms: take slower links"
+    assert words in run_text(run).splitlines()[0]
+    assert words in Rows(run_html(run)).text
+    assert "keep up" not in run_text(FakeRun())
 
 
 def test_calls_that_differ_are_counted_in_all():

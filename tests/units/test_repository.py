@@ -23,23 +23,26 @@ FLOORS = [
     ["basics", "data", "deadlock", "fabrics"],
     ["trace"],
     ["algorithms", "costs", "plans", "sandbox"],
-    ["recorder", "replay"],
-    ["emulation", "launch.rank", "plots", "strategies", "wire"],
-    ["launch.processes", "parallel", "checking", "widgets", "other_libraries"],
-    ["launch"],
+    ["libraries", "recorder"],
+    ["launch.rank", "predictions", "replay", "wire"],
+    ["emulation", "launch.processes", "plots", "strategies"],
+    ["checking", "launch", "other_libraries", "parallel", "truth", "widgets"],
     ["bench", "doctor", "notebook", "scripts"],
     ["", "__main__"],
 ]
 """The rooms, bottom first. A room imports only rooms of lower floors; "" is the top."""
 
 MEASURING = {"deadlock", "recorder", "launch", "launch.rank", "launch.processes"}
-PREDICTING = {"costs", "plans", "replay"}
+PREDICTING = {"costs", "libraries", "plans", "predictions", "replay"}
 """What measures knows nothing of what was predicted, directly or by others."""
 
 REPLAY = ("collectives_lab.trace.trace", "collectives_lab.replay")
 """The one edge that goes up, for `Trace.replay`; it is not followed."""
 
-THEORY = {"trace", "fabrics", "plans", "costs", "replay", "strategies"}
+THEORY = {
+    *("trace", "fabrics", "plans", "costs", "libraries", "predictions", "replay"),
+    *("strategies", "truth"),
+}
 PROCESSES = {"torch", "multiprocessing", "subprocess", "socket"}
 """Theory knows none of these."""
 

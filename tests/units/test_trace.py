@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collectives_lab.trace import Event, Message, Trace, bound
+from collectives_lab.trace import Event, Message, Trace, bound, table
 
 S = 4 * 3 * 5 * 7 * 8
 """A size that 2, 3, 4, 5, 7 and 8 ranks divide, so that every share is whole."""
@@ -158,12 +158,22 @@ def test_a_missing_column_holds_the_default():
     assert list(trace.events) == [Event(0, "barrier"), Event(1, "barrier")]
 
 
-def test_columns_can_be_written_with_events_or_without():
-    """A run moves its times to where it began, whether it has a call or none."""
-    for events in ([], [Event(0, "barrier", issued=5.0)]):
-        trace = Trace.from_events(events, 1)
-        trace.columns["issued"] -= 5.0
-        assert trace.columns["issued"].tolist() == [0.0] * len(events)
+def test_what_ranks_recorded_becomes_one_trace():
+    """Texts may have other numbers in each; a time that is not known stays so."""
+    given = sorted(mixed(), key=lambda event: event.rank)
+    by_rank = [[e for e in given if e.rank == rank] for rank in range(4)]
+    tables = [table.of(events) for events in (*by_rank, [])]
+    assert len({tuple(t.texts) for t in tables}) > 2
+    joined = table.concatenate(tables)
+    assert list(Trace(4, *joined).events) == given
+    later = table.moved(joined, lambda times: times + 5.0)
+    moved = [
+        replace(e, issued=5.5, waited=5.75, completed=6.0) for e in by_rank[2][1:2]
+    ]
+    assert list(Trace(4, *later).events) == [
+        moved[0] if event == by_rank[2][1] else event for event in given
+    ]
+    assert list(Trace(4, *table.concatenate([])).events) == []
 
 
 def test_an_empty_trace_counts_nothing():

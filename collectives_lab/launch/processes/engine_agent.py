@@ -187,7 +187,7 @@ class Agent:
             self._drain()
             with selectors.DefaultSelector() as last:
                 last.register(self.handles.channel, read)
-                while self.handles.channel in _known(selector) and last.select(0):
+                while self.handles.channel in selector.get_map() and last.select(0):
                     self._message(selector)
         self._post()
         self.launcher.send(("ended", self.processes.ended[0]))
@@ -231,10 +231,6 @@ class Agent:
             if posted != self._posted:
                 self._posted = posted
                 self.launcher.send(("board", *posted))
-
-
-def _known(selector: selectors.BaseSelector) -> list[Any]:
-    return [key.fileobj for key in selector.get_map().values()]
 
 
 def _environment(

@@ -15,7 +15,9 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,10 +25,12 @@ import torch
 
 from collectives_lab import recorder
 from collectives_lab.basics import devices
+from collectives_lab.launch.processes import rendezvous
 from collectives_lab.launch.processes.reap import has_ended, kill
 from collectives_lab.launch.rank import process_setup
 from collectives_lab.launch.rank import rank_process as rank_module
 from collectives_lab.launch.rank.channel import Channel, ChannelClosed, pack, unpack
+from collectives_lab.launch.rank.library_imports import BY_RANK, Unfit, import_all
 
 PARKED = 16
 """Ranks kept ready at most; each holds about 6 MB."""
@@ -103,6 +107,9 @@ class ForkServer:
         if message == "stop":
             self.told = True
             return
+        if isinstance(message, list):
+            self._import(message)
+            return
         count, (fd,) = message, fds
         group = Group(Channel(socket.socket(fileno=fd)))
         self.groups.append(group)
@@ -119,6 +126,17 @@ class ForkServer:
                     for end in forked.fds:
                         os.close(end)
         self.wanted = min(count, PARKED)
+
+    def _import(self, modules: list[str]) -> None:
+        """Import modules for all later ranks; those that are parked lack them."""
+        for forked in self.parked:
+            kill(forked.pid)
+            os.waitpid(forked.pid, 0)
+            for end in forked.fds:
+                os.close(end)
+        self.parked.clear()
+        _import_parts(modules)
+        _freeze()
 
     def _fork(self) -> Forked:
         launcher_end, rank_end = socket.socketpair()
@@ -219,19 +237,38 @@ def _warm_up() -> None:
     unpack(pack((_warm_up, torch.ones(4) + torch.ones(4))))
 
 
-def main(fd: int, modules: str = "") -> None:
-    """Serve the launcher on the socket `fd`, with `modules` imported."""
+def _import_parts(modules: Iterable[str]) -> None:
+    """Import parts of torch; a rank that needs one that fails will say why."""
+    for name in modules:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+def _freeze() -> None:
+    """Keep collections in a rank from touching, and so copying, shared pages."""
+    gc.collect()
+    gc.freeze()
+
+
+def main(fd: int, modules: str = "", libraries: str = "") -> None:
+    """Serve the launcher on the socket `fd`, with `modules` and `libraries` imported.
+
+    modules: parts of torch. Ends at once if the libraries do not suit all ranks.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process_setup.adopt_orphans()
     recorder.install()
-    for name in filter(None, modules.split(",")):
-        with contextlib.suppress(Exception):  # a rank that needs it will say why not
-            importlib.import_module(name)
+    _import_parts(filter(None, modules.split(",")))
+    alike = rendezvous.environment(1, {}).items()
+    os.environ.update((k, v) for k, v in alike if k not in BY_RANK)
+    try:
+        import_all(filter(None, libraries.split(",")))
+    except Unfit:  # nobody asked for it: ranks go on to import them
+        sys.exit(1)
     _warm_up()
     if why := devices.why_no_fork():
         raise SystemExit(why)
-    gc.collect()
-    gc.freeze()  # so that collections in a rank do not touch, and copy, shared pages
+    _freeze()
     control = Channel(socket.socket(fileno=fd))
     with contextlib.suppress(ChannelClosed):  # the launcher may have ended meanwhile
         control.send("ready")

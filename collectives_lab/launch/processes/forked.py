@@ -7,6 +7,7 @@ import selectors
 import signal
 import socket
 import time
+from collections.abc import Mapping
 
 from collectives_lab.launch.processes.fork_server_client import (
     Server,
@@ -21,14 +22,14 @@ from collectives_lab.launch.rank.channel import Channel, ChannelClosed
 class ForkedRanks(LocalRanks):
     """Ranks forked from the warm server, which is their parent."""
 
-    def __init__(self, count: int):
+    def __init__(self, count: int, env: Mapping[str, str] | None = None):
         own_end, server_end = socket.socketpair()
         self._channel = Channel(own_end)
         self.handles: list[RankHandles] = []
         self.ended: dict[int, int | str] = {}
         self._lost = False
         self._count = count
-        server = servers.get()
+        server = servers.get(env)
         try:
             server.control.send(count, None, [server_end.fileno()])
         except ChannelClosed:
@@ -86,7 +87,4 @@ class ForkedRanks(LocalRanks):
                 self._note_end()
         finally:
             self._channel.close()
-            self.forget_store()
-            for handles in self.handles:
-                handles.close()
-            self.handles = []
+            self.release()

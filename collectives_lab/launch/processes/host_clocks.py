@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.recorder import clock_readings
 from collectives_lab.recorder.call_record import now
-from collectives_lab.trace import Event
+from collectives_lab.trace import table
 from collectives_lab.trace.clocks import Clock, Reading
 
 ROUNDS = 8
@@ -80,15 +79,7 @@ def _shifted(report: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
     """Return a report with its times on our clock."""
     own = {name: report[name] for name in _TIMES if name in report}
     there = clock.at_reference(np.array([*own.values()], dtype=float)).tolist()
-    events: list[Event] = report.get("events", [])
-    times = [[e.issued, e.waited, e.completed] for e in events]
-    known = clock.at_reference(np.array(times, dtype=float).reshape(-1, 3)).tolist()
-    moved = [
-        replace(e, issued=_or_none(i), waited=_or_none(w), completed=_or_none(c))
-        for e, (i, w, c) in zip(events, known, strict=True)
-    ]
-    return {**report, **dict(zip(own, there, strict=True)), "events": moved}
-
-
-def _or_none(time: float) -> float | None:
-    return None if math.isnan(time) else time
+    moved: dict[str, Any] = dict(zip(own, there, strict=True))
+    if "events" in report:
+        moved["events"] = table.moved(report["events"], clock.at_reference)
+    return {**report, **moved}

@@ -63,7 +63,7 @@ class Inbox:
         self._job, self.outcome = number, outcome
         self._transcripts = [Transcript() for _ in self.processes.handles]
         outcome.output = self._transcripts
-        self._echo = Echo(len(self._transcripts), request.write, request.display)
+        self._echo = Echo(len(self._transcripts), display=request.display)
 
     def pump(self, seconds: float) -> None:
         """Take in whatever has come, waiting for it at most so long."""

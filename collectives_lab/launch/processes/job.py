@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectives_lab.launch.processes.printed_output import (
-    Display,
-    Transcript,
-    Write,
-    write_locally,
-)
+from collectives_lab.launch.processes.printed_output import Display, Transcript
 from collectives_lab.launch.rank.channel import Parts
 
 
@@ -61,5 +56,4 @@ class JobRequest:
     parts: Parts = field(default_factory=list)
     ranks: Sequence[int] | None = None
     timeout: float = 30.0
-    write: Write = write_locally
     display: Display | None = None

@@ -45,7 +45,7 @@ class LocalRanks:
             "store": self._store_file,
             "gpus": devices.count(env),
         }
-        world = _environment(world_size, env)
+        world = environment(world_size, env)
         for rank, handles in enumerate(self.handles):
             own_environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             own_environment |= backends.of_rank(world, rank)
@@ -55,14 +55,17 @@ class LocalRanks:
         for fd in fds[1:]:
             os.close(fd)
 
-    def forget_store(self) -> None:
-        """Remove the file in which the ranks have met, if it has a name."""
+    def release(self) -> None:
+        """Close the handles; remove the file in which ranks have met, if it has one."""
         if self._store_file is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._store_file)
+        for handles in self.handles:
+            handles.close()
+        self.handles = []
 
 
-def _environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
+def environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
     """Return the launcher's environment, what torchrun sets, and what suits one
     machine.
     """

@@ -68,7 +68,4 @@ class SpawnedRanks(LocalRanks):
             for rank, process in enumerate(self._processes):
                 self.ended[rank] = process.wait(deadline)
         finally:
-            self.forget_store()
-            for handles in self.handles:
-                handles.close()
-            self.handles = []
+            self.release()

@@ -8,6 +8,7 @@ the server before it is needed.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.processes.fork_server_client import ServerGone, servers
@@ -32,11 +33,16 @@ def default_start_method() -> str:
     return "fork" if sys.platform.startswith("linux") else "spawn"
 
 
-def start(count: int, start_method: str) -> Processes:
-    """Start `count` ranks by `"fork"` or `"spawn"`; LaunchError if that fails."""
+def start(
+    count: int, start_method: str, env: Mapping[str, str] | None = None
+) -> Processes:
+    """Start `count` ranks by `"fork"` or `"spawn"`; LaunchError if that fails.
+
+    env: more environment variables, which they will be given when they join.
+    """
     if start_method == "spawn":
         return SpawnedRanks(count)
     try:
-        return ForkedRanks(count)
+        return ForkedRanks(count, env)
     except ServerGone:  # between two runs, say; a new one is started now
-        return ForkedRanks(count)
+        return ForkedRanks(count, env)

@@ -95,6 +95,17 @@ class Membership:
         self._join_group()
         recorder.start(self.recorder)
 
+    def lateness(self) -> float:
+        """Return how late transfers have been on a network that delays, in seconds.
+
+        Of all since it was last asked.
+        """
+        links = None if self.recorder is None else self.recorder.links
+        if links is None:
+            return 0.0
+        late, links.late = links.late, 0.0
+        return late
+
     def cut(self) -> None:
         """Free a thread that waits in the library: nothing comes through any more."""
         if self.recorder is not None and self.recorder.links is not None:

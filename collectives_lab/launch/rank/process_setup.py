@@ -25,10 +25,10 @@ from collectives_lab.basics import linux
 
 def settle_in() -> None:
     """Set what suits a process that shares a few cores with many others."""
-    # torch draws from a fixed seed in a fresh process; these two do not, but a fork
-    # would.
+    # As in fresh processes, what nobody has seeded differs by rank; forks are alike.
     random.seed()
     np.random.seed()
+    torch.default_generator.seed()
     if hasattr(os, "SCHED_BATCH"):
         # Gloo's loop thread otherwise keeps the core for milliseconds at a time.
         with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ def sleeps() -> bool:
     before = time.clock_gettime(clock)
     time.sleep(0.1)
     used = time.clock_gettime(clock) - before
-    return used < 0.001 and not linux.is_runnable(os.getpid())
+    return used < 0.001 and linux.state(os.getpid()) != "R"
 
 
 def flush() -> None:

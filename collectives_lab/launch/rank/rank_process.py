@@ -43,6 +43,7 @@ from collectives_lab.launch.rank.channel import (
     pack,
     unpack,
 )
+from collectives_lab.launch.rank.library_imports import libraries
 from collectives_lab.launch.rank.namespace import Namespace
 from collectives_lab.launch.rank.process_group import Membership
 from collectives_lab.recorder import torch_ops
@@ -52,6 +53,7 @@ from collectives_lab.recorder.reader_traceback import (
     is_readers,
     words,
 )
+from collectives_lab.trace import table
 
 SMALL = 2**24
 """Bytes of a result that need no look at how much memory is free."""
@@ -133,7 +135,7 @@ class Rank:
 
     def _peek(self, number: int) -> None:
         """Send what has been recorded so far, and where the first thread is."""
-        events = [] if self.recording is None else self.recording.peek()
+        events = table.of(()) if self.recording is None else self.recording.peek()
         groups = {} if self.recording is None else self.recording.group_ranks()
         progress: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
         progress |= {"events": events, "groups": groups}
@@ -230,7 +232,7 @@ class Rank:
             self.channel.send(("done", number, report), result)
         except OSError as error:  # no descriptor or memory left for a large result
             self._blame(report, Unsendable(f"the result cannot be sent: {error}"))
-            report["events"] = []
+            report["events"] = table.of(())
             self.channel.send(("done", number, report))
 
     def _run(self, kind: str, options: dict[str, Any], parts: Parts) -> Any:
@@ -290,7 +292,7 @@ class Rank:
     def _close(self, report: dict[str, Any]) -> None:
         """Add to a report what was recorded, and be counted as finished."""
         report["ended"] = recorder.now()
-        report["imported"] = self._imported()
+        report |= self._imported()
         report["grouped"] = dist.is_initialized()
         if self.recording is not None:
             report["events"] = self.recording.drain()
@@ -300,21 +302,23 @@ class Rank:
             report["groups"] = self.recording.group_ranks()
             report["collectives"] = dict(self.recording.counts.collectives)
             report["wire_after"] = self.membership.count_bytes()
+            report["late"] = self.membership.lateness()
             self.recording.finished = True
-            if self.recording.board is not None:
-                self.recording.step()
+            self.recording.step()
         torch_ops.forget_coalescing()
 
-    def _imported(self) -> list[str]:
-        """Parts of torch imported since the last job: the server can learn them.
+    def _imported(self) -> dict[str, list[str]]:
+        """Return what was imported since the last job: the server can learn it.
 
-        Only the topmost ones; they bring the others.
+        Parts of torch, of which only the topmost ones, that bring the others; and other
+        libraries, module by module.
         """
         if len(sys.modules) == len(self.known):
-            return []
-        new = {name for name in sys.modules.keys() - self.known if "torch." in name[:6]}
-        self.known = set(sys.modules)
-        return sorted(name for name in new if name.rpartition(".")[0] not in new)
+            return {}
+        before, self.known = self.known, set(sys.modules)
+        new = {name for name in self.known - before if name.startswith("torch.")}
+        topmost = sorted(name for name in new if name.rpartition(".")[0] not in new)
+        return {"imported": topmost, "libraries": libraries(before)}
 
 
 def _kind_of(error: BaseException) -> str:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from collectives_lab import recorder
 from collectives_lab.launch.rank import this_rank
+from collectives_lab.recorder import torch_ops
 
 real_init = dist.init_process_group
 _real_new_group = dist.new_group
@@ -63,7 +64,11 @@ def init_process_group(
 
 
 def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """torch's `new_group`, seen by the wait-for graph: every member must come to it."""
+    """torch's `new_group`, seen by the wait-for graph: every member must come to it.
+
+    Members find each other by the number of the group, counted alike on all ranks; in a
+    group that only its members make, by their ranks.
+    """
     recording = recorder.current()
     go = functools.partial(_real_new_group, ranks, *args, **kwargs)
     if recording is None or not dist.is_initialized():
@@ -71,7 +76,30 @@ def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
     members = tuple(sorted(range(dist.get_world_size()) if ranks is None else ranks))
     if recording.rank not in members:
         return go()
-    return recording.meet("new_group", members, go)
+    is_numbered = not kwargs.get("use_local_synchronization")
+    number = torch_ops.group_number() if is_numbered else 0
+    if number and len(members) > 1:
+        _check_members(recording.rank, number, members)
+    return recording.meet("new_group", members, go, number)
+
+
+def _check_members(rank: int, number: int, members: tuple[int, ...]) -> None:
+    """Raise ValueError if another rank makes this group of other members.
+
+    They would be connected, and compute with each other's numbers.
+    """
+    mine, store = str(list(members)), torch_ops.store_of_world()
+    try:
+        first = store.compare_set(f"members of group {number}", "", f"{rank}:{mine}")
+    except RuntimeError:  # a store of the reader's need not have this
+        return
+    other, _, theirs = first.decode().partition(":")
+    if theirs != mine:
+        raise ValueError(
+            f"new_group: group {number} is {mine} on rank {rank}, but {theirs} on rank "
+            f"{other}: every rank must make every group, in the same order, also the "
+            "groups that it is not in"
+        )
 
 
 def _note_exits(leaving: Callable[[int, str], None]) -> None:

@@ -1,4 +1,4 @@
-"""verdict: 0 — operations
+"""verdict: 0 — operations or CPU time
 
 Sends and receives for ever.
 """

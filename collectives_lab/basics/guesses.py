@@ -1,0 +1,61 @@
+"""How far a reader's guess is off, in words: `3 times too high`.
+
+Here you can hold a guess against the answer (`how_far`). A guess may be anything: what
+cannot be compared gets no words, and no error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from numbers import Real
+from typing import Any
+
+NEAR = 0.05
+"""The share of the answer by which a guess may be off and still be right."""
+
+
+def how_far(guess: Any, answer: Any) -> str:
+    """Say how far a guess is off: a number, a word, or a list of them.
+
+    Numbers of one sign are off by a factor, others by a difference. Of lists as many
+    items are right as are right in their place. Empty where there is nothing to say.
+    """
+    guess, answer = _plain(guess), _plain(answer)
+    if isinstance(guess, list) and isinstance(answer, list):
+        if len(guess) != len(answer):
+            return f"{len(guess)} for {len(answer)} answers"
+        verdicts = [how_far(*pair) for pair in zip(guess, answer, strict=True)]
+        return f"{verdicts.count('right')} of {len(answer)} right"
+    words = str | bool
+    if isinstance(guess, words) and isinstance(answer, words | Real):
+        return "right" if _word(guess) == _word(answer) else "not so"
+    if isinstance(guess, Real) and isinstance(answer, Real):
+        with contextlib.suppress(OverflowError):  # more than a float can hold
+            return _number(float(guess), float(answer))
+    return ""
+
+
+def _number(guess: float, answer: float) -> str:
+    if math.isnan(guess) or math.isnan(answer):
+        return "not a number" if math.isnan(guess) else ""
+    if guess == answer or abs(guess - answer) <= NEAR * abs(answer):
+        return "right"
+    side = "too high" if guess > answer else "too low"
+    if guess * answer <= 0:
+        return f"{abs(guess - answer):.3g} {side}"
+    factor = max(guess / answer, answer / guess)
+    if factor < 2:
+        return f"{abs(guess / answer - 1):.0%} {side}"
+    return f"{factor:.3g} times {side}"
+
+
+def _plain(value: Any) -> Any:
+    """Return an array, a tensor or a tuple as a list, and a scalar as a number."""
+    if hasattr(value, "tolist") and not isinstance(value, type):
+        value = value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _word(value: Any) -> str:
+    return str(value).strip().casefold()

@@ -1,0 +1,107 @@
+"""Libraries that a fork server imports, so that ranks need not: which ones it may.
+
+What is imported before a fork is the same on all ranks, and what it opened or started
+is gone after it. So a library is refused (`Unfit`) whose import asks which rank it is,
+starts a thread, opens a file, or takes much memory. Here you can find the libraries
+that a rank has imported (`libraries`), and import them all or none (`import_all`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+MOST_BYTES = 2**30
+"""Memory that the libraries of a server may take."""
+
+MOST_CHARACTERS = 100_000
+"""Of all names together: they are one argument of a command."""
+
+BY_RANK = {
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "RANK",
+    "WORLD_SIZE",
+}
+"""Variables of the environment that differ by rank or by run."""
+
+
+class Unfit(Exception):
+    """What an import did that cannot be shared."""
+
+
+def libraries(before: set[str]) -> list[str]:
+    """Return the modules of installed libraries that were not there before, in order.
+
+    None of ours or torch's, and none of the reader's own, which may change.
+    """
+    places = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
+    found, characters = [], 0
+    for name, module in list(sys.modules.items()):
+        if name in before or name.partition(".")[0] in ("torch", "collectives_lab"):
+            continue
+        origin = getattr(getattr(module, "__spec__", None), "origin", None) or ""
+        characters += len(name) + 1
+        if origin.startswith(places) and characters < MOST_CHARACTERS:
+            found.append(name)
+    return found
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import libraries as a rank would; Unfit if what they did cannot be shared."""
+    threads, files, memory = _footprint()
+    with _asked() as asked, _silent():
+        for name in names:
+            with contextlib.suppress(Exception):  # a rank that needs it will say why
+                importlib.import_module(name)
+    more_threads, more_files, more_memory = _footprint()
+    if asked & BY_RANK:
+        raise Unfit(f"asked for {', '.join(sorted(asked & BY_RANK))}")
+    if more_threads > threads or more_files > files:
+        raise Unfit("started a thread or opened a file")
+    if more_memory - memory > MOST_BYTES:
+        raise Unfit(f"took {(more_memory - memory) / 1e9:.1f} GB")
+
+
+def _footprint() -> tuple[int, int, int]:
+    """Return this process's threads, descriptors, and bytes of memory."""
+    threads, files = (len(os.listdir(f"/proc/self/{name}")) for name in ("task", "fd"))
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return threads, files, pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def _asked() -> Iterator[set[str]]:
+    """Note which variables of the environment are asked for."""
+    kind = type(os.environ)
+    get, asked = kind.__getitem__, set()
+
+    def noted(environ: os._Environ, name: str) -> str:
+        asked.add(name)
+        return get(environ, name)
+
+    kind.__getitem__ = noted  # type: ignore[method-assign]
+    try:
+        yield asked
+    finally:
+        kind.__getitem__ = get  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Let imports print nothing, in a process whose output nobody expects."""
+    with (
+        open(os.devnull, "w") as null,
+        contextlib.redirect_stdout(null),
+        contextlib.redirect_stderr(null),
+    ):
+        yield

@@ -1,0 +1,288 @@
+"""NCCL's algorithms and protocols on a machine: latency, rate, and way of each.
+
+Here you can list the `choices` that NCCL has for a verb, and name a version
+(`version_of`). The latencies are those of NCCL's own model, whose tables `costs.nccl`
+has for version 2.28; the rates follow from what an algorithm sends over a GPU's links
+and over the network cards of a server, both at once:
+
+- A *ring* visits each GPU and crosses to each server once in every channel, so links
+  and cards carry the same bytes.
+- A *tree* is a chain inside each server and two binary trees over the servers, of which
+  each carries half: a server sends once what it has with two servers, twice with more.
+- *NVLS* adds and copies in the switch inside a server (`multicast`). *NVLSTree* is a
+  tree over servers that do so; *CollNet* adds in the switches of the network, with a
+  chain (collnetchain) or a direct exchange (collnetdirect) inside, or NVLS.
+- *PAT* has one GPU a server, and all_gather and reduce_scatter in log2 of them steps.
+
+Sources: NCCL, src/graph/tuning.cc, versions 2.18 to 2.28, `ncclTopoTuneModel`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from collectives_lab.costs import nccl as model
+from collectives_lab.fabrics import Machine
+from collectives_lab.libraries import multicast
+
+NEWEST = (2, 28)
+"""The version that a call without one means."""
+
+VERBS = (
+    *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"),
+    *("all_to_all", "gather", "scatter"),
+)
+
+ALGORITHMS = (
+    *("ring", "tree", "nvls", "nvlstree", "collnetdirect", "collnetchain", "pat"),
+    "p2p",
+)
+"""NCCL's names in lower case; p2p: sends and receives, as verbs without a ring have."""
+
+EFA_SIMPLE = 3e-6
+"""Seconds more a message in the Simple protocol: `OFI_NCCL_TUNER_NET_COMP_OVERHEAD`."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """So many servers, and the GPUs in use of each."""
+
+    nodes: int
+    gpus: int
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.gpus
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm in a protocol, and what its time is made of.
+
+    latency: seconds of a call with no bytes. hops: messages between servers that wait
+    for each other. rate: bytes a second of the full tensor. stages: GPUs of a server
+    that a byte passes one after another, the length of the pipeline that has to fill.
+    """
+
+    algorithm: str
+    protocol: str
+    latency: float
+    hops: int
+    rate: float
+    stages: int
+
+
+def version_of(library: str) -> tuple[int, int]:
+    """Return the version in a text such as "nccl 2.27"; the newest known without one.
+
+    Raises ValueError for another library, and for a version before 2.4 or unreadable.
+    """
+    match = re.fullmatch(r"nccl(?:[ v]+(\d+)\.(\d+)(?:[.\d-]*))?", library.lower())
+    if not match:
+        raise ValueError(
+            f"library is {library!r}; need nccl, or with its version: nccl 2.27"
+        )
+    version = (int(match[1]), int(match[2])) if match[1] else NEWEST
+    if version < (2, 4):
+        raise ValueError(f"{library} is older than 2.4, of which no model is known")
+    return version
+
+
+def choices(
+    verb: str,
+    nbytes: float,
+    machine: Machine,
+    shape: Shape,
+    version: tuple[int, int] = NEWEST,
+) -> list[Choice]:
+    """Return what NCCL can do for a verb with tensors of so many bytes.
+
+    nbytes: of the full logical tensor. Every algorithm that the machine supports is
+    there once for each of its protocols. The caller decides what NCCL would pick: see
+    `predictions`.
+    """
+    call = _Call(verb, nbytes, machine, shape, version)
+    if verb in ("all_to_all", "gather", "scatter"):
+        return [call.exchange()]
+    return [*call.rings(), *call.trees(), *call.switches(), *call.pats()]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a verb on a machine, and NCCL's algorithms for it."""
+
+    verb: str
+    nbytes: float
+    machine: Machine
+    shape: Shape
+    version: tuple[int, int]
+
+    @property
+    def cards(self) -> float:
+        """Bytes/s of the network cards of a server; no limit within one."""
+        if self.shape.nodes == 1:
+            return math.inf
+        return self.machine.network_rate(self.shape.gpus)
+
+    @property
+    def links(self) -> float:
+        """Bytes/s of a GPU's links inside; no limit where it is alone there."""
+        return self.machine.inside if self.shape.gpus > 1 else math.inf
+
+    @property
+    def protocols(self) -> list[str]:
+        """LL128 needs NVLink, and a network that keeps 128 bytes together."""
+        has_128 = self.machine.link == "NVLink" and (
+            self.shape.nodes == 1 or self.machine.is_ordered
+        )
+        return ["LL", "LL128", "Simple"] if has_128 else ["LL", "Simple"]
+
+    def rings(self) -> Iterator[Choice]:
+        """Yield rings: every rank passes on what it has, to the next one."""
+        size, gpus = self.shape.world_size, self.shape.gpus
+        steps = {"all_reduce": 2 * (size - 1), "broadcast": size, "reduce": size}.get(
+            self.verb, size - 1
+        )
+        hops = self._crossings()
+        for protocol in self.protocols:
+            index = model.PROTOCOLS.index(protocol)
+            inside = model.HOP["ring", self.machine.link][index]
+            if self.shape.nodes > 1:
+                posts = 3 if protocol == "Simple" else 1
+                inside = max(inside, posts * model.POST[self.machine.cpu])
+            algorithm = "tree" if gpus == 1 else "ring"
+            latency = model.BASE["ring"][index] + max(steps - hops, 0) * inside
+            rate = min(self.links, self.cards)
+            if protocol == "LL":
+                rate = min(rate / 2, self._low_latency_cap())
+            if protocol == "LL128":
+                rate *= 0.92
+            seconds = latency * 1e-6 + hops * self._hop(algorithm, protocol)
+            yield Choice("ring", protocol, seconds, hops, rate * size / steps, gpus)
+
+    def _crossings(self) -> int:
+        """Return the hops of a ring between servers that wait for each other."""
+        nodes = self.shape.nodes
+        if nodes == 1:
+            return 0
+        if self.verb != "all_reduce":
+            return nodes - 1
+        return 2 * nodes if self.version < (2, 23) else 2 * (nodes - 1)
+
+    def trees(self) -> Iterator[Choice]:
+        """Yield trees, which NCCL has for all_reduce: up to a root and down again."""
+        if self.verb != "all_reduce":
+            return
+        nodes, gpus = self.shape.nodes, self.shape.gpus
+        hops = 2 * int(math.log2(nodes))
+        for protocol in self.protocols:
+            index = model.PROTOCOLS.index(protocol)
+            inside = model.HOP["tree", self.machine.link][index]
+            if protocol == "Simple" and self._is_penalized():
+                inside = 28.0
+            latency = model.BASE["tree"][index] + 2 * (gpus - 1) * inside
+            rate = 0.92 * min(self.links, 2 * self._tree_cards())
+            if protocol == "LL":
+                rate = min(rate / 3.8, self._low_latency_cap())
+            if protocol == "LL128":
+                rate *= 7 / 9 if nodes == 1 else 120 / 128
+            rate *= self._tree_share(protocol) / 2
+            seconds = latency * 1e-6 + hops * self._hop("tree", protocol)
+            yield Choice("tree", protocol, seconds, hops, rate, gpus)
+
+    def _is_penalized(self) -> bool:
+        """Return whether this version counts 28 us a hop of a tree in Simple."""
+        return (2, 19) <= self.version < (2, 23)
+
+    def _tree_cards(self) -> float:
+        """Return the bytes/s of the tensor that cards carry in a double tree."""
+        return self.cards if self.shape.nodes <= 2 else self.cards / 2
+
+    def _tree_share(self, protocol: str) -> float:
+        """Return the part of a tree's rate that is left for this size in LL, LL128.
+
+        What a tree in Simple loses is in the pipeline that fills.
+        """
+        tenths = model.SAGGING[protocol]
+        index = int(math.log2(max(self.nbytes / 64, 1)))
+        if protocol == "Simple" or index >= len(tenths):
+            return 1.0
+        return tenths[index] / 10
+
+    def switches(self) -> Iterator[Choice]:
+        """Yield the algorithms whose sums or copies are made in switches."""
+        nodes, gpus = self.shape.nodes, self.shape.gpus
+        has_nvls = multicast.exists(self.machine, gpus, self.version)
+        start = 23e-6 if self.version < (2, 20) else 25e-6
+        is_half = self.verb in ("all_gather", "reduce_scatter")
+        if has_nvls and nodes == 1:
+            rate = multicast.rate(self.machine, self.links, gpus, self.verb)
+            has_half = is_half and gpus <= multicast.MOST and self.version >= (2, 19)
+            if has_half or self.verb == "all_reduce":
+                yield Choice("nvls", "Simple", start, 0, rate, gpus)
+        if nodes == 1 or self.verb != "all_reduce":
+            return
+        if has_nvls:
+            nvls = multicast.rate(self.machine, self.links, gpus)
+            if self.version >= (2, 18):
+                hops = 2 * int(math.log2(nodes))
+                cap = multicast.tree_cap(self.machine, nodes, gpus)
+                rate = min(nvls, self._tree_cards(), cap)
+                latency = start + hops * self._hop("nvlstree", "Simple")
+                yield Choice("nvlstree", "Simple", latency, hops, rate, gpus)
+            rate = min(nvls, self.cards)
+            yield Choice("nvls", "Simple", start + 18e-6, 1, rate, gpus)
+        rate = min(self.links / 2, self.cards)
+        chain, direct = 2 * (gpus - 1) * 2.8e-6, 2 * (3.7e-6 + (gpus - 1) * 0.4e-6)
+        yield Choice("collnetchain", "Simple", chain + 30e-6, 1, rate, gpus)
+        if gpus <= 8:
+            yield Choice("collnetdirect", "Simple", direct + 31e-6, 1, rate, gpus)
+
+    def pats(self) -> Iterator[Choice]:
+        """Yield PAT, which NCCL has from 2.23 on for one GPU a server."""
+        nodes = self.shape.nodes
+        is_pat = self.verb in ("all_gather", "reduce_scatter")
+        if not is_pat or self.shape.gpus > 1 or nodes < 2 or self.version < (2, 23):
+            return
+        levels = int(math.log2(nodes))
+        latency = 8e-6 + nodes * 2.8e-6 + levels * self._hop("tree", "Simple") / 3.5
+        rate = 0.75 * self.cards * nodes / (nodes - 1)
+        yield Choice("pat", "Simple", latency, levels, rate, 1)
+
+    def exchange(self) -> Choice:
+        """Return a verb that is sends and receives between pairs, all at once.
+
+        all_to_all: each GPU has a share of the cards. gather, scatter: the root has the
+        one next to it. A CPU posts message after message to it (`getNetOverhead`).
+        """
+        size, gpus = self.shape.world_size, self.shape.gpus
+        inside = (gpus - 1) / size / self.links
+        card = self.cards / gpus if self.verb == "all_to_all" else self.machine.nic
+        across = (size - gpus) / size / card
+        hops = int(self.shape.nodes > 1)
+        posts = (size - gpus) * model.POST[self.machine.cpu] * 1e-6
+        latency = model.BASE["ring"][2] * 1e-6 + hops * self._hop("ring", "Simple")
+        busiest = max(inside, across)
+        rate = 1 / busiest if busiest else math.inf
+        return Choice("p2p", "Simple", latency + posts, hops, rate, 1)
+
+    def _hop(self, algorithm: str, protocol: str) -> float:
+        """Return the seconds of a message between servers."""
+        if self.machine.hop is not None:
+            return self.machine.hop + EFA_SIMPLE * (protocol == "Simple")
+        index = model.PROTOCOLS.index(protocol)
+        if algorithm == "tree" and protocol == "Simple" and self._is_penalized():
+            return 28e-6
+        if algorithm == "nvlstree":
+            return 14e-6 if self.version < (2, 28) else 20.9e-6  # 2.28.9
+        return model.HOP[algorithm, "network"][index] * 1e-6
+
+    def _low_latency_cap(self) -> float:
+        """Return the most bytes/s of LL: by the GPU within a server, else the CPU."""
+        nodes = self.shape.nodes
+        one_node = model.LL_CAP[self.machine.gpu]
+        caps = one_node if nodes == 1 else model.LL_CAP_BY_CPU[self.machine.cpu]
+        return caps[min(nodes, 3) - 1] * 1e9
