@@ -15,6 +15,7 @@ EXTRAS = {
         "notebooks and figures",
     ),
     "grading": (["nbgrader"], "grading a class"),
+    "fast": (["numba"], "replays of a million messages and more"),
     "cluster": (["ipyparallel"], "`%%ranks` on a cluster of engines"),
     "libraries": (["mpi4py", "jax"], "chapter 10, which shows kept records without"),
 }

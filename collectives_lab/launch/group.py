@@ -172,9 +172,10 @@ class Group:
 
         Before all of them are there, none has a line.
         """
-        if not self._has_formed():
-            return
         with contextlib.suppress(KeyboardInterrupt):  # a second one does not wait
+            self._inbox.pump(0)  # a rank may have joined and begun meanwhile
+            if not self._has_formed():
+                return
             self.outcome.progress = self.ask("place", self.outcome.pending)
         if lines := places(self.outcome.pending, self.outcome.progress):
             interrupt.add_note("\n".join(["The interrupt met:", *lines]))

@@ -29,7 +29,7 @@ MEMORY = tuple(n / 20 for n in range(10, 21))
 FITTED = {
     "": CONSTANTS,
     "narayanan": Constants({"A100": 0.782, "H100": 0.635}, 0.55),
-    "korthikanti": Constants({"A100": 0.778, "H100": 0.635}, 0.55),
+    "korthikanti": Constants({"A100": 0.783, "H100": 0.635}, 0.55),
     "titan-8b-fsdp": Constants({"A100": 0.782, "H100": 0.635}, 0.55),
     "mosaic-a100-40": Constants({"A100": 0.782, "H100": 0.635}, 0.55),
     "llama3": Constants({"A100": 0.782, "H100": 0.616}, 0.55),

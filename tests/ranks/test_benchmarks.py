@@ -112,7 +112,7 @@ def test_a_worker_that_fails_is_quoted(tmp_path: Path, monkeypatch) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_all_figures_are_measured(tmp_path: Path) -> None:
-    """A quick run has every row of issue 2, and leaves no process behind."""
+    """A quick run has every row, and leaves no process behind."""
     mark = {"BENCHMARKS_OF": str(tmp_path)}  # whatever is started inherits it
     command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]
     done = subprocess.run(
@@ -127,7 +127,7 @@ def test_all_figures_are_measured(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     kept = json.loads((tmp_path / "results.json").read_text())["rows"]
     expected = {"fresh": 2, "cells": 2, "many": 4, "recording": 3, "ring": 6}
-    expected |= {"replay": 5, "grading": 4, "emulation": 6}
+    expected |= {"replay": 5, "grading": 4, "emulation": 9}
     counts = dict.fromkeys(expected, 0)
     for one in kept:
         counts[one["figure"]] += 1

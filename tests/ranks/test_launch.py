@@ -1963,6 +1963,13 @@ def test_a_server_that_takes_over_knows_what_ranks_need() -> None:
         server.stop()
 
 
+def test_a_server_that_replaces_another_knows_what_ranks_need() -> None:
+    """Also where it has to be started between a run's preparation and its ranks."""
+    prepare([b"DistributedDataParallel"])
+    servers.stop()
+    assert lab.run(has_compiler_for_ddp, world_size=2).results == [True, True]
+
+
 def test_a_part_of_torch_is_imported_once() -> None:
     """The run after the first that imports it finds it, however soon it comes."""
     part = "torch.testing._internal.common_quantization"

@@ -110,7 +110,8 @@ class Servers:
 
     current: it has imported torch. with_libraries: one that has also imported what
     ranks import again and again; its ranks are for runs in the same environment.
-    coming: one that imports more of them, to take its place.
+    coming: one that imports more of them, to take its place. modules: the parts of
+    torch that all of them import, later ones too.
     """
 
     def __init__(self) -> None:
@@ -118,6 +119,7 @@ class Servers:
         self.with_libraries: Server | None = None
         self.coming: Server | None = None
         self.retired: list[Server] = []
+        self.modules: set[str] = set()
         self.lock = threading.Lock()
         self._once: set[str] = set()
         self._refused: set[str] = set()
@@ -138,7 +140,7 @@ class Servers:
             if self.with_libraries is not None and self.with_libraries.fits(env or {}):
                 return self.with_libraries
             if self.current is None or not self.current.alive():
-                self.current = Server()
+                self.current = Server(self.modules)
             return self.current
 
     def _settle(self) -> None:
@@ -161,7 +163,8 @@ class Servers:
         before, by a new server in the background, which may refuse them.
         """
         with self.lock:
-            if self.current is None:
+            self.modules.update(modules)
+            if self.current is None:  # ranks are not forked here
                 return
             for server in (self.current, self.with_libraries, self.coming):
                 if server is not None:
@@ -173,7 +176,7 @@ class Servers:
             new = [n for n in again if n not in known and n not in self._refused]
             is_other = before is not None and again and not before.fits({})
             if (new or is_other) and self.coming is None:
-                self.coming = Server(self.current.modules, [*known, *new])
+                self.coming = Server(self.modules, [*known, *new])
 
     def stop(self) -> None:
         """End all of them."""
@@ -206,7 +209,6 @@ def prepare(parts: Iterable[Any]) -> None:
     if any(
         word in bytes(memoryview(part)[:LOOKED_AT]) for part in parts for word in WORDS
     ):
-        servers.get()  # there is one that can learn
         servers.learn(["torch._dynamo"], ())
 
 
