@@ -87,6 +87,11 @@ def files_left() -> set[str]:
     }
 
 
+def new_files(before: set[str]) -> set[str]:
+    """Files of `files_left` that were not there before, but what others hold."""
+    return {file for file in files_left() - before if not is_held_elsewhere(file)}
+
+
 def is_held_elsewhere(file: str) -> bool:
     """Whether a process that this one has not started has a file in its memory.
 
@@ -154,15 +159,11 @@ def ranks_started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def nothing_left(ranks_started: list[int]) -> Iterator[None]:
     """Hold a test to leaving no rank, no thread and no file behind."""
     threads, files = set(threading.enumerate()), files_left()
-
-    def left() -> set[str]:
-        return {file for file in files_left() - files if not is_held_elsewhere(file)}
-
     yield
     gc.collect()
     assert until(lambda: not any(map(alive, ranks_started)), 5), "ranks are left"
     assert until(lambda: set(threading.enumerate()) <= threads, 5), "threads are left"
-    assert until(lambda: not left(), 5), f"left: {left()}"
+    assert until(lambda: not new_files(files), 5), f"left: {new_files(files)}"
 
 
 Standing = Callable[[int], lab.Ranks]

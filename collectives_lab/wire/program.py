@@ -82,13 +82,15 @@ class Program:
         box. Raises TypeError, or what pickle raises, for one that cannot be copied.
         """
         own = list(_own_modules())
-        for module in own:
+        registered = cloudpickle.list_registry_pickle_by_value()
+        added = [module for module in own if module.__name__ not in registered]
+        for module in added:
             cloudpickle.register_pickle_by_value(module)
         try:
             pickled = cloudpickle.dumps(dict(named))
             return cls(pickled=pickled, modules=_drawn_from(own, pickled))
         finally:
-            for module in own:
+            for module in added:
                 cloudpickle.unregister_pickle_by_value(module)
 
     def after(self, name: str, text: str) -> Program:

