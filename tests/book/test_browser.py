@@ -231,14 +231,18 @@ def from_menu(page: Any, menu: str, entry: str, heard: Callable[[], Any]) -> Non
 
 
 def run_all(page: Any) -> None:
+    """Run all cells, again until the first has run.
+
+    A kernel that JupyterLab starts anew on a busy machine forgets those that wait.
+    """
     first = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first
-    begun = re.compile(r"\[(\d+|\*)\]")
+    has_run = re.compile(r"\[\d+\]")
     expect = playwright.expect(first)
     from_menu(
         page,
         "Run",
         "Run All Cells",
-        lambda: until(lambda: expect.to_have_text(begun, timeout=10_000)),
+        lambda: until(lambda: expect.to_have_text(has_run, timeout=30_000)),
     )
 
 
