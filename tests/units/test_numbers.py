@@ -31,7 +31,7 @@ ALLOWED = {
     (3, "41"): "the same",
     (4, "20"): "an exercise chooses how often to broadcast",
     **dict.fromkeys(
-        [(1, "300 GB/s"), (1, "25"), (1, "200 GB/s"), (1, "50 GB/s"), (2, "450 GB/s")],
+        [(1, "300 GB/s"), (1, "25"), (1, "200 GB/s"), (2, "450 GB/s")],
         "data sheets, as the presets of `fabrics` have them",
     ),
     (1, "11.5"): "the number of a section",
@@ -52,7 +52,6 @@ ALLOWED = {
         "of published steps, in `truth`",
     ),
     (13, "64"): "ranks that share DeepSeek-V3's experts, in its report",
-    (13, "2.23"): "a version of NCCL",
     (14, "32"): "the lost transport of 14.7, by the table of its cell",
     (12, "10 Gb/s"): "an exercise chooses another network",
 }
