@@ -8,12 +8,12 @@ from typing import Any
 class LabError(Exception):
     """Base class of the errors of Collectives Lab.
 
-    run: the `launch.Run` recorded before the error, if there is one. found: for a
+    run: the `launch.Run` recorded before the error, if there is one. fact: for a
     failed job on `Ranks`, the message without the advice and the state of the ranks.
     """
 
     run: Any = None
-    found: str = ""
+    fact: str = ""
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines for a notebook: the message, without our own frames."""

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     except LabError as error:
         # The advice for `Ranks` and notebooks does not apply to a command.
-        print(f"bench: {error.found or error}", file=sys.stderr)
+        print(f"bench: {error.fact or error}", file=sys.stderr)
         if isinstance(error, DeadlineExceeded):
             advice = f"--timeout, which is {args.timeout:g}"
             print(

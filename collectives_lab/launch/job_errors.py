@@ -275,5 +275,5 @@ def _late(
     seen_first = outcome.progress.get(first) or {}
     line = seen_first.get("where", "")
     error = DeadlineExceeded(f"{text}\n{cure}", first, line)
-    error.found = text
+    error.fact = text
     return error

@@ -238,7 +238,7 @@ class Ranks:
             result = finish(outcome, replace(self._plan, timeout=request.timeout))
         except LabError as error:
             if outcome.failed:
-                error.found = error.found or str(error)
+                error.fact = error.fact or str(error)
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
             raise
         _tell(unwaited(outcome.reports) + widgets(outcome.reports))

@@ -45,7 +45,7 @@ def pick(
 @cache
 def _regions() -> dict[tuple[str, int, str], list[Region]]:
     """Return the regions by platform, ranks a node, and verb, in the tuner's order."""
-    found: dict[tuple[str, int, str], list[Region]] = {}
+    regions: dict[tuple[str, int, str], list[Region]] = {}
     path = Path(__file__).with_name("aws_tuner.csv")
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -53,8 +53,8 @@ def _regions() -> dict[tuple[str, int, str], list[Region]]:
             vertices = tuple(_point(float(x), float(y)) for x, y in pairs)
             key = row["platform"], int(row["ranks_per_node"]), row["verb"]
             region = Region(row["algorithm"], row["protocol"], vertices)
-            found.setdefault(key, []).append(region)
-    return found
+            regions.setdefault(key, []).append(region)
+    return regions
 
 
 def _point(nbytes: float, ranks: float) -> tuple[float, float]:

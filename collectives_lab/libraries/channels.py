@@ -57,12 +57,12 @@ def rings(call: Call) -> np.ndarray:
 
 def chains(call: Call, channel: int) -> list[np.ndarray]:
     """Return the ranks of each server, the one on the channel's card first."""
-    found = []
+    from_card = []
     for server in call.servers:
         cards = call.cards(server)
         head = cards[channel % len(cards)][0]
-        found.append(np.roll(server, -int(np.flatnonzero(server == head)[0])))
-    return found
+        from_card.append(np.roll(server, -int(np.flatnonzero(server == head)[0])))
+    return from_card
 
 
 def shares(call: Call, parts: int) -> np.ndarray:

@@ -90,7 +90,7 @@ def pick(call: Call, version: tuple[int, int]) -> str:
     if machine is None or len(sizes) > 1 or call.world_size == 1:
         return next(iter(names))
     shape = Shape(len(call.servers), sizes.pop())
-    found = [
+    candidates = [
         choice
         for choice in choices(call.verb, call.nbytes, machine, shape, version)
         if choice.algorithm in names
@@ -99,7 +99,7 @@ def pick(call: Call, version: tuple[int, int]) -> str:
     picked = aws.pick(machine.platform, call.verb, *sizes_of)
     if picked and picked[0] in names:
         return picked[0]
-    return min(found, key=lambda choice: _estimate(choice, call.nbytes)).algorithm
+    return min(candidates, key=lambda choice: _estimate(choice, call.nbytes)).algorithm
 
 
 def _estimate(choice: Choice, nbytes: int) -> float:

@@ -170,11 +170,11 @@ def pick(call: Call) -> str:
 @cache
 def _rules() -> dict[str, list[tuple[float, float, str]]]:
     """Return by verb the rows of the table: ranks and bytes below, and algorithm."""
-    found: dict[str, list[tuple[float, float, str]]] = {}
+    rules: dict[str, list[tuple[float, float, str]]] = {}
     path = Path(__file__).with_name("openmpi_tuned.csv")
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             name = row["algorithm"].replace("in-order_binary", "binary")
             rule = float(row["ranks_below"]), float(row["bytes_below"]), name
-            found.setdefault(row["verb"], []).append(rule)
-    return found
+            rules.setdefault(row["verb"], []).append(rule)
+    return rules

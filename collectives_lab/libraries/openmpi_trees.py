@@ -40,7 +40,7 @@ def binary(world_size: int) -> Children:
 
 def knomial(world_size: int) -> Children:
     """Return the children in a 4-nomial tree, the farthest first."""
-    found: Children = []
+    all_children: Children = []
     for v in range(world_size):
         distance = 1
         while distance < world_size and v % (RADIX * distance) == 0:
@@ -49,8 +49,8 @@ def knomial(world_size: int) -> Children:
         while distance > 1:
             distance //= RADIX
             children += [v + distance * k for k in range(1, RADIX)]
-        found.append([child for child in children if child < world_size])
-    return found
+        all_children.append([child for child in children if child < world_size])
+    return all_children
 
 
 def _levels(children: Children) -> list[tuple[list[int], list[int]]]:

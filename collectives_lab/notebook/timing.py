@@ -43,10 +43,10 @@ def asked(cell: str) -> tuple[Asked | None, str]:
 
     `%time` and `%timeit` with a statement ask for the same.
     """
-    found = _ASKED.match(cell)
-    if found is None:
+    first_line = _ASKED.match(cell)
+    if first_line is None:
         return None, cell
-    kind, options, statement = found.groups()
+    kind, options, statement = first_line.groups()
     numbers = {name: int(value) for name, value in _OPTION.findall(options)}
     is_wrong = statement.startswith("-")
     if kind == "time" and (options or is_wrong):
@@ -55,8 +55,8 @@ def asked(cell: str) -> tuple[Asked | None, str]:
         raise UsageError(
             f"%%timeit {options}{statement}: it has -n LOOPS and -r RUNS, 1 or more"
         )
-    above = "\n" * found[0].count("\n", 0, found.start(1))
-    rest = above + statement + "\n" + cell[found.end() :]
+    above = "\n" * first_line[0].count("\n", 0, first_line.start(1))
+    rest = above + statement + "\n" + cell[first_line.end() :]
     if kind == "time":
         return Asked(False), rest
     return Asked(True, numbers.get("n", 0), numbers.get("r", Asked(True).runs)), rest

@@ -218,9 +218,9 @@ def _together(seen: Window) -> list[list[int]]:
     number = np.empty(len(rows), dtype=np.int64)
     number[order] = np.arange(len(rows)) - np.searchsorted(in_order, in_order)
     which = group * (len(rows) + 1) + number
-    found = np.isin(which, which[seen.is_seen()[rows]]) & seen.is_chosen()[rows]
+    is_shown = np.isin(which, which[seen.is_seen()[rows]]) & seen.is_chosen()[rows]
     calls: dict[int, list[int]] = defaultdict(list)
-    for row, one in zip(rows[found].tolist(), which[found].tolist(), strict=True):
+    for row, one in zip(rows[is_shown].tolist(), which[is_shown].tolist(), strict=True):
         calls[one].append(row)
     return list(calls.values())
 

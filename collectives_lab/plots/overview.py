@@ -84,7 +84,7 @@ def _busy(
 
 def draw_shares(ax: Axes, seen: Window) -> dict[str, np.ndarray]:
     """Fill the lanes from the bottom up, as high as the share of each state."""
-    found = shares(seen)
+    drawn = shares(seen)
     lanes = len(seen.ranks)
     pixels = max(4, MOST_PIXELS // lanes // 2 * 2)
     height = (np.arange(pixels)[::-1] + 0.5) / pixels / FILLED - (1 / FILLED - 1) / 2
@@ -94,7 +94,7 @@ def draw_shares(ax: Axes, seen: Window) -> dict[str, np.ndarray]:
     for name, opacity in OPACITY.items():
         if seen.is_steps:
             opacity = OPACITY["blocked"]
-        above = below + found[name][:, None]
+        above = below + drawn[name][:, None]
         is_filled = (level >= below) & (level < above) & (level >= 0)
         for lane, rank in enumerate(seen.ranks):
             color = mpl.colors.to_rgba(rank_color(rank), opacity)
@@ -107,31 +107,33 @@ def draw_shares(ax: Axes, seen: Window) -> dict[str, np.ndarray]:
         interpolation="nearest",
         zorder=2,
     )
-    return found
+    return drawn
 
 
 def facts(
-    seen: Window, found: dict[str, np.ndarray], stuck: Sequence[Bar]
+    seen: Window, by_state: dict[str, np.ndarray], stuck: Sequence[Bar]
 ) -> list[str]:
     """Describe the calls that are seen in sentences, and what is left out.
 
-    found: their shares. stuck: those that never completed.
+    by_state: their shares. stuck: those that never completed.
     """
     trace, rows = seen.trace, seen.rows
     ops, counts = np.unique(trace.columns["op"][rows], return_counts=True)
     names = {trace.texts[op]: n for op, n in zip(ops, counts.tolist(), strict=True)}
     things = ", ".join(f"{n} {name}" for name, n in sorted(names.items()))
     span = seen.last - seen.first
-    told = [f"{count_ranks(seen)}, {format_seconds(span)}: calls of {things}."]
+    sentences = [f"{count_ranks(seen)}, {format_seconds(span)}: calls of {things}."]
     if seen.is_steps:
-        told = [f"{count_ranks(seen)}: calls of {things}."]
+        sentences = [f"{count_ranks(seen)}: calls of {things}."]
     if not seen.is_steps and not stuck:
-        by_lane = found["blocked"].mean(axis=1) * span
-        told += blocked_longest(dict(zip(seen.ranks, by_lane.tolist(), strict=True)))
+        by_lane = by_state["blocked"].mean(axis=1) * span
+        sentences += blocked_longest(
+            dict(zip(seen.ranks, by_lane.tolist(), strict=True))
+        )
     if stuck:
-        told.append(never_completed(stuck))
-    told.append(
+        sentences.append(never_completed(stuck))
+    sentences.append(
         f"{len(rows)} calls are too many to draw each: a lane is as full as the share "
         "of its time. ranks=[...] and between=(start, stop) show fewer, one by one."
     )
-    return told
+    return sentences

@@ -94,12 +94,12 @@ def _overview(view: Window, caption: str | None) -> Diagram:
     """Draw what share of its time each rank spends in which state."""
     stuck = [*place(view, view.rows[view.is_stuck[view.rows]].tolist()).values()]
     figure, ax = _lanes(view, 0.0, bool(stuck))
-    found = overview.draw_shares(ax, view)
+    shares = overview.draw_shares(ax, view)
     _draw_marks(ax, stuck)
     signs: dict[str, Any] = {
         name: Patch(color=(INK, opacity))
         for name, opacity in overview.OPACITY.items()
-        if found[name].any()
+        if shares[name].any()
     }
     if view.is_steps:
         signs = {"in a call": Patch(color=(INK, overview.OPACITY["blocked"]))}
@@ -108,7 +108,7 @@ def _overview(view: Window, caption: str | None) -> Diagram:
     key_above(ax, signs)
     settle(figure)
     name_stuck(Labels(ax, 7), stuck)
-    return _described(figure, overview.facts(view, found, stuck), caption)
+    return _described(figure, overview.facts(view, shares, stuck), caption)
 
 
 def _described(figure: Diagram, facts: Sequence[str], caption: str | None) -> Diagram:
@@ -211,9 +211,9 @@ def _styles(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]
     rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}
     if not is_blocked:
         return [rim | {"facecolor": color}]
-    face = rim | {"facecolor": (color, 0.3), "linewidth": width * is_plain}
+    filled = rim | {"facecolor": (color, 0.3), "linewidth": width * is_plain}
     hatch = rim | {"facecolor": "none", "hatch": "/////"}
-    return [face] if is_plain else [face, hatch]
+    return [filled] if is_plain else [filled, hatch]
 
 
 def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:

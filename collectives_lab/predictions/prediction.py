@@ -97,8 +97,10 @@ def predict(
     shape = shape_of(fabric, machine)
     name = algorithm.lower() if algorithm else None
     version = version_of(library)
-    found = estimate(verb, nbytes, machine, shape, constants(), version, name, protocol)
-    return with_range(verb, nbytes, machine, shape, found, offset(tool))
+    estimated = estimate(
+        verb, nbytes, machine, shape, constants(), version, name, protocol
+    )
+    return with_range(verb, nbytes, machine, shape, estimated, offset(tool))
 
 
 def with_range(
@@ -106,12 +108,12 @@ def with_range(
     nbytes: float,
     machine: Machine,
     shape: Shape,
-    found: Estimate,
+    estimated: Estimate,
     added: float,
     left_out: str = "",
 ) -> Prediction:
     """Return an estimate as a prediction, with a range that leaves out a fold."""
-    seconds = found.seconds + added
+    seconds = estimated.seconds + added
     factor = max(LEAST, ranges(left_out).of(shape.nodes, nbytes))
     support = (
         f"Four in five of {_kind(shape.nodes, nbytes)} lay within a factor of "
@@ -124,17 +126,17 @@ def with_range(
         factor, support = max(factor, UNSUPPORTED), f"No measurement supports {doubt}."
     parts = {
         "tool": added,
-        "latency": found.latency,
-        "transfer": found.transfer,
-        "filling the pipeline": found.pipeline,
+        "latency": estimated.latency,
+        "transfer": estimated.transfer,
+        "filling the pipeline": estimated.pipeline,
     }
     return Prediction(
         verb,
         nbytes,
         shape.world_size,
         seconds,
-        found.algorithm,
-        found.protocol,
+        estimated.algorithm,
+        estimated.protocol,
         seconds / factor,
         seconds * factor,
         parts,

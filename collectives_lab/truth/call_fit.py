@@ -35,7 +35,7 @@ SHARE = 0.8
 def ratio(call: Call, constants: Constants) -> float:
     """Return predicted over measured seconds of a call."""
     machine = machine_of(call.fabric)
-    found = estimate(
+    estimated = estimate(
         call.verb,
         call.nbytes,
         machine,
@@ -44,7 +44,7 @@ def ratio(call: Call, constants: Constants) -> float:
         version_of(call.library),
         call.algorithm,
     )
-    return (found.seconds + offset(call.tool)) / call.seconds
+    return (estimated.seconds + offset(call.tool)) / call.seconds
 
 
 def loss(some: Iterable[Call], constants: Constants) -> float:

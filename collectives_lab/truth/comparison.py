@@ -52,7 +52,7 @@ def compared() -> tuple[Compared, ...]:
 def _predicted(call: Call) -> Prediction:
     machine = machine_of(call.fabric)
     shape = shape_of(call.fabric, machine)
-    found = estimate(
+    estimated = estimate(
         call.verb,
         call.nbytes,
         machine,
@@ -62,7 +62,9 @@ def _predicted(call: Call) -> Prediction:
         call.algorithm,
     )
     added = offset(call.tool)
-    return with_range(call.verb, call.nbytes, machine, shape, found, added, call.fold)
+    return with_range(
+        call.verb, call.nbytes, machine, shape, estimated, added, call.fold
+    )
 
 
 def by_set(rows: Iterable[Compared] | None = None) -> dict[tuple[str, bool], Score]:
@@ -78,14 +80,14 @@ def by_set(rows: Iterable[Compared] | None = None) -> dict[tuple[str, bool], Sco
 
 def by_size(kind: str) -> dict[str, tuple[list[float], list[float]]]:
     """Return by set of a kind the bytes and the ratios of its calls, for a plot."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    by_name: dict[str, tuple[list[float], list[float]]] = {}
     for row in compared():
         name = row.call.row.set
         if split()[name].kind == kind:
-            sizes, ratios = found.setdefault(name, ([], []))
+            sizes, ratios = by_name.setdefault(name, ([], []))
             sizes.append(row.call.nbytes)
             ratios.append(row.ratio)
-    return found
+    return by_name
 
 
 def report() -> Table:
@@ -95,12 +97,12 @@ def report() -> Table:
             split()[name].kind,
             name,
             "64 MiB and more" if is_large else "less",
-            found.count,
-            f"{100 * found.error:.1f} %",
-            f"{100 * found.worst:.0f} %",
-            f"{100 * found.covered:.0f} %",
+            of_set.count,
+            f"{100 * of_set.error:.1f} %",
+            f"{100 * of_set.worst:.0f} %",
+            f"{100 * of_set.covered:.0f} %",
         ]
-        for (name, is_large), found in by_set().items()
+        for (name, is_large), of_set in by_set().items()
     ]
     head = ("kind", "set", "bytes", "calls", "error", "worst", "in range")
     return table(head, *sorted(rows, key=lambda row: row[0], reverse=True))

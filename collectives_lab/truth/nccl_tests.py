@@ -132,10 +132,10 @@ class Log:
         """Return measured beside predicted, a row a timing."""
         rows = [
             [one.verb, format_bytes(one.nbytes), "in" if one.in_place else "out of"]
-            + [format_seconds(one.seconds), format_seconds(found.seconds)]
-            + [f"{one.seconds / found.seconds:.2f}"]
-            + [f"{format_seconds(found.low)} to {format_seconds(found.high)}"]
-            for one, found in self.predicted(fabric)
+            + [format_seconds(one.seconds), format_seconds(expected.seconds)]
+            + [f"{one.seconds / expected.seconds:.2f}"]
+            + [f"{format_seconds(expected.low)} to {format_seconds(expected.high)}"]
+            for one, expected in self.predicted(fabric)
         ]
         head = ("verb", "size", "place", "measured", "predicted", "times as long")
         return table([*head, "four in five"], *rows)
@@ -146,8 +146,10 @@ class Log:
         None if the largest one does not.
         """
         slow: dict[int, bool] = {}
-        for one, found in self.predicted(fabric):
-            slow[one.nbytes] = slow.get(one.nbytes, True) and one.seconds > found.high
+        for one, expected in self.predicted(fabric):
+            slow[one.nbytes] = (
+                slow.get(one.nbytes, True) and one.seconds > expected.high
+            )
         behind = None
         for nbytes in sorted(slow, reverse=True):
             if not slow[nbytes]:
@@ -212,7 +214,9 @@ class Log:
     def _gap(self, fabric: Fabric) -> float:
         """Return the median of log(measured / predicted) of the large calls."""
         pairs = self._large(fabric)
-        return median(math.log(one.seconds / found.seconds) for one, found in pairs)
+        return median(
+            math.log(one.seconds / expected.seconds) for one, expected in pairs
+        )
 
     def _large(self, fabric: Fabric) -> list[tuple[Timing, Prediction]]:
         """Return the large calls with their predictions, or all if none is large."""
@@ -222,7 +226,9 @@ class Log:
     def _fits(self, fabric: Fabric) -> bool:
         """Return whether large calls, or all if none is, take what this predicts."""
         pairs = self._large(fabric)
-        gaps = [abs(math.log(one.seconds / found.seconds)) for one, found in pairs]
+        gaps = [
+            abs(math.log(one.seconds / expected.seconds)) for one, expected in pairs
+        ]
         return max(gaps) < math.log(NEAR)
 
 

@@ -50,8 +50,8 @@ def fitted_on(without: str) -> tuple[Settings, ...]:
 def fit(without: str = "") -> Constants:
     """Fit the constants on all scored steps but those of a fold."""
     rows = fitted_on(without)
-    found = [fit_matrix(rows, memory) for memory in MEMORY]
-    return min(found, key=lambda constants: _off(rows, constants))
+    fits = [fit_matrix(rows, memory) for memory in MEMORY]
+    return min(fits, key=lambda constants: _off(rows, constants))
 
 
 def fit_matrix(rows: Sequence[Settings], memory: float) -> Constants:

@@ -91,16 +91,16 @@ class Steps(tuple[Step, ...]):
 @cache
 def steps() -> Steps:
     """Return every scored step of training beside its forecast."""
-    found: list[Step] = []
+    compared: list[Step] = []
     for one in settings():
         guess = forecast(one.strategy, one.cluster, FITTED[one.fold])
         if not guess.unsupported:
             guess = replace(guess, range=spread(one.fold))
         sets = tuple(dict.fromkeys(row.row.set for row in fitted_on(one.fold)))
-        before = sum(step.set == one.row.set for step in found)
+        before = sum(step.set == one.row.set for step in compared)
         theirs = CALCULON[before] if one.row.set == "korthikanti" else None
-        found.append(Step(one, guess, sets, theirs))
-    return Steps(found)
+        compared.append(Step(one, guess, sets, theirs))
+    return Steps(compared)
 
 
 def scores() -> dict[str, Score]:

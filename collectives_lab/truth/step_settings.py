@@ -74,8 +74,8 @@ def settings() -> tuple[Settings, ...]:
 
 def _model(text: str) -> Model:
     name, *shape = text.split()
-    found: Any = getattr(models, name)
-    return found(*map(int, shape)) if shape else found
+    preset: Any = getattr(models, name)
+    return preset(*map(int, shape)) if shape else preset
 
 
 def _strategy(line: dict[str, str]) -> Strategy:

@@ -138,9 +138,9 @@ class SealedGroup(_Group):
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Operation:
         root = opts.rootRank
-        mine = root == self._place
+        is_root = root == self._place
         operation = self._collective(
-            "broadcast", tensors, tensors, opts, root, mine, not mine
+            "broadcast", tensors, tensors, opts, root, is_root, not is_root
         )
         operation.outputs = tensors
         return operation

@@ -29,7 +29,7 @@ from typing import Any
 import cloudpickle  # noqa: F401  (a rank must not read it from the disk later)
 import torch
 
-import collectives_lab.basics.units  # noqa: F401  (what `face` offers)
+import collectives_lab.basics.units  # noqa: F401  (what is offered)
 from collectives_lab.basics import linux
 from collectives_lab.sandbox import limits, lockdown
 from collectives_lab.wire import preload

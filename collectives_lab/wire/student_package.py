@@ -62,23 +62,23 @@ class _Refusing(importlib.abc.MetaPathFinder):
 
 def put_on() -> None:
     """Replace the package, in this process, by what a student may use of it."""
-    face = ModuleType("collectives_lab")
+    offered = ModuleType("collectives_lab")
     for name in [n for n in sys.modules if n.split(".")[0] == "collectives_lab"]:
         module = sys.modules.pop(name)
         if name.removeprefix("collectives_lab.") in OFFERED:
             sys.modules[name] = module
-    face.basics = sys.modules["collectives_lab.basics"]  # type: ignore[attr-defined]
-    face.__path__ = []
-    face.compute, face.ask = compute, ask  # type: ignore[attr-defined]
-    checking = _Checking(f"{face.__name__}.checking")
+    offered.basics = sys.modules["collectives_lab.basics"]  # type: ignore[attr-defined]
+    offered.__path__ = []
+    offered.compute, offered.ask = compute, ask  # type: ignore[attr-defined]
+    checking = _Checking(f"{offered.__name__}.checking")
     checking.constants = own_cluster.constants  # type: ignore[attr-defined]
-    face.check = face.checking = checking  # type: ignore[attr-defined]
+    offered.check = offered.checking = checking  # type: ignore[attr-defined]
 
     def missing(name: str) -> Any:
         if name in SOLVES:
             raise ImportError(_why_not(name))
         raise AttributeError(_why_not(name))
 
-    face.__getattr__ = missing  # type: ignore[method-assign]
-    sys.modules["collectives_lab"] = face
+    offered.__getattr__ = missing  # type: ignore[method-assign]
+    sys.modules["collectives_lab"] = offered
     sys.meta_path.insert(0, _Refusing())

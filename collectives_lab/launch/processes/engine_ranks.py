@@ -40,12 +40,12 @@ class EngineRanks:
         self.handles: list[RankHandles] = []
         self.ended: dict[int, int | str] = {}
         self._store: dist.TCPStore | None = None
-        self._told: dict[int, dict[str, Any]] = {}
+        self._greetings: dict[int, dict[str, Any]] = {}
         self._channels: dict[int, NetworkChannel] = {}
         try:
             with engines.connected(cluster, world_size) as (client, ids):
                 engines.need(world_size, ids)
-                self.found = engines.find(client, ids[:world_size])
+                self.descriptions = engines.find(client, ids[:world_size])
                 self._start(client, ids[:world_size])
         except BaseException:
             self.close()
@@ -53,7 +53,7 @@ class EngineRanks:
 
     def _start(self, client: Any, ids: Sequence[int]) -> None:
         """Have each engine start its rank, and let the ranks in."""
-        here = {one["network"] for one in self.found} == {host_channel.network()}
+        here = {one["network"] for one in self.descriptions} == {host_channel.network()}
         addresses = ["127.0.0.1"] if here else host_channel.addresses()
         secret = secrets.token_bytes(32)
         with host_channel.listen("127.0.0.1" if here else "") as door:
@@ -70,13 +70,13 @@ class EngineRanks:
                     self._accept(door.accept()[0], secret)
             engines.answers(ids, evaluations)
         for rank, number in enumerate(ids):
-            if rank not in self._told:
+            if rank not in self._greetings:
                 raise LaunchError(f"engine {number} could not start its rank's process")
-            greeting = self._told[rank]
+            greeting = self._greetings[rank]
             self.handles.append(
                 RankHandles(self._channels[rank], None, None, greeting["pid"])
             )
-        self.clocks = HostClocks([self._told[r]["clock"] for r in range(len(ids))])
+        self.clocks = HostClocks([self._greetings[r]["clock"] for r in range(len(ids))])
 
     def _accept(self, sock: socket.socket, secret: bytes) -> None:
         channel = host_channel.welcome(sock, secret)
@@ -84,7 +84,7 @@ class EngineRanks:
             return
         try:
             (_, rank, greeting), _, _ = channel.recv()
-            self._channels[rank], self._told[rank] = channel, greeting
+            self._channels[rank], self._greetings[rank] = channel, greeting
         except ChannelClosed:
             channel.close()
 
@@ -97,12 +97,12 @@ class EngineRanks:
         }
         master = {
             "WORLD_SIZE": str(len(self.handles)),
-            "MASTER_ADDR": self._told[0]["address"],
-            "MASTER_PORT": str(self._told[0]["port"]),
+            "MASTER_ADDR": self._greetings[0]["address"],
+            "MASTER_PORT": str(self._greetings[0]["port"]),
             "MPLBACKEND": "agg",
         }
         port = self._open_store()
-        for rank, place in enumerate(_places(self.found)):
+        for rank, place in enumerate(_places(self.descriptions)):
             own_environment = master | place | {"RANK": str(rank)} | dict(env)
             channel = self._channels[rank]
             store = channel.sock.getsockname()[0], port
@@ -138,7 +138,7 @@ class EngineRanks:
         """Return what became of a rank that says nothing any more, nor does its
         agent.
         """
-        one = self.found[rank]
+        one = self.descriptions[rank]
         name = f"engine {one['id']} on {one['host']}"
         unheard = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
         if any(os.strerror(number) in why for number in unheard):

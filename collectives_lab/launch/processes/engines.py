@@ -28,10 +28,11 @@ Places = list[dict[str, Any]]
 _DESCRIBE = """
 try:
     from collectives_lab.launch.processes import engine_agent
-    found = engine_agent.describe()
+    description = engine_agent.describe()
 except ModuleNotFoundError as error:
     import socket
-    found = {"host": socket.gethostname(), "missing": error.name.partition(".")[0]}
+    missing = error.name.partition(".")[0]
+    description = {"host": socket.gethostname(), "missing": missing}
 """
 
 
@@ -141,7 +142,7 @@ def answers(ids: Sequence[int], evaluations: Sequence[Any]) -> list[Any]:
 
 def find(client: Any, ids: Sequence[int]) -> Places:
     """Ask engines where they are; LaunchError if they cannot have ranks of ours."""
-    code = f"(lambda names: exec({_DESCRIBE!r}, names) or names['found'])({{}})"
+    code = f"(lambda names: exec({_DESCRIBE!r}, names) or names['description'])({{}})"
     places = answers(ids, evaluate(client, ids, [code] * len(ids)))
     for number, one in zip(ids, places, strict=True):
         one["id"] = number

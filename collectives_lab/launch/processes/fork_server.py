@@ -65,7 +65,7 @@ class ForkServer:
         self.parked: list[Forked] = []
         self.wanted = 0
         self.open = True
-        self.told = False
+        self.is_stopped = False
         self.selector = selectors.DefaultSelector()
         self.woken, wake = socket.socketpair()
         for sock in (self.woken, wake):
@@ -79,7 +79,11 @@ class ForkServer:
     def serve(self) -> None:
         """Answer the launcher until it has gone, then leave nothing behind."""
         launcher = os.getppid()
-        while os.getppid() == launcher and (self.open or self.groups) and not self.told:
+        while (
+            os.getppid() == launcher
+            and (self.open or self.groups)
+            and not self.is_stopped
+        ):
             enough = len(self.parked) >= self.wanted
             ready = self.selector.select(1.0 if enough else IDLE)
             for key, _ in ready:
@@ -105,7 +109,7 @@ class ForkServer:
             self.open, self.wanted = False, 0
             return
         if message == "stop":
-            self.told = True
+            self.is_stopped = True
             return
         if isinstance(message, list):
             self._import(message)

@@ -45,15 +45,15 @@ def libraries(before: set[str]) -> list[str]:
     None of ours or torch's, and none of the reader's own, which may change.
     """
     places = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
-    found, characters = [], 0
+    imported, characters = [], 0
     for name, module in list(sys.modules.items()):
         if name in before or name.partition(".")[0] in ("torch", "collectives_lab"):
             continue
         origin = getattr(getattr(module, "__spec__", None), "origin", None) or ""
         characters += len(name) + 1
         if origin.startswith(places) and characters < MOST_CHARACTERS:
-            found.append(name)
-    return found
+            imported.append(name)
+    return imported
 
 
 def import_all(names: Iterable[str]) -> None:

@@ -88,15 +88,15 @@ def _check_members(rank: int, number: int, members: tuple[int, ...]) -> None:
 
     They would be connected, and compute with each other's numbers.
     """
-    mine, store = str(list(members)), torch_ops.store_of_world()
+    own, store = str(list(members)), torch_ops.store_of_world()
     try:
-        first = store.compare_set(f"members of group {number}", "", f"{rank}:{mine}")
+        first = store.compare_set(f"members of group {number}", "", f"{rank}:{own}")
     except RuntimeError:  # a store of the reader's need not have this
         return
     other, _, theirs = first.decode().partition(":")
-    if theirs != mine:
+    if theirs != own:
         raise ValueError(
-            f"new_group: group {number} is {mine} on rank {rank}, but {theirs} on rank "
+            f"new_group: group {number} is {own} on rank {rank}, but {theirs} on rank "
             f"{other}: every rank must make every group, in the same order, also the "
             "groups that it is not in"
         )
