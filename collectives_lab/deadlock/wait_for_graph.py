@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SYMMETRIC = {
     "all_reduce",
@@ -62,8 +63,8 @@ class Snapshot:
     posted: how many sends and recvs by key. collectives: how many, by group. taken:
     recvs that have ended, by (group, tag). waiting: one call a blocked thread; empty
     while the rank can move by itself or has finished. epoch: the rank's steps at this
-    moment. dropped: the lines of isends by key and number, whose handles are gone: the
-    library forgets such a message, unless it has left before.
+    moment. dropped: the lines of isends and irecvs by key and number, whose handles are
+    gone: the library forgets such a message, unless it has left or come before.
     """
 
     rank: int
@@ -77,6 +78,27 @@ class Snapshot:
     dropped: Mapping[tuple[str, str, int | None, int, int], str] = field(
         default_factory=dict
     )
+
+
+class Dropped(NamedTuple):
+    """An isend or irecv of a rank whose handle is gone: key as posted, and number."""
+
+    rank: int
+    key: tuple[str, str, int | None, int, int]
+    line: str
+
+
+def _is_lost_to(rank: int, w: Waiting, lost: Dropped) -> bool:
+    """Return whether a wait of a rank cannot end because a message was dropped."""
+    kind, _, peer, tag, number = lost.key
+    if w.op == "barrier":
+        return kind == "recv"
+    if tag != w.tag or w.op not in ("send", "recv"):
+        return False
+    if lost.rank == rank:
+        return w.op == kind == "recv" and peer == w.peer and number < w.number
+    is_counterpart = kind != w.op and peer in (rank, None)
+    return is_counterpart and lost.rank == w.peer and number == w.number
 
 
 class _World:
@@ -100,11 +122,19 @@ class _World:
         snapshot = self.snapshots.get(rank)
         return snapshot.posted.get((kind, w.group, peer, w.tag), 0) if snapshot else 0
 
-    def dropped(self, rank: int, w: Waiting) -> str | None:
-        """Return the line of the isend that a recv waits for, if it was dropped."""
-        snapshot = self.snapshots.get(rank if w.peer is None else w.peer)
-        key = ("send", w.group, rank, w.tag, w.number)
-        return snapshot.dropped.get(key) if snapshot and w.op == "recv" else None
+    def dropped(self, rank: int, w: Waiting) -> Dropped | None:
+        """Return the isend or irecv without a handle for which a wait is in vain.
+
+        A recv waits for a dropped isend, or for what went to an irecv before it that
+        was dropped; a send for a dropped irecv; a barrier for the messages before it.
+        """
+        lost = [
+            Dropped(owner, key, line)
+            for owner in sorted(self.snapshots)
+            for key, line in self.snapshots[owner].dropped.items()
+            if key[1] == w.group
+        ]
+        return next((one for one in lost if _is_lost_to(rank, w, one)), None)
 
     def absent(self, waiting: Waiting) -> list[int]:
         """Members that have not come to this collective and never will."""
@@ -116,22 +146,24 @@ class _World:
         ]
 
     def can_end(self, rank: int, w: Waiting) -> bool:
-        """Return whether this wait can end by what is posted or may still be."""
+        """Return whether this wait can end by what is posted or may still be.
+
+        A dropped message may have arrived before, until nothing moves any more.
+        """
+        is_lost = self.quiet and self.dropped(rank, w) is not None
         if w.op == "send" and w.peer is not None:
             arrived = self.posted(w.peer, "recv", w, rank)
             arrived += self.posted(w.peer, "recv", w, None)
-            return arrived >= w.number or self.may_move(w.peer)
+            return (arrived >= w.number and not is_lost) or self.may_move(w.peer)
         if w.op == "recv" and w.peer is not None:
             was_sent = self.posted(w.peer, "send", w, rank) >= w.number
-            if self.quiet and self.dropped(rank, w) is not None:
-                was_sent = False
-            return was_sent or self.may_move(w.peer)
+            return (was_sent and not is_lost) or self.may_move(w.peer)
         if w.op == "recv":
             others = [r for r in self.members(w) if r != rank]
             sent = sum(self.posted(r, "send", w, rank) for r in others)
             received = self.snapshots[rank].taken.get((w.group, w.tag), 0)
             return sent > received or any(self.may_move(r) for r in others)
-        return not self._needs(rank, w, self.absent(w))
+        return not (is_lost or self._needs(rank, w, self.absent(w)))
 
     def _needs(self, rank: int, w: Waiting, absent: list[int]) -> bool:
         """Return whether a collective cannot end for `rank` without the absent ones.
@@ -297,13 +329,13 @@ def _cure(
         return "A message from a rank to itself never meets: copy, and send nothing."
     world = _World(snapshots.values(), quiet=True)
     for rank, call in zip(ranks, calls, strict=True):
-        line = world.dropped(rank, call)
-        if line is not None:
-            isend = f"isend ({line})" if line else "isend"
+        lost = world.dropped(rank, call)
+        if lost is not None:
+            verb = f"i{lost.key[0]}"
             return (
-                f"rank {call.peer} kept nothing of its {isend}, and torch forgets a "
-                "message whose handle is gone: keep what isend returns, and wait() for "
-                "it."
+                f"rank {lost.rank} kept nothing of its {verb}"
+                f"{f' ({lost.line})' if lost.line else ''}, and torch forgets a message "
+                f"whose handle is gone: keep what {verb} returns, and wait() for it."
             )
     if ops & {"send", "recv"} and _pass_by(snapshots, ranks):
         return "A send and its recv need the same tag and group: check both."

@@ -416,7 +416,7 @@ class Recorder:
             waits,
             self.finished,
             epoch,
-            {r.posted_as: place(r.where) for r in self.dropped if r.op == "send"},
+            {r.posted_as: place(r.where) for r in self.dropped},
         )
 
 

@@ -1083,6 +1083,34 @@ def test_a_message_that_was_dropped_is_named() -> None:
     assert "keep what isend returns, and wait() for it" in str(error)
 
 
+def forgets_a_receive(numbers: int, times: int, then: str):
+    """Receive the first message into nothing that is kept."""
+    x = torch.zeros(numbers)
+    if dist.get_rank() == 0:
+        time.sleep(0.5)  # torch has forgotten the first receive
+        for _ in range(times):
+            dist.send(x, 1)
+    else:
+        dist.irecv(x, 0)
+        if times == 2:
+            dist.recv(x, 0)
+    if then == "barrier":
+        dist.barrier()
+
+
+@pytest.mark.parametrize(
+    "case, rank",
+    [((2**20, 1, ""), 0), ((4, 2, ""), 1), ((4, 1, "barrier"), None)],
+    ids=["its sender waits", "the next recv waits", "a barrier waits"],
+)
+def test_an_irecv_that_was_dropped_is_named(case, rank) -> None:
+    """Nobody waits for the deadline, and the line of the irecv is there."""
+    error = fails(lab.Deadlock, forgets_a_receive, world_size=2, args=case)
+    assert rank is None or error.ranks == [rank]
+    assert "rank 1 kept nothing of its irecv (line" in str(error)
+    assert "keep what irecv returns, and wait() for it" in str(error)
+
+
 def leaves_it_open(keep: bool):
     """Receive, and wait for it or not."""
     if dist.get_rank() == 0:

@@ -560,6 +560,33 @@ def test_a_dropped_message_counts_until_it_is_quiet():
     assert stuck_ranks([other, receiver], quiet=True) == []
 
 
+def test_a_dropped_irecv_takes_a_message_with_it():
+    """The send that it was for, and the recv that comes after it, wait in vain."""
+    lost = {("recv", "0", 0, 0, 1): "line 5"}
+    sender, receiver = end_of([send(1)], [irecv(0)])
+    waiting = Waiting("send", "0", 1, peer=1)
+    sender = replace(sender, waiting=(waiting,), finished=False)
+    posted = {("recv", "0", 0, 0): 1}
+    receiver = replace(receiver, posted=posted, finished=True, dropped=lost)
+    assert stuck_ranks([sender, receiver]) == []
+    assert stuck_ranks([sender, receiver], quiet=True) == [0]
+    assert "rank 1 kept nothing of its irecv (line 5)" in explain(
+        [sender, receiver], [0]
+    )
+
+    done = Snapshot(0, posted={("send", "0", 1, 0): 2}, finished=True)
+    again = Waiting("recv", "0", 2, peer=0)
+    after = Snapshot(1, posted={("recv", "0", 0, 0): 2}, waiting=(again,), dropped=lost)
+    assert stuck_ranks([done, after], quiet=True) == [1]
+    elsewhere = replace(after, dropped={("recv", "0", 0, 7, 1): "another tag"})
+    assert stuck_ranks([done, elsewhere], quiet=True) == []
+
+    meeting = Waiting("barrier", "0", 1)
+    both = [Snapshot(r, collectives={"0": 1}, waiting=(meeting,)) for r in range(2)]
+    assert stuck_ranks(both, quiet=True) == []
+    assert stuck_ranks([both[0], replace(both[1], dropped=lost)], quiet=True) == [0, 1]
+
+
 def test_groups_in_another_order_are_told_with_their_ranks():
     """Each call that waits says which group it makes or uses."""
 
