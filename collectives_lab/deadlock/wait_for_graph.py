@@ -331,11 +331,11 @@ def _cure(
     for rank, call in zip(ranks, calls, strict=True):
         lost = world.dropped(rank, call)
         if lost is not None:
-            verb = f"i{lost.key[0]}"
+            verb, line = f"i{lost.key[0]}", f" ({lost.line})" if lost.line else ""
             return (
-                f"rank {lost.rank} kept nothing of its {verb}"
-                f"{f' ({lost.line})' if lost.line else ''}, and torch forgets a message "
-                f"whose handle is gone: keep what {verb} returns, and wait() for it."
+                f"rank {lost.rank} kept nothing of its {verb}{line}, and torch forgets "
+                f"a message whose handle is gone: keep what {verb} returns, and wait() "
+                "for it."
             )
     if ops & {"send", "recv"} and _pass_by(snapshots, ranks):
         return "A send and its recv need the same tag and group: check both."

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from collectives_lab.basics import source_lines
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.basics.machine_limits import why_too_many
 from collectives_lab.launch.group import Group
@@ -63,11 +65,28 @@ class Plan:
 def refuse_on_a_rank() -> None:
     """Raise LaunchError if this process is a rank itself."""
     if this_rank.membership is not None:
+        if importing := _imported_line():
+            raise LaunchError(
+                f"{importing} starts ranks as soon as its file is imported, and each "
+                'rank imports it: put that call under `if __name__ == "__main__":`'
+            )
         raise LaunchError(
             f"this code already runs on rank {this_rank.membership.rank}, and ranks "
             "cannot start ranks; return from it and run the second job from the "
             "notebook"
         )
+
+
+def _imported_line() -> str:
+    """Return the line of a module's top level that is running for its import, if any."""
+    frame, line = sys._getframe(1), ""
+    while frame.f_back is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib") and line:
+            return line
+        if frame.f_code.co_name == "<module>":
+            line = source_lines.describe(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back
+    return ""
 
 
 def checked_size(world_size: Any, start_method: str | None = None) -> int:

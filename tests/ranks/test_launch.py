@@ -1489,6 +1489,18 @@ lab.run(fn, world_size=1, timeout=80)
     assert script(source).line("[rank 0] ") == "early"
 
 
+def test_what_is_printed_without_flush_leaves_soon() -> None:
+    """As in a cell of a notebook, though nobody has asked for it, and in order."""
+
+    def fn():
+        for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
+            print("half", end="", file=stream)
+            time.sleep(1.5)
+            os.write(fd, b" a line\n")  # this does not wait for a flush
+
+    assert lab.run(fn, world_size=2).output == ["half a line\n" * 2] * 2
+
+
 WRITES: dict[str, tuple[bytes, str, str]] = {
     "no newline": (b"no end", "no end", "[rank 0] no end\n"),
     "not UTF-8": (b"a\xffb\n", "a\ufffdb\n", "[rank 0] a\ufffdb\n"),
@@ -1706,6 +1718,22 @@ def test_scripts_without_a_guard_run_at_once(script) -> None:
         from_stdin = started.process.args[-1] == "-"
         out = started.output(ADDS if from_stdin else None)
         assert out == "results [3.0, 3.0, 3.0]\n"
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_spawns_ranks_unless_it_is_imported(
+    script, tmp_path: Path
+) -> None:
+    """Ranks import what the main script imports: then the line and the cure are told."""
+    spawns = ADDS.replace("lab.run(add", 'lab.run(add, start_method="spawn"')
+    assert spawns != ADDS
+    assert script(spawns).output() == "results [3.0, 3.0, 3.0]\n"
+    (tmp_path / "no_guard.py").write_text(spawns)
+    imports_it = script("import no_guard\n").process
+    printed, _ = imports_it.communicate(timeout=60)
+    assert imports_it.returncode == 1
+    assert "of no_guard.py" in printed
+    assert 'put that call under `if __name__ == "__main__":`' in printed
 
 
 @pytest.mark.slow

@@ -87,8 +87,8 @@ def sleeps() -> bool:
     return used < 0.001 and linux.state(os.getpid()) != "R"
 
 
-def flush() -> None:
-    """Let everything printed so far reach the launcher."""
-    for stream in (sys.stdout, sys.stderr):
+def flush(*streams: TextIO | None) -> None:
+    """Let everything reach the launcher that was printed to streams so far."""
+    for stream in filter(None, streams):
         with contextlib.suppress(Exception):
             stream.flush()

@@ -14,6 +14,7 @@ import linecache
 import math
 import os
 import queue
+import select
 import signal
 import socket
 import sys
@@ -55,6 +56,9 @@ from collectives_lab.recorder.reader_traceback import (
 )
 from collectives_lab.trace import table
 
+FLUSHED = 200
+"""Milliseconds after which what a job prints without `flush` is on its way."""
+
 SMALL = 2**24
 """Bytes of a result that need no look at how much memory is free."""
 
@@ -69,6 +73,7 @@ class Rank:
         self.jobs: queue.SimpleQueue = queue.SimpleQueue()
         self.shown = threading.Semaphore(0)
         self.busy = False
+        self.jobs_received = self.jobs_done = 0
         self.cancelled = False
         self.started = recorder.now()
         self.membership = Membership(self._report_mismatch)
@@ -103,13 +108,22 @@ class Rank:
         }
         while True:
             try:
-                message, parts, fds = self.channel.recv()
+                message, parts, fds = self._message()
                 if message[0] in answers:
                     answers[message[0]](*message[1:])
                 else:
+                    self.jobs_received += 1
                     self.jobs.put((message, parts, fds))
             except ChannelClosed:
                 os._exit(1)  # the launcher has gone, and nobody else would end us
+
+    def _message(self) -> tuple[Any, Parts, list[int]]:
+        """Wait for a message; let out meanwhile what a job prints without `flush`."""
+        arriving = select.poll()  # which takes no descriptor: there may be none left
+        arriving.register(self.channel, select.POLLIN)
+        while self.jobs_received > self.jobs_done and not arriving.poll(FLUSHED):
+            process_setup.flush(sys.__stdout__, sys.__stderr__)
+        return self.channel.recv()
 
     def _snapshot(self, number: int) -> None:
         if self.recording is not None:
@@ -185,7 +199,7 @@ class Rank:
         self.channel.send(("mismatch", call))
 
     def _exit(self) -> None:
-        process_setup.flush()
+        process_setup.flush(sys.stdout, sys.stderr)
         os._exit(0)
 
     # -- the thread that works -----------------------------------------------------
@@ -196,6 +210,7 @@ class Rank:
         threading.Thread(target=self.listen, name="launcher", daemon=True).start()
         while True:
             self._do(*self.jobs.get())
+            self.jobs_done += 1
 
     def _interrupted(self, _signal: int, _frame: Any) -> None:
         if self.busy and self.cancelled:
@@ -226,7 +241,7 @@ class Rank:
             with contextlib.suppress(Exception):
                 result = pack(error)
         self.busy = False
-        process_setup.flush()
+        process_setup.flush(sys.stdout, sys.stderr)
         self._close(report)
         try:
             self.channel.send(("done", number, report), result)
@@ -262,7 +277,7 @@ class Rank:
     def display(self, *objects: Any) -> None:
         """Show objects under the cell that runs, as in a notebook."""
         for obj in objects:
-            process_setup.flush()
+            process_setup.flush(sys.stdout, sys.stderr)
             self.channel.send(("display",), pack(mime.bundle(obj)))
             # What is printed next must not overtake it: that takes another way.
             self.shown.acquire(timeout=1.0)
