@@ -268,8 +268,8 @@ def _late(
         )
     text = "\n".join(lines)
     cure = (
-        "If it needs longer, give it more seconds: timeout=..., %%ranks --timeout, or "
-        "%ranks --timeout for all cells."
+        "If it needs longer, give it more seconds: timeout=... in a call, --timeout in "
+        "a %%ranks line, or `%ranks --timeout` for all %%ranks cells from there on."
     )
     first = pending[0] if pending else 0
     seen_first = outcome.progress.get(first) or {}

@@ -78,7 +78,7 @@ def refuse_on_a_rank() -> None:
 
 
 def _imported_line() -> str:
-    """Return the line of a module's top level that is running for its import, if any."""
+    """Return the line of a module that runs because it is being imported, if any."""
     frame, line = sys._getframe(1), ""
     while frame.f_back is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib") and line:

@@ -26,16 +26,23 @@ def pack_call(fn: Any, args: Sequence[Any]) -> Parts:
 
 def _why_nothing_runs(fn: Any) -> str:
     """Return why a call of this function runs none of its lines; empty if it does."""
-    name = getattr(fn, "__name__", "fn")
-    if inspect.iscoroutinefunction(fn):
+    plain = getattr(fn, "func", fn)  # of a partial
+    plain = plain if inspect.isroutine(plain) else type(plain).__call__
+    name = getattr(plain, "__qualname__", "fn").rpartition("<locals>.")[2]
+    if inspect.iscoroutinefunction(plain):
         return (
             f"{name} is an `async def`: calling it makes a coroutine and runs nothing. "
-            f"Give `lambda: asyncio.run({name}())` instead."
+            f"Give a plain function that returns `asyncio.run({name}(...))`."
         )
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+    if inspect.isasyncgenfunction(plain):
+        return (
+            f"{name} is an asynchronous generator: calling it runs nothing. Give a "
+            "plain function that goes through it with `async for`, inside of `asyncio.run`."
+        )
+    if inspect.isgeneratorfunction(plain):
         return (
             f"{name} is a generator, by its `yield`: calling it runs nothing. Return a "
-            f"list, or give `lambda: list({name}())` instead."
+            f"list, or give a plain function that returns `list({name}(...))`."
         )
     return ""
 

@@ -1363,9 +1363,19 @@ def test_a_function_that_runs_nothing_is_refused(ranks_started: list[int]) -> No
     def one_by_one():
         yield 3
 
+    async def one_by_one_later():
+        yield 3
+
+    class Later:
+        async def __call__(self):
+            return 3
+
     for fn, remedy in (
-        (later, "Give `lambda: asyncio.run(later())` instead"),
-        (one_by_one, "or give `lambda: list(one_by_one())` instead"),
+        (later, "a plain function that returns `asyncio.run(later(...))`"),
+        (functools.partial(later), "a plain function that returns `asyncio.run(later"),
+        (Later(), "a plain function that returns `asyncio.run(Later.__call__(...))`"),
+        (one_by_one, "a plain function that returns `list(one_by_one(...))`"),
+        (one_by_one_later, "goes through it with `async for`, inside of `asyncio.run`"),
     ):
         with pytest.raises(lab.LaunchError, match=re.escape(remedy)):
             lab.run(fn, world_size=2)
@@ -1724,7 +1734,7 @@ def test_scripts_without_a_guard_run_at_once(script) -> None:
 def test_a_script_without_a_guard_spawns_ranks_unless_it_is_imported(
     script, tmp_path: Path
 ) -> None:
-    """Ranks import what the main script imports: then the line and the cure are told."""
+    """Ranks import what the script imports: then the line and the cure are told."""
     spawns = ADDS.replace("lab.run(add", 'lab.run(add, start_method="spawn"')
     assert spawns != ADDS
     assert script(spawns).output() == "results [3.0, 3.0, 3.0]\n"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import sys
 import threading
 import time
 from typing import TextIO
