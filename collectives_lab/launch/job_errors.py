@@ -262,6 +262,12 @@ def _late(
     subject = f"{name_ranks(pending)} of {world_size}" if pending else "the ranks"
     lines = [f"{subject} {verb} not done after {timeout:g} s{':' if pending else '.'}"]
     lines += places(pending, outcome.progress)
+    waits = [w for seen in outcome.progress.values() for w in seen["waiting"][:1]]
+    if len({w.group for w in waits}) > 1:
+        lines.append(
+            "They wait in different groups: ranks that are in several must use them in "
+            "the same order, also from threads."
+        )
     if is_emulated:
         lines.append(
             "Their network is emulated (fabric=); what they send may take that long."

@@ -37,7 +37,8 @@ def _why_nothing_runs(fn: Any) -> str:
     if inspect.isasyncgenfunction(plain):
         return (
             f"{name} is an asynchronous generator: calling it runs nothing. Give a "
-            "plain function that goes through it with `async for`, inside of `asyncio.run`."
+            "plain function that goes through it with `async for`, inside of "
+            "`asyncio.run`."
         )
     if inspect.isgeneratorfunction(plain):
         return (

@@ -1294,6 +1294,7 @@ def test_ranks_that_wait_in_different_groups_say_in_which() -> None:
     words = str(fails(lab.DeadlineExceeded, fn, world_size=2, timeout=2))
     assert "rank 0: waiting in all_reduce of group 1 in line" in words
     assert "rank 1: waiting in all_reduce of group 2 in line" in words
+    assert "must use them in the same order, also from threads" in words
 
 
 def test_a_function_of_a_library_has_no_line_of_the_reader() -> None:
