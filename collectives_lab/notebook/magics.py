@@ -51,7 +51,11 @@ class RanksMagics(Magics):
     def __init__(self, shell: Any):
         super().__init__(shell)
         self.groups = RankGroups(shell)
-        self.names = RankNames(shell, self.groups, _options(self.run_cell.parser))
+        words = {
+            "%%ranks": _options(self.run_cell.parser),
+            "%ranks": [*_ACTIONS, *_options(self.manage.parser)],
+        }
+        self.names = RankNames(shell, self.groups, words)
         self.timeout: float | None = None
         """Seconds that a cell may take; None: those of `Ranks`, 30."""
 

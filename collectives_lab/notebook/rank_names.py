@@ -11,9 +11,9 @@ import ast
 import contextlib
 import html
 import re
-import rlcompleter
 import sys
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -24,14 +24,20 @@ from collectives_lab.notebook.rank_groups import RankGroups
 PATIENCE = 2.0
 """Seconds in which rank 0 must answer."""
 
-_COMPLETE = """
-def _completed(text):
-    completer = __import__("rlcompleter").Completer(globals())
-    find = completer.attr_matches if "." in text else completer.global_matches
-    return sorted(set(find(text)))
-display(_completed({name!r}))
-del _completed
-"""
+_BACKENDS = ["auto", "gloo", "nccl"]
+# `dir` may be a variable of the ranks; it reads no property, and some of them raise.
+_ATTRIBUTES = "__import__('builtins').dir({owner})"
+_KEYS = "{owner}.keys()"
+_VARIABLES = "globals()"
+_JOINED = "'\\n'.join(name for name in {names} if isinstance(name, str))"
+
+_BODY = re.compile(r"^\s*%%ranks\b", re.MULTILINE)
+_LINE = re.compile(r"\s*(%%?ranks)\s")
+_VALUE = re.compile(r"\s(--[a-z]+)(?:=|\s+)\S*$")
+_IMPORT = re.compile(r"\s*(?:from|import)\s")
+_PATH = re.compile(r"(?<![\w.])(?:([^\W\d][\w.]*)\.)?(\w*)$")
+_KEY = re.compile(r"(?<![\w.])([^\W\d][\w.]*)\[['\"]([^'\"]*)$")
+
 _DESCRIBE = """
 def _described(value):
     import inspect
@@ -48,16 +54,24 @@ del _described
 _HAS = "display({name!r} in globals())"
 
 
+class Completions(NamedTuple):
+    """What the end of a line may go on to be, and whether it can be nothing else."""
+
+    end: str
+    texts: list[str]
+    are_all: bool
+
+
 class RankNames:
     """The names on the ranks of a notebook's groups, for its shell.
 
-    options: those of the line of a `%%ranks` cell.
+    words: by the name of a magic, the options and actions of its line.
     """
 
-    def __init__(self, shell: Any, groups: RankGroups, options: list[str]):
+    def __init__(self, shell: Any, groups: RankGroups, words: Mapping[str, list[str]]):
         self._shell = shell
         self._groups = groups
-        self._options = options
+        self._words = words
         self._inspect = shell.object_inspect_mime
         self._matcher: Any = None
 
@@ -76,20 +90,58 @@ class RankNames:
         if self._matcher is not None:
             self._shell.Completer.custom_matchers.remove(self._matcher)
 
-    def complete(self, cell: str, line: int, name: str) -> list[str]:
-        """List what a name in a line of a cell may go on to be."""
-        if not cell.lstrip().startswith("%%ranks"):
-            return []
-        if line == 0:
-            return [option for option in self._options if option.startswith(name)]
-        if not re.fullmatch(r"[\w.]+", name):
-            return []
-        texts = self._ask(self._ranks(), _COMPLETE.format(name=name))
-        if texts is None:
-            completer = rlcompleter.Completer({"torch": torch, "dist": dist})
-            find = completer.attr_matches if "." in name else completer.global_matches
-            texts = find(name)
-        return [text.rstrip("()") for text in texts]
+    def complete(self, above: str, line: str) -> Completions | None:
+        """Complete a line, up to the cursor, with the lines above it in its cell."""
+        if _BODY.search(above):
+            return self._complete_code(line)
+        magic = _LINE.match(line)
+        return self._complete_options(magic[1], line) if magic else None
+
+    def _complete_options(self, magic: str, line: str) -> Completions:
+        """Complete an option or action of a magic, or the value of an option."""
+        words: Iterable[str] = self._words[magic]
+        option = _VALUE.search(line)
+        if option and option[1] == "--backend":
+            words = _BACKENDS
+        elif option and option[1] in ("--push", "--cluster", "--fabric"):
+            names = self._shell.user_ns.keys() - self._shell.user_ns_hidden.keys()
+            words = [name for name in names if not name.startswith("_")]
+        elif option and option[1] in ("--on", "--timeout"):
+            words = []
+        end = re.split(r"[\s=,]", line)[-1]
+        return Completions(end, [word for word in words if word.startswith(end)], True)
+
+    def _complete_code(self, line: str) -> Completions | None:
+        """Complete a variable of the ranks, or an attribute or a key of one."""
+        if _IMPORT.match(line):  # IPython knows the packages, which are those here
+            return None
+        if key := _KEY.search(line):
+            names = self._list(_KEYS.format(owner=key[1]))
+            if names is None:
+                return None
+            texts = [name for name in names if name.startswith(key[2])]
+            return Completions(key[2], texts, True)
+        path = _PATH.search(line)
+        if path is None or not path[0]:
+            return None
+        owner, start = path[1], path[2]
+        if owner is None:
+            names = self._list(_VARIABLES) or []
+            return Completions(start, _beginning(names, start), False)
+        names = self._list(_ATTRIBUTES.format(owner=owner))
+        if names is None:
+            return None
+        texts = [f"{owner}.{name}" for name in _beginning(names, start)]
+        return Completions(path[0], texts, True)
+
+    def _list(self, names: str) -> list[str] | None:
+        """Return the names that code lists on rank 0; None if it cannot be run."""
+        code = _JOINED.format(names=names)
+        text = self._ask(self._ranks(), f"display({code})")
+        if text is None:
+            with contextlib.suppress(Exception):
+                text = eval(code, {"torch": torch, "dist": dist})
+        return None if text is None else text.splitlines()
 
     def _inspect_too(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Return what is shown of a name: of the notebook, or else of the ranks."""
@@ -135,13 +187,32 @@ class RankNames:
         return answers[0] if answers else None
 
 
+def _beginning(names: Iterable[str], start: str) -> list[str]:
+    """Return the names with this start; those with `_` only if it has one too."""
+    texts = [name for name in names if name.startswith(start)]
+    if start.startswith("_"):
+        return texts
+    return [text for text in texts if not text.startswith("_")]
+
+
 def _matcher(names: RankNames) -> Any:
     """Return `names.complete` in the form in which IPython asks for it."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
-    @context_matcher()
+    @context_matcher(priority=1000)  # before all those that it may suppress
     def match(context: Any) -> Any:
-        texts = names.complete(context.full_text, context.cursor_line, context.token)
-        return {"completions": [SimpleCompletion(text) for text in texts]}
+        lines = context.full_text.split("\n")[: context.cursor_line]
+        found = names.complete("\n".join(lines), context.text_until_cursor)
+        if found is None:
+            return {"completions": []}
+        # A tensor has more names than IPython shows: the longest are left out.
+        texts = sorted(found.texts, key=len)[: context.limit]
+        if found.are_all and not texts:
+            texts = [found.end]  # only a matcher with a completion suppresses others
+        return {
+            "completions": [SimpleCompletion(text) for text in texts],
+            "matched_fragment": found.end,
+            "suppress": found.are_all,
+        }
 
     return match

@@ -137,6 +137,73 @@ def test_names_on_the_ranks_are_known(kernel):
     assert kernel.run("%%ranks 2\n[n for n in globals() if n[0] == '_' != n[1]]").texts
 
 
+@pytest.mark.parametrize(
+    ("end", "names"),
+    [
+        ("vector.", {"vector.shape", "vector.add_", "vector.view", "vector.zero_"}),
+        ("vector.app", {"vector.apply_"}),
+        ("vector.exten", {"vector.exten"}),  # the notebook's list has extend
+        ("print(vector.sha", {"vector.shape", "vector.share_memory_"}),
+        ("vector.__matm", {"vector.__matmul__"}),
+        ("array.", {"array.shape", "array.mT"}),
+        ("parameter.", {"parameter.grad"}),
+        ("layer.weight.", {"layer.weight.grad", "layer.weight.shape"}),
+        ("torch.", {"torch.zeros", "torch.nn"}),
+        ("state['we", {"weight"}),
+        ('state["', {"weight", "bias"}),
+        ("only_here.exten", {"extend"}),
+        ("import js", {"json"}),
+    ],
+)
+def test_attributes_and_keys_are_those_on_the_ranks(kernel, end, names):
+    """Properties that raise do no harm, and the notebook's variables come second."""
+    kernel.run(
+        "%%ranks 2\nimport numpy\nvector, array = torch.ones(3), numpy.ones(3)\n"
+        "layer = torch.nn.Linear(2, 2)\nparameter, state = layer.bias, "
+        "layer.state_dict()\ndir = 'data'"
+    )
+    kernel.run("vector = only_here = [1]")
+    texts = kernel.completions("%%ranks 2\n" + end)
+    assert names <= set(texts)
+    if "vector." in end:
+        assert all(text.startswith("vector.") for text in texts)
+        assert "vector.append" not in texts
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("%%ranks --o", ["--on"]),
+        ("%%ranks 2 --q", ["--quiet"]),
+        ("%%ranks --object", ["--object"]),
+        ("%%ranks --push sca", ["scalar", "scale"]),
+        ("%%ranks --push=sca", ["scalar", "scale"]),
+        ("%%ranks --push scale,scala", ["scalar"]),
+        ("%%ranks --backend ", ["auto", "gloo", "nccl"]),
+        ("%%ranks --backend gl", ["gloo"]),
+        ("%%ranks --quiet --ti", ["--timeout"]),
+        ("%%ranks --on s", ["s"]),
+        ("%ranks st", ["stop"]),
+        ("%ranks --tim", ["--timeout"]),
+        ("%ranks restart --backend n", ["nccl"]),
+        ("scale\n%ranks re", ["restart"]),
+        ("%ranks s", ["stop"]),
+        ("%ranks --", ["--backend", "--cluster", "--fabric", "--timeout"]),
+    ],
+)
+def test_the_line_of_a_magic_is_completed_with_its_options(kernel, line, texts):
+    """No names of Python are among them; what has no completion stays as it is."""
+    kernel.run("scale, scalar = 3, 4")
+    assert kernel.completions(line) == texts
+
+
+def test_all_options_are_offered_after_two_dashes(kernel):
+    """They are those that the magic declares, and nothing else."""
+    texts = set(kernel.completions("%%ranks --"))
+    values = {"--on", "--backend", "--cluster", "--fabric", "--timeout", "--push"}
+    assert texts == values | {"--quiet", "--show"}
+
+
 def test_a_name_error_says_that_the_ranks_have_the_name(kernel):
     """A normal cell is told where the variable lives; other names get no hint."""
     kernel.run("%%ranks 2\nonly_there = 5")
