@@ -202,17 +202,17 @@ def _matcher(names: RankNames) -> Any:
     @context_matcher(priority=1000)  # before all those that it may suppress
     def match(context: Any) -> Any:
         lines = context.full_text.split("\n")[: context.cursor_line]
-        found = names.complete("\n".join(lines), context.text_until_cursor)
-        if found is None:
+        matched = names.complete("\n".join(lines), context.text_until_cursor)
+        if matched is None:
             return {"completions": []}
         # A tensor has more names than IPython shows: the longest are left out.
-        texts = sorted(found.texts, key=len)[: context.limit]
-        if found.are_all and not texts:
-            texts = [found.end]  # only a matcher with a completion suppresses others
+        texts = sorted(matched.texts, key=len)[: context.limit]
+        if matched.are_all and not texts:
+            texts = [matched.end]  # only a matcher with a completion suppresses others
         return {
             "completions": [SimpleCompletion(text) for text in texts],
-            "matched_fragment": found.end,
-            "suppress": found.are_all,
+            "matched_fragment": matched.end,
+            "suppress": matched.are_all,
         }
 
     return match
