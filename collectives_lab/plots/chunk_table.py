@@ -7,7 +7,8 @@ a column for each chunk (`chunk_table`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -32,47 +33,133 @@ MOST_PANELS = 8
 
 MOST_NAMES = 16  # of ranks and chunks
 MOST_RULED = 64  # rows and columns
+MOST_LINES = 384  # in all panels; a drawing with more is larger than a page can be
+MOST_NEAREST = 384  # rows and columns of cells that are not smaller than pixels
 WHOLE = {True: 0.3, False: 0.9}  # the shade of a whole chunk, with dots and without
 WIDEST = 9.5  # inches
 NAMES, GAP, ABOVE, KEY = 0.6, 0.2, 0.66, 0.3  # inches that are not cells
 
 
+@dataclass(frozen=True)
+class View:
+    """The ranks and chunks of a world that are drawn, as rows and columns."""
+
+    world_size: int
+    ranks: list[int]
+    chunks: list[int]
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether there are too many cells for lines between them."""
+        return max(len(self.ranks), len(self.chunks)) > MOST_RULED
+
+    def cell(self, panels: int) -> float:
+        """Inches a cell takes."""
+        widest, side = (0.75, 7.5) if panels == 1 else (0.5, 4.2)
+        if self.is_large and panels > 1:
+            side = 2.75  # three beside each other
+        return min(widest, side / max(len(self.ranks), len(self.chunks)))
+
+    def values(
+        self, state: ChunkState, value: Callable[[tuple[int, ...]], float]
+    ) -> np.ndarray:
+        """Return a number for each cell, by what is in it."""
+        holds, chunks = state.holds, self.chunks
+        return np.array([[value(holds[r][c]) for c in chunks] for r in self.ranks])
+
+
+class Shades:
+    """How dark a chunk is, by its terms; those that cells share are counted once."""
+
+    def __init__(self, world_size: int, has_dots: bool) -> None:
+        self.everybody, self.has_dots = tuple(range(world_size)), has_dots
+        # By identity: to hash hundreds of terms is as slow as to count them. The terms
+        # are kept, so that no others get theirs.
+        self._known: dict[int, tuple[tuple[int, ...], float]] = {}
+
+    def __call__(self, terms: tuple[int, ...]) -> float:
+        known = self._known.get(id(terms))
+        if known is None:
+            known = self._known[id(terms)] = terms, self._shade(terms)
+        return known[1]
+
+    def _shade(self, terms: tuple[int, ...]) -> float:
+        if terms == self.everybody:
+            return WHOLE[self.has_dots]
+        return 0.0 if self.has_dots else 0.5 * len(set(terms)) / len(self.everybody)
+
+
 @mpl.rc_context(STYLE)
 def chunk_table(
-    states: ChunkState | Sequence[ChunkState], *, caption: str | None = None
+    states: ChunkState | Sequence[ChunkState],
+    *,
+    ranks: Iterable[int] | None = None,
+    chunks: Iterable[int] | None = None,
+    caption: str | None = None,
 ) -> Diagram:
     """Draw what every rank holds in every chunk: a dot for each rank that is in it.
 
     states: one, or several that become panels in their order; of more than 8, the
-    first two and the last two of each phase. What was received in the step has a frame
-    in the colour of its sender; a shaded chunk is whole. Of so many ranks that dots
-    had no room for their numbers, the shade of a chunk says how many are in it.
+    first two and the last two of each phase. ranks, chunks: those to look at, of all.
+    What was received in the step has a frame in the colour of its sender; a shaded
+    chunk is whole. Of so many ranks that dots had no room for their numbers, the shade
+    of a chunk says how many are in it. The caption says what is left out. Raises
+    ValueError without a state, and for a rank or a chunk that is not there.
     """
     states = [states] if isinstance(states, ChunkState) else list(states)
     if not states:
         raise ValueError("there is no state to draw; give one or more of chunk_states")
     shown = states if len(states) <= MOST_PANELS else _ends(states)
     p = states[0].world_size
-    cell = _cell(p, len(shown))
+    view = View(p, _chosen("rank", ranks, p), _chosen("chunk", chunks, p))
+    cell = view.cell(len(shown))
     has_dots = _dots(p, cell).has_numbers
-    figure = _panels(shown, p * cell)
+    shades = Shades(p, has_dots)
+    figure = _panels(shown, view, cell)
     for ax, state in zip(figure.axes, shown, strict=True):
-        _draw(ax, state, cell, has_dots)
+        _draw(ax, state, view, cell, shades)
     _key(figure, shown, has_dots)
-    last = states[-1]
-    whole = sum(last.is_whole(r, c) for r in range(p) for c in range(p))
+    last, everybody = states[-1], shades.everybody
+    whole = sum(terms == everybody for held in last.holds for terms in held)
     fact = f"{p} ranks, {p} chunks, {last.title}: {whole} of {p * p} are whole."
-    figure.caption = fact if caption is None else caption
+    left_out = _left_out(states, shown, view)
+    figure.caption = " ".join([fact if caption is None else caption, *left_out])
     figure.alt = " ".join(
-        [f"Tables of ranks and chunks. {fact}", *map(_described, shown)]
+        [f"Tables of ranks and chunks. {fact}", *left_out, *map(_described, shown)]
     )
     return figure
 
 
-def _cell(p: int, panels: int) -> float:
-    """Inches a cell takes."""
-    widest, side = (0.75, 7.5) if panels == 1 else (0.5, 4.2)
-    return min(widest, side / p)
+def _chosen(kind: str, numbers: Iterable[int] | None, p: int) -> list[int]:
+    chosen = sorted({*(range(p) if numbers is None else numbers)})
+    wrong = [number for number in chosen if number not in range(p)]
+    if wrong or not chosen:
+        what = f"{kind} {wrong[0]}" if wrong else f"no {kind}"
+        raise ValueError(f"{what} of {p}; need 0 <= {kind} < {p}")
+    return chosen
+
+
+def _left_out(
+    states: Sequence[ChunkState], shown: Sequence[ChunkState], view: View
+) -> list[str]:
+    """Say in sentences which states and cells are not drawn, and how to see them."""
+    sentences, p = [], view.world_size
+    if len(shown) < len(states):
+        sentences.append(
+            f"{len(shown)} of {len(states)} states are drawn, the first two and the "
+            f"last two of each phase; at most {MOST_PANELS} at once are all drawn."
+        )
+    if len(view.ranks) < p or len(view.chunks) < p:
+        sentences.append(
+            f"{len(view.ranks)} of {p} ranks and {len(view.chunks)} of {p} chunks are "
+            "drawn."
+        )
+    if view.is_large:
+        sentences.append(
+            "The cells are too many for dots and lines; ranks=[...] and chunks=[...] "
+            "show fewer, larger."
+        )
+    return sentences
 
 
 def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
@@ -83,44 +170,45 @@ def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
     return [states[n] for n in sorted(numbers)]
 
 
-def _panels(shown: Sequence[ChunkState], side: float) -> Diagram:
+def _panels(shown: Sequence[ChunkState], view: View, cell: float) -> Diagram:
     """Make a figure with an axes for each state, in rows about equally full."""
+    side, high = len(view.chunks) * cell, len(view.ranks) * cell
     most = max(1, int((WIDEST - NAMES) // (side + GAP)))
     down = -(-len(shown) // most)
     across = -(-len(shown) // down)
     width = max(3.4, NAMES + across * (side + GAP))
-    figure = blank(width, down * (side + ABOVE) + KEY)
+    figure = blank(width, down * (high + ABOVE) + KEY)
+    lines = len(shown) * (len(view.ranks) + len(view.chunks))
+    figure.is_large = view.is_large or lines > MOST_LINES
     for n in range(len(shown)):
         ax = figure.add_subplot(down, across, n + 1)
         ax.tick_params(labelleft=n % across == 0)
     return figure
 
 
-def _draw(ax: Axes, state: ChunkState, cell: float, has_dots: bool) -> None:
-    _draw_shades(ax, state, has_dots)
-    if has_dots:
-        _draw_dots(ax, state, cell)
-    frames = [Rectangle((m.chunk - 0.45, m.dst - 0.45), 0.9, 0.9) for m in state.moves]
-    colors = [rank_color(move.src) for move in state.moves]
+def _draw(ax: Axes, state: ChunkState, view: View, cell: float, shades: Shades) -> None:
+    _draw_shades(ax, view.values(state, shades))
+    if shades.has_dots:
+        _draw_dots(ax, state, view, cell)
+    rows = {rank: row for row, rank in enumerate(view.ranks)}
+    columns = {chunk: column for column, chunk in enumerate(view.chunks)}
+    moves = [m for m in state.moves if m.dst in rows and m.chunk in columns]
+    corners = [(columns[m.chunk] - 0.45, rows[m.dst] - 0.45) for m in moves]
+    frames = [Rectangle(corner, 0.9, 0.9) for corner in corners]
+    colors = [rank_color(move.src) for move in moves]
     style = {"facecolors": "none", "linewidth": min(1.6, 10 * cell), "zorder": 2}
     ax.add_collection(PatchCollection(frames, edgecolors=colors, **style))
-    _set_axes(ax, state, cell)
+    _set_axes(ax, state, view, cell)
 
 
-def _draw_shades(ax: Axes, state: ChunkState, has_dots: bool) -> None:
+def _draw_shades(ax: Axes, shades: np.ndarray) -> None:
     """Shade chunks that are whole and, where there are no dots, those that are not."""
-    p = state.world_size
-    shades = np.zeros((p, p))
-    for rank, chunks in enumerate(state.holds):
-        for chunk, terms in enumerate(chunks):
-            if not has_dots:
-                shades[rank, chunk] = 0.5 * len(set(terms)) / p
-            if state.is_whole(rank, chunk):
-                shades[rank, chunk] = WHOLE[has_dots]
-    colors = np.empty((p, p, 4))
+    colors = np.empty((*shades.shape, 4))
     colors[...] = to_rgba(INK)
     colors[..., 3] = shades
-    ax.imshow(colors, interpolation="nearest", zorder=1)
+    # Of cells smaller than pixels, a pixel is their mean.
+    how = "nearest" if max(shades.shape) <= MOST_NEAREST else "antialiased"
+    ax.imshow(colors, interpolation=how, zorder=1)
 
 
 def _dots(p: int, cell: float) -> Dots:
@@ -128,24 +216,25 @@ def _dots(p: int, cell: float) -> Dots:
     return Dots(min(0.38, 0.74 / math.ceil(math.sqrt(p))), cell, p)
 
 
-def _draw_dots(ax: Axes, state: ChunkState, cell: float) -> None:
+def _draw_dots(ax: Axes, state: ChunkState, view: View, cell: float) -> None:
     dots = _dots(state.world_size, cell)
-    for rank, chunks in enumerate(state.holds):
-        for chunk, terms in enumerate(chunks):
-            dots.grid(chunk, rank, terms)
+    for row, rank in enumerate(view.ranks):
+        for column, chunk in enumerate(view.chunks):
+            dots.grid(column, row, state.holds[rank][chunk])
     dots.draw(ax)
 
 
-def _set_axes(ax: Axes, state: ChunkState, cell: float) -> None:
-    p = state.world_size
-    ranks = range(0, p, -(-p // MOST_NAMES))
-    ax.set(xlim=(-0.5, p - 0.5), ylim=(p - 0.5, -0.5), aspect="equal")
+def _set_axes(ax: Axes, state: ChunkState, view: View, cell: float) -> None:
+    high, wide = len(view.ranks), len(view.chunks)
+    most = MOST_NAMES // 2 if view.is_large else MOST_NAMES
+    rows, columns = (range(0, n, -(-n // most)) for n in (high, wide))
+    ax.set(xlim=(-0.5, wide - 0.5), ylim=(high - 0.5, -0.5), aspect="equal")
     ax.spines[:].set_visible(False)
-    ax.set_xticks(ranks, [str(chunk) for chunk in ranks])
-    ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
+    ax.set_xticks(columns, [str(view.chunks[column]) for column in columns])
+    ax.set_yticks(rows, [f"rank {view.ranks[row]}" for row in rows])
     ax.set_xlabel("chunk", fontsize=8, labelpad=1)
-    if p <= MOST_RULED:
-        cell_grid(ax, p)
+    if not view.is_large:
+        cell_grid(ax, high, wide)
     ax.tick_params(pad=2, labelsize=8 if cell > 0.3 else 7)
     ax.set_title(state.title, fontsize=9, pad=4)
 

@@ -6,8 +6,10 @@ what every rank holds in every chunk, after each step.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
@@ -74,6 +76,56 @@ class ChunkState:
         )
 
 
+class _Played(ChunkState):
+    """A state that puts together what it holds when it is first asked for that.
+
+    All states of 256 ranks at once would be 33 million chunks.
+    """
+
+    def __init__(
+        self, step: int, of: int, phase: str, moves: tuple[Move, ...], cells: Cells
+    ) -> None:
+        self.__dict__ |= {"step": step, "of": of, "phase": phase, "moves": moves}
+        self.__dict__["_cells"] = cells
+
+    @cached_property
+    def holds(self) -> Holds:
+        """Return what every rank holds in every chunk after the step."""
+        cells: Cells = self.__dict__["_cells"]
+        return tuple(tuple(cell.after(self.step) for cell in row) for row in cells)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChunkState) and all(
+            getattr(self, field.name) == getattr(other, field.name)
+            for field in fields(self)
+        )
+
+    __hash__ = ChunkState.__hash__
+
+
+class _Cell:
+    """A chunk of a rank: what it held, from which step on."""
+
+    __slots__ = ("held", "steps")
+
+    def __init__(self, rank: int) -> None:
+        self.steps = [0]
+        self.held: list[tuple[int, ...]] = [(rank,)]
+
+    def after(self, step: int) -> tuple[int, ...]:
+        return self.held[bisect_right(self.steps, step) - 1]
+
+    def put(self, step: int, ranks: tuple[int, ...]) -> None:
+        if self.steps[-1] == step:
+            self.held[-1] = ranks
+        else:
+            self.steps.append(step)
+            self.held.append(ranks)
+
+
+Cells = list[list[_Cell]]
+
+
 def ring_steps(world_size: int) -> list[tuple[str, list[Move]]]:
     """Say what moves in each step of a ring all-reduce, beside the name of its phase.
 
@@ -102,28 +154,25 @@ def chunk_states(
     if world_size < 1:
         raise ValueError(f"world_size is {world_size}; need at least 1 rank")
     steps = ring_steps(world_size) if steps is None else steps
-    ranks = range(world_size)
-    start = tuple(tuple((rank,) for _ in ranks) for rank in ranks)
-    states = [ChunkState(0, len(steps), "start", (), start)]
+    cells = [[_Cell(rank) for _ in range(world_size)] for rank in range(world_size)]
+    states: list[ChunkState] = [_Played(0, len(steps), "start", (), cells)]
     for number, (phase, moves) in enumerate(steps, 1):
         moves = tuple(moves)
-        after = _moved(states[-1].holds, moves)
-        states.append(ChunkState(number, len(steps), phase, moves, after))
+        _move(cells, number, moves)
+        states.append(_Played(number, len(steps), phase, moves, cells))
     return states
 
 
-def _moved(before: Holds, moves: Iterable[Move]) -> Holds:
-    after = [list(chunks) for chunks in before]
+def _move(cells: Cells, step: int, moves: Iterable[Move]) -> None:
+    p = len(cells)
     for move in moves:
         for rank in (move.src, move.dst, move.chunk):
-            if not 0 <= rank < len(before):
-                raise ValueError(
-                    f"{move}: {rank} of {len(before)}; need 0 <= rank < world_size"
-                )
-        came = before[move.src][move.chunk]
-        own = after[move.dst][move.chunk] if move.adds else ()
-        after[move.dst][move.chunk] = tuple(sorted(own + came))
-    return tuple(map(tuple, after))
+            if not 0 <= rank < p:
+                raise ValueError(f"{move}: {rank} of {p}; need 0 <= rank < world_size")
+        # What was held when the step began, which may have changed since.
+        came = cells[move.src][move.chunk].after(step - 1)
+        cell = cells[move.dst][move.chunk]
+        cell.put(step, tuple(sorted(cell.held[-1] + came)) if move.adds else came)
 
 
 def _together(moves: Iterable[Move]) -> list[tuple[int, int, bool, list[int]]]:

@@ -6,14 +6,16 @@ messages would only be in the way: a pipeline's bubble, a rank that waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgba_array
+from matplotlib.colors import to_rgb, to_rgba_array
 
+from collectives_lab.plots import overview
 from collectives_lab.plots.figure import (
     STYLE,
     Diagram,
@@ -23,6 +25,7 @@ from collectives_lab.plots.figure import (
     rank_color,
     trace_of,
 )
+from collectives_lab.plots.window import Between, chosen_ranks
 from collectives_lab.trace import Trace
 
 RIM = 0.005
@@ -31,8 +34,17 @@ RIM = 0.005
 MOST_BARS = 500
 """Bars that can have a label; more are pixels."""
 
+MOST_CALLS = 5000
+"""Calls that are drawn one by one; of more, each lane is as dark as it is busy."""
+
 MOST_NAMES = 32
 """Lanes that can have a name."""
+
+MOST_APART = 32
+"""Lanes with room for a gap between them, where they are filled."""
+
+FAINT = 0.4
+"""How opaque a pale bar is."""
 
 
 @mpl.rc_context(STYLE)
@@ -45,30 +57,80 @@ def computing(
     name: str = "rank",
     label: Callable[[str], str] = lambda variant: "",
     is_faint: Callable[[str], bool] = lambda variant: False,
+    ranks: Iterable[int] | None = None,
+    between: Between | None = None,
     **axes: Any,
 ) -> Diagram:
     """Draw when each rank computes; where its lane is empty it waits.
 
     thing: a Timeline, or what else has a trace with times. width, height: inches. name:
     of a lane, with its rank. label, is_faint: what is written on a bar, and whether it
-    is pale, by the event's variant; of more than 500 bars none has a label. axes: what
-    `Axes.set` takes, as `xlabel="time"`.
-    Raises ValueError for a trace in which nobody computes.
+    is pale, by the event's variant; of more than 500 bars none has a label. ranks:
+    those to look at, of all. between: `(start, stop)` in the times of the trace, to
+    look at a part of it; None for its begin or its end. axes: what `Axes.set` takes, as
+    `xlabel="time"`. Of more than MOST_CALLS calls none is drawn: a lane is the darker,
+    the more of its time its rank computes, and the caption says so.
+    Raises ValueError for a trace in which nobody computes, for a rank that it has not,
+    and unless start < stop.
     """
     trace = trace_of(thing)
     columns = trace.columns
     rows = np.flatnonzero(trace.is_op("compute") & ~np.isnan(columns["completed"]))
     if not len(rows):
         raise ValueError("nobody computes in this trace, or it has no times; replay it")
+    chosen = chosen_ranks(trace, ranks)
+    end = columns["completed"][rows].max()
+    start, stop = between or (None, None)
+    first, last = 0.0 if start is None else start, end if stop is None else stop
+    if between and not first < last:
+        raise ValueError(f"from {first:g} s to {last:g} s; need start < stop")
+    is_seen = np.ones(len(rows), dtype=bool)
+    if between:
+        is_seen = np.nan_to_num(columns["issued"][rows]) < last
+        is_seen &= columns["completed"][rows] > first
+    if len(chosen) < trace.world_size:
+        is_seen &= np.isin(columns["rank"][rows], chosen)
+    rows = rows[is_seen]
     figure, ax = diagram(width, height)
+    lanes = np.searchsorted(chosen, columns["rank"][rows])
+    if len(rows) > MOST_CALLS:
+        _draw_shares(ax, trace, rows, lanes, chosen, (first, last), is_faint)
+        caption += (
+            f" {len(rows)} calls are too many to draw each: a lane is the darker, the "
+            "more of its time its rank computes. ranks=[...] and "
+            "between=(start, stop) show fewer, one by one."
+        )
+    else:
+        _draw_bars(ax, trace, rows, lanes, (first, last), label, is_faint)
+    if len(chosen) < trace.world_size:
+        caption += f" {len(chosen)} of {trace.world_size} ranks."
+    named = range(0, len(chosen), -(-len(chosen) // MOST_NAMES))
+    ax.set_yticks(named, [f"{name} {chosen[lane]}" for lane in named])
+    ax.set(xlim=(first, last), ylim=(len(chosen) - 0.4, -0.6))
+    ax.set(**axes)
+    figure.caption = caption
+    figure.alt = f"When each of {len(chosen)} ranks computes. {caption}"
+    return figure
+
+
+def _draw_bars(
+    ax: Axes,
+    trace: Trace,
+    rows: np.ndarray,
+    lanes: np.ndarray,
+    between: tuple[float, float],
+    label: Callable[[str], str],
+    is_faint: Callable[[str], bool],
+) -> None:
+    """Draw a bar for each call, with its label where they are few."""
+    columns = trace.columns
     begin, done = np.nan_to_num(columns["issued"][rows]), columns["completed"][rows]
-    ranks, end = columns["rank"][rows], done.max()
-    rims = np.minimum(RIM * end, (done - begin) / 4) / 2
-    left, right, low = begin + rims, done - rims, ranks - 0.4
+    rims = np.minimum(RIM * (between[1] - between[0]), (done - begin) / 4) / 2
+    left, right, low = begin + rims, done - rims, lanes - 0.4
     corners = [(left, low), (right, low), (right, low + 0.8), (left, low + 0.8)]
     variants = columns["variant"][rows].tolist()
-    alphas = {n: 0.4 if is_faint(trace.texts[n]) else 1.0 for n in {*variants}}
-    colors = [rank_color(rank) for rank in ranks.tolist()]
+    alphas = {n: FAINT if is_faint(trace.texts[n]) else 1.0 for n in {*variants}}
+    colors = [rank_color(rank) for rank in columns["rank"][rows].tolist()]
     shades = [*zip(colors, [alphas[n] for n in variants], strict=True)]
     bars = PolyCollection(
         np.moveaxis(np.array(corners), 2, 0),
@@ -78,19 +140,49 @@ def computing(
         snap=len(rows) <= MOST_BARS,  # what is thinner than a pixel is pale
     )
     ax.add_collection(bars)
-    if len(rows) <= MOST_BARS:
-        middles = zip((left + right) / 2, ranks, variants, colors, strict=True)
-        for middle, rank, number, color in middles:
-            style = {"ha": "center", "va": "center", "color": on_color(color)}
-            if alphas[number] < 1.0:
-                style["color"] = "black"
-            ax.text(middle, rank, label(trace.texts[number]), fontsize=7, **style)
-    last = trace.world_size - 1
-    step = -(-trace.world_size // MOST_NAMES)
-    lanes = range(0, last + 1, step)
-    ax.set_yticks(lanes, [f"{name} {rank}" for rank in lanes])
-    ax.set(xlim=(0, end), ylim=(last + 0.6, -0.6))
-    ax.set(**axes)
-    figure.caption = caption
-    figure.alt = f"When each of {last + 1} ranks computes. {caption}"
-    return figure
+    if len(rows) > MOST_BARS:
+        return
+    # Of a bar that is cut off, the label is in the part that is seen.
+    middle_of = (np.clip(left, *between) + np.clip(right, *between)) / 2
+    middles = zip(middle_of, lanes, variants, colors, strict=True)
+    for middle, lane, number, color in middles:
+        style = {"ha": "center", "va": "center", "color": on_color(color)}
+        if alphas[number] < 1.0:
+            style["color"] = "black"
+        text = label(trace.texts[number])
+        ax.text(middle, lane, text, fontsize=7, **style)
+
+
+def _draw_shares(
+    ax: Axes,
+    trace: Trace,
+    rows: np.ndarray,
+    lanes: np.ndarray,
+    chosen: Sequence[int],
+    between: tuple[float, float],
+    is_faint: Callable[[str], bool],
+) -> None:
+    """Fill the lanes, each stretch of time as opaque as the share that is computed."""
+    columns = trace.columns
+    begin, done = np.nan_to_num(columns["issued"][rows]), columns["completed"][rows]
+    variants = columns["variant"][rows]
+    pale = [n for n in np.unique(variants).tolist() if is_faint(trace.texts[n])]
+    is_pale = np.isin(variants, pale)
+
+    def share(some: np.ndarray) -> np.ndarray:
+        calls = lanes[some], begin[some], done[some]
+        return overview.covered(len(chosen), between, *calls)
+
+    strong = np.minimum(share(~is_pale), 1.0)
+    opacity = strong
+    if pale:
+        opacity = strong + FAINT * np.minimum(share(is_pale), 1.0 - strong)
+    image = np.empty((len(chosen), overview.COLUMNS, 4), dtype=np.float32)
+    image[..., :3] = [[to_rgb(rank_color(rank))] for rank in chosen]
+    image[..., 3] = opacity
+    if len(chosen) <= MOST_APART:  # a tenth of a lane stays empty above and below it
+        image = np.repeat(image, 10, axis=0)
+        image[0::10, :, 3] = image[9::10, :, 3] = 0
+    how = "nearest" if len(chosen) <= MOST_APART else "antialiased"
+    extent = (*between, len(chosen) - 0.5, -0.5)
+    ax.imshow(image, extent=extent, aspect="auto", interpolation=how)

@@ -101,15 +101,18 @@ class Diagram(Figure):
     """A matplotlib Figure that shows itself in a notebook, with a caption and words.
 
     caption: what the figure says. alt: what a reader who cannot see it is told.
+    is_large: whether it goes into the page as pixels at once, because its drawing would
+    be too large in any case.
     """
 
     caption: str = ""
     alt: str = ""
+    is_large: bool = False
 
     def _repr_html_(self) -> str:
         """Return the figure as one image, whose text no page style can change."""
-        kind, data = "svg+xml", self._svg()
-        if len(data) > MOST_SVG:
+        kind, data = "svg+xml", b"" if self.is_large else self._svg()
+        if self.is_large or len(data) > MOST_SVG:
             kind, data = "png", self._png()
         source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
         width = round(self.get_figwidth() * DPI)
@@ -134,9 +137,12 @@ class Diagram(Figure):
         """At twice the size for sharp screens, in 256 colours, which are enough."""
         buffer = io.BytesIO()
         with mpl.rc_context(STYLE):
-            self.savefig(buffer, format="png", dpi=2 * DPI)
+            self.savefig(buffer, format="rgba", dpi=2 * DPI)
+        width = int(2 * DPI * self.get_figwidth())
+        size = width, buffer.tell() // 4 // width
+        drawing = Image.frombytes("RGBA", size, buffer.getvalue())
         small = io.BytesIO()
-        pixels = Image.open(buffer).quantize(256, Image.Quantize.FASTOCTREE)
+        pixels = drawing.quantize(256, Image.Quantize.FASTOCTREE)
         pixels.save(small, "png", optimize=True)
         return small.getvalue()
 
@@ -192,13 +198,17 @@ def key_above(ax: Axes, signs: Mapping[str, Any], most: int = 99) -> None:
     )
 
 
-def cell_grid(ax: Axes, cells: int) -> None:
-    """Rule so many rows and columns of cells, whose middles are at whole numbers."""
-    edges = [n - 0.5 for n in range(cells + 1)]
+def cell_grid(ax: Axes, rows: int, columns: int | None = None) -> None:
+    """Rule so many rows and columns of cells, whose middles are at whole numbers.
+
+    columns: as many as rows if left out.
+    """
+    high = [n - 0.5 for n in range(rows + 1)]
+    wide = high if columns is None else [n - 0.5 for n in range(columns + 1)]
     names = "color", "linewidth", "linestyle"
     style = {name: mpl.rcParams[f"grid.{name}"] for name in names}
-    for rule in (ax.hlines, ax.vlines):
-        rule(edges, edges[0], edges[-1], alpha=0.4, zorder=1.5, **style)
+    for rule, edges, ends in (ax.hlines, high, wide), (ax.vlines, wide, high):
+        rule(edges, ends[0], ends[-1], alpha=0.4, zorder=1.5, **style)
     ax.tick_params(length=0)
 
 

@@ -45,10 +45,14 @@ def shares(seen: Window) -> dict[str, np.ndarray]:
     begin, wait, end = seen.begin[rows], seen.wait[rows], seen.end[rows]
     lane = np.searchsorted(seen.ranks, trace.columns["rank"][rows])
     computes = trace.is_op("compute")[rows]
+
+    def part(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        return covered(len(seen.ranks), (seen.first, seen.last), lane, begin, end)
+
     parts = {
-        "in flight": _busy(seen, lane, begin, np.where(computes, begin, wait)),
-        "blocked": _busy(seen, lane, wait, end),
-        "computing": _busy(seen, lane, begin, np.where(computes, end, begin)),
+        "in flight": part(begin, np.where(computes, begin, wait)),
+        "blocked": part(wait, end),
+        "computing": part(begin, np.where(computes, end, begin)),
     }
     left = np.ones((len(seen.ranks), COLUMNS))
     for name in OPACITY:
@@ -57,17 +61,26 @@ def shares(seen: Window) -> dict[str, np.ndarray]:
     return parts
 
 
-def _busy(
-    seen: Window, lane: np.ndarray, begin: np.ndarray, end: np.ndarray
+def covered(
+    lanes: int,
+    between: tuple[float, float],
+    lane: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
 ) -> np.ndarray:
-    """Return the share of each stretch that lies between begins and ends, by lane."""
-    shape = len(seen.ranks), COLUMNS + 1
+    """Return the share of each stretch that lies between begins and ends, by lane.
+
+    An array `[lane, stretch]`, of COLUMNS stretches between two times; lane, begin,
+    end: of each interval.
+    """
+    first, last = between
+    shape = lanes, COLUMNS + 1
     row = lane * (COLUMNS + 1)
     total = np.zeros(shape)
     # Of the stretches, a time covers all that lie before it and a part of its own; what
     # an interval covers is its end's share without its begin's.
     for times, sign in ((end, 1.0), (begin, -1.0)):
-        at = (times - seen.first) / (seen.last - seen.first) * COLUMNS
+        at = (times - first) / (last - first) * COLUMNS
         at = np.clip(at, 0, COLUMNS)
         column = at.astype(int)
         parts, ends, all_ends = (

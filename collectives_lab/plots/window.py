@@ -63,7 +63,7 @@ def window(
     Raises ValueError if no call has a time, for a rank that is none of the trace's, and
     unless the first time is before the last.
     """
-    chosen = _chosen(trace, ranks)
+    chosen = chosen_ranks(trace, ranks)
     is_steps = counts_steps(trace)
     names = ("issued", "waited", "completed")
     issued, waited, completed = (trace.columns[name] for name in names)
@@ -101,7 +101,11 @@ def window(
     )
 
 
-def _chosen(trace: Trace, ranks: Iterable[int] | None) -> list[int]:
+def chosen_ranks(trace: Trace, ranks: Iterable[int] | None) -> list[int]:
+    """Return the ranks to look at in their order, all of the trace's if left out.
+
+    Raises ValueError for a rank that is none of the trace's, and for none at all.
+    """
     chosen = sorted({*(range(trace.world_size) if ranks is None else ranks)})
     wrong = [rank for rank in chosen if rank not in range(trace.world_size)]
     if wrong or not chosen:

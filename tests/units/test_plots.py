@@ -417,8 +417,50 @@ def test_computing_is_drawn_alone():
 def test_long_buffers_are_cut_and_it_says_so():
     """Of 4000 numbers a page shows the first."""
     few, many = (plots.before_after([[1.0] * n], [[4.0] * n]) for n in (16, 4000))
-    assert many.caption == f"{few.caption} The first 16 of 4000 numbers."
+    assert many.caption == (
+        f"{few.caption} The first 16 of 4000 numbers; numbers=(start, stop) shows "
+        "others."
+    )
     assert [t.get_text() for t in texts(many)] == [t.get_text() for t in texts(few)]
+
+
+def test_other_numbers_of_long_buffers_can_be_looked_at():
+    """From one number to another, those and no others are drawn."""
+    before = [[100.0 * rank + n for n in range(9)] for rank in range(3)]
+    figure = plots.before_after(before, [[0.0] * 4] * 3, numbers=(2, 5), ranks=[0, 2])
+    drawn = {t.get_text() for t in texts(figure)}
+    assert {"2", "3", "4", "202", "203", "204", "rank 0", "rank 2"} <= drawn
+    assert not {"1", "5", "102", "rank 1"} & drawn
+    assert "Numbers 2 to 4 of 9" in figure.caption
+    assert "2 of 3 ranks are drawn" in figure.caption
+    assert_readable(figure)
+    with pytest.raises(ValueError, match="rank 3 of 3 ranks"):
+        plots.before_after(before, before, ranks=[3])
+    with pytest.raises(ValueError, match="need 0 <= start < stop"):
+        plots.before_after(before, before, numbers=(2, 2))
+
+
+@pytest.mark.parametrize("p", [64, 512])
+def test_buffers_of_many_ranks_are_cut_and_it_says_so(p):
+    """The first and the last ranks are drawn, with a gap, whatever the number."""
+    before = [(np.arange(40.0) + rank) % 9 + 10 for rank in range(p)]
+    after = [np.full(40, 7.0)] * p
+    figure = plots.before_after(before, after, who=lambda n: range(p if n == 7 else 1))
+    (ax,) = figure.axes
+    ranks = [*range(4), *range(p - 4, p)]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [f"rank {r}" for r in ranks]
+    assert (
+        len(ax.texts) == 2 + 8 + 2 * 8 * 16 + 8 * 16
+    )  # words, arrows, numbers, counts
+    assert [t.get_text() for t in ax.texts].count(str(p)) == 8 * 16
+    assert f"The first 4 and the last 4 of {p} ranks; ranks=" in figure.caption
+    assert "The first 16 of 40 numbers; numbers=" in figure.caption
+    assert "dark box counts the ranks" in figure.caption
+    steps = np.diff(ax.get_yticks())
+    assert steps[3] > steps[0] and np.ptp(np.delete(steps, 3)) < 1e-9
+    assert f"rank {p - 1}" in figure.alt and "rank 4 " not in figure.alt
+    assert len(figure._repr_html_()) < 4e5
+    assert_readable(figure)
 
 
 def test_much_computing_is_pixels():
@@ -434,6 +476,51 @@ def test_much_computing_is_pixels():
     figure = plots.computing(trace, "Busy.", label=lambda variant: "F")
     assert not figure.axes[0].texts
     assert len(figure._repr_html_()) < 3e5
+    assert figure.caption.startswith("Busy. 10000 calls are too many to draw each")
+    assert len(figure.axes[0].images) == 1 and not figure.axes[0].collections
+    part = plots.computing(
+        trace, "Busy.", label=lambda variant: "F", ranks=[1, 5], between=(10.0, 20.0)
+    )
+    (ax,) = part.axes
+    assert part.caption == "Busy. 2 of 8 ranks." and not ax.images
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["rank 1", "rank 5"]
+    assert ax.get_xlim() == (10, 20) and len(ax.texts) == 2 * 10
+    with pytest.raises(ValueError, match="rank 8 of 8 ranks"):
+        plots.computing(trace, "", ranks=[8])
+    with pytest.raises(ValueError, match="need start < stop"):
+        plots.computing(trace, "", between=(2.0, 1.0))
+
+
+def test_lanes_of_much_computing_are_as_dark_as_they_are_busy(monkeypatch):
+    """A stretch has its rank's colour, as opaque as the share computed; pale counts
+    less, and what overlaps counts once."""
+    monkeypatch.setitem(plots.computing.__wrapped__.__globals__, "MOST_CALLS", 3)
+    monkeypatch.setattr(overview, "COLUMNS", 4)
+    work = [
+        (0, "F", 0.0, 1.0),  # all of the first stretch
+        (0, "B", 1.0, 1.5),  # half of the second, pale
+        (0, "F", 2.0, 2.25),  # a quarter of the third
+        (1, "F", 0.5, 2.5),
+        (1, "F", 0.0, 2.0),  # overlaps
+        (1, "B", 3.0, 4.0),
+    ]
+    events = [
+        Event(rank, "compute", variant=kind, issued=begin, completed=end)
+        for rank, kind, begin, end in work
+    ]
+    trace = Trace.from_events(events, 2)
+    figure = plots.computing(trace, "Two.", is_faint=lambda variant: variant == "B")
+    image = figure.axes[0].images[0].get_array()
+    assert image.shape == (20, 4, 4)
+    assert image[5, :, 3].tolist() == pytest.approx([1, 0.4 * 0.5, 0.25, 0])
+    assert image[15, :, 3].tolist() == pytest.approx([1, 1, 0.5, 0.4])
+    assert not image[[0, 9, 10, 19], :, 3].any()
+    for rank in range(2):
+        colors = image[10 * rank : 10 * rank + 10, :, :3]
+        expected = mpl.colors.to_rgb(plots.rank_color(rank))
+        np.testing.assert_allclose(colors, np.broadcast_to(expected, (10, 4, 3)), 1e-6)
+    assert figure.axes[0].get_ylim() == (1.6, -0.6)
+    assert figure.caption.startswith("Two. 6 calls are too many")
 
 
 def test_where_nobody_computes_there_is_no_picture():
@@ -761,6 +848,56 @@ def test_chunks_of_many_ranks_have_a_shade(p):
     few = plots.chunk_table(plots.chunk_states(4)[0])
     assert not any("darker" in t.get_text() for t in texts(few))
     assert len(table._repr_html_()) < 1e6
+
+
+def test_a_chunk_table_of_many_ranks_stays_small_and_says_what_it_leaves_out():
+    """The shades are those of the terms, and the artists as few as of fewer ranks."""
+    p = 80
+    states = plots.chunk_states(p)
+    figure = plots.chunk_table(states)
+    assert len(figure.axes) == 6 and len(texts(figure)) < 150
+    assert len(figure._repr_html_()) < 2e5 and "image/png" in figure._repr_html_()
+    assert figure.get_figheight() < 10
+    assert "6 of 159 states are drawn" in figure.caption
+    assert "ranks=[...] and chunks=[...] show fewer" in figure.caption
+    assert "6400 of 6400 are whole" in figure.caption
+    shades = figure.axes[2].images[0].get_array()[..., 3]
+    held = [[0.5 * len(terms) / p for terms in row] for row in states[p - 2].holds]
+    np.testing.assert_allclose(shades, held)
+    assert_readable(figure)
+
+
+def test_some_ranks_and_chunks_can_be_looked_at():
+    """They alone are rows and columns, with their own dots and frames."""
+    state = plots.chunk_states(4)[2]
+    figure = plots.chunk_table(state, ranks=[1, 2], chunks=[0, 1, 3])
+    (ax,) = figure.axes
+    assert ax.images[0].get_array().shape[:2] == (2, 3)
+    assert dots(ax) == sum(len(state.holds[r][c]) for r in (1, 2) for c in (0, 1, 3))
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["rank 1", "rank 2"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "1", "3"]
+    frames = [c for c in ax.collections if type(c).__name__ == "PatchCollection"]
+    corners = [path.vertices[0].tolist() for path in frames[0].get_paths()]
+    sent = [(m.dst, m.chunk) for m in state.moves]
+    expected = [(r, c) for r, c in sent if r in (1, 2) and c in (0, 1, 3)]
+    assert [
+        ([1, 2][round(y + 0.45)], [0, 1, 3][round(x + 0.45)]) for x, y in corners
+    ] == expected
+    assert "2 of 4 ranks and 3 of 4 chunks are drawn" in figure.caption
+    assert_readable(figure)
+    with pytest.raises(ValueError, match="chunk 4 of 4"):
+        plots.chunk_table(state, chunks=[4])
+
+
+def test_a_played_state_is_a_state():
+    """It equals one with the same chunks, whoever put them together."""
+    for state in plots.chunk_states(3):
+        plain = plots.ChunkState(
+            state.step, state.of, state.phase, state.moves, state.holds
+        )
+        assert state == plain and plain == state and hash(state) == hash(plain)
+    first, second = plots.chunk_states(3)[:2]
+    assert first != second and "holds=((" in repr(first)
 
 
 @pytest.mark.parametrize(
