@@ -15,7 +15,7 @@ def ring_all_gather(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
     Source: Thakur, Rabenseifner and Gropp 2005, section 4.
     """
     share_size = equal_share(world_size, nbytes, itemsize)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * (world_size - 1))
     all_gather_chunks(steps, np.full(world_size, share_size))
     return steps.trace()
 

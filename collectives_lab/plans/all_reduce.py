@@ -25,7 +25,7 @@ def naive_all_reduce(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
     """
     check(world_size, nbytes, itemsize)
     rank = np.arange(world_size)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * (world_size - 1))
     for k in range(1, world_size):
         steps.step(rank, (rank + k) % world_size, nbytes)
     return steps.trace()
@@ -38,7 +38,7 @@ def whole_ring_all_reduce(world_size: int, nbytes: int, itemsize: int = 1) -> Tr
     """
     check(world_size, nbytes, itemsize)
     rank = np.arange(world_size)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * (world_size - 1))
     for _ in range(world_size - 1):
         steps.step(rank, (rank + 1) % world_size, nbytes)
     return steps.trace()
@@ -57,8 +57,9 @@ def ring_all_reduce(
     """
     chunks = share(check(world_size, nbytes, itemsize), world_size) * itemsize
     sizes = segments(int(chunks[0]), segment, itemsize)
-    steps = Steps(world_size)
-    for k in range(2 * (world_size - 1)):
+    hops = 2 * (world_size - 1)
+    steps = Steps(world_size, hops * int((chunks > 0).sum()) * len(sizes))
+    for k in range(hops):
         for number, size in enumerate(sizes):
             segment_sizes = np.clip(chunks - number * sizes[0], 0, size)
             ring_step(steps, np.arange(world_size), segment_sizes, k)

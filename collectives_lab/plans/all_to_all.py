@@ -20,7 +20,7 @@ def direct_all_to_all(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
     share_size = equal_share(world_size, nbytes, itemsize)
     rank = np.arange(world_size)
     distance = rank[1:, None]
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * (world_size - 1))
     dst = (rank + distance) % world_size
     steps.step(np.broadcast_to(rank, dst.shape).ravel(), dst.ravel(), share_size)
     return steps.trace()
@@ -34,7 +34,7 @@ def pairwise_all_to_all(world_size: int, nbytes: int, itemsize: int = 1) -> Trac
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     rank = np.arange(world_size)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * (world_size - 1))
     for k in range(1, world_size):
         steps.step(rank, (rank + k) % world_size, share_size)
     return steps.trace()

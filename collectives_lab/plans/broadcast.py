@@ -63,7 +63,7 @@ def chain_broadcast(
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
     sizes = np.array(segments(nbytes, segment, itemsize), dtype=np.int64)
-    steps = Steps(world_size)
+    steps = Steps(world_size, (world_size - 1) * len(sizes))
     for k in range(len(sizes) + world_size - 2 if len(sizes) else 0):
         # In step k the rank at that position of the chain sends segment k - p.
         position = np.arange(max(0, k - len(sizes) + 1), min(k + 1, world_size - 1))

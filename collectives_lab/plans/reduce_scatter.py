@@ -15,7 +15,7 @@ def ring_reduce_scatter(world_size: int, nbytes: int, itemsize: int = 1) -> Trac
     Source: Patarasuk and Yuan 2009.
     """
     share_size = equal_share(world_size, nbytes, itemsize)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * (world_size - 1))
     for k in range(world_size - 1):
         ring_step(steps, np.arange(world_size), np.full(world_size, share_size), k)
     return steps.trace()
@@ -29,7 +29,7 @@ def pairwise_reduce_scatter(world_size: int, nbytes: int, itemsize: int = 1) -> 
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     rank = np.arange(world_size)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * (world_size - 1))
     for k in range(1, world_size):
         steps.step(rank, (rank + k) % world_size, share_size)
     return steps.trace()

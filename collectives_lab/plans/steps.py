@@ -104,11 +104,14 @@ class Steps:
 
     In each step a rank posts its receives, then its sends, and waits for all of them;
     then it continues with the next step in which it has a message. Ranks without a
-    message in a step do not wait for that step.
+    message in a step do not wait for that step. messages: how many there will be at
+    most, where that is known before; ValueError if there is no memory for them.
     """
 
-    def __init__(self, world_size: int):
+    def __init__(self, world_size: int, messages: int = 0):
         self.world_size = world_size
+        if messages > CHECKED:
+            self._check_memory(messages, f"up to {messages:,}")
         self._src, self._dst, self._nbytes = array("i"), array("i"), array("q")
         self._ends: list[int] = []
 
@@ -128,23 +131,20 @@ class Steps:
         for column, entries in zip(self._columns, step, strict=True):
             column.frombytes(entries[nonempty].tobytes())
         self._ends.append(len(self._src))
-        self._check_memory(len(self._src) - int(nonempty.sum()))
+        before = len(self._src) - int(nonempty.sum())
+        if before // CHECKED != len(self._src) // CHECKED:
+            self._check_memory(len(self._src), f"more than {before:,}")
 
     @property
     def _columns(self) -> tuple[array, array, array]:
         return self._src, self._dst, self._nbytes
 
-    def _check_memory(self, before: int) -> None:
-        """Raise ValueError if there is no room for the messages, `before` without the
-        last step.
-        """
-        messages = len(self._src)
-        if before // CHECKED == messages // CHECKED:
-            return
+    def _check_memory(self, messages: int, number: str) -> None:
+        """Raise ValueError if there is no room for messages, with their number."""
         needed, free = messages * MESSAGE_BYTES, free_memory()
         if needed > free:
             raise ValueError(
-                f"this plan for {self.world_size} ranks has more than {before:,} "
+                f"this plan for {self.world_size} ranks has {number} "
                 f"messages, for which {format_bytes(needed)} of memory are needed and "
                 f"{format_bytes(free)} are free; the function of this name in `costs` "
                 "gives time and bytes by a formula, for any number of ranks"

@@ -413,5 +413,32 @@ def test_a_plan_that_has_no_room_is_refused(monkeypatch) -> None:
     """Before memory is gone it says how many messages, and what to use instead."""
     monkeypatch.setattr(steps, "free_memory", lambda: 13 * 10**7)
     assert len(plans.ring_all_reduce(512, 512)) == 2 * 2 * 511 * 512
-    with pytest.raises(ValueError, match=r"more than 999,424 messages.*`costs`"):
+    with pytest.raises(ValueError, match=r"up to 8,384,512 messages.*`costs`"):
         plans.ring_all_reduce(2048, 2048)
+    with pytest.raises(ValueError, match=r"more than 999,\d{3} messages.*`costs`"):
+        plans.scatter_all_gather_broadcast(2048, 2048)
+
+
+LARGE = {
+    "naive_all_reduce": 64 * 63,
+    "whole_ring_all_reduce": 64 * 63,
+    "ring_all_reduce": 2 * 64 * 63,
+    "direct_all_to_all": 64 * 63,
+    "pairwise_all_to_all": 64 * 63,
+    "ring_reduce_scatter": 64 * 63,
+    "pairwise_reduce_scatter": 64 * 63,
+    "ring_all_gather": 64 * 63,
+    "chain_broadcast": 63,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_plan_knows_before_how_many_messages_it_has(name, monkeypatch) -> None:
+    """As many as it then has, so that nothing is built in vain."""
+    plan = getattr(plans, name)
+    assert len(plan(64, 64)) == 2 * LARGE[name]
+    assert len(plans.ring_all_reduce(5000, 2)) == 2 * 2 * 2 * 4999  # others are empty
+    monkeypatch.setattr(steps, "CHECKED", 1)
+    monkeypatch.setattr(steps, "free_memory", lambda: 0)
+    with pytest.raises(ValueError, match=f"has up to {LARGE[name]:,} messages"):
+        plan(64, 64)
