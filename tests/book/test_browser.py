@@ -230,19 +230,18 @@ def from_menu(page: Any, menu: str, entry: str, heard: Callable[[], Any]) -> Non
     raise AssertionError(f"{entry} was never heard")
 
 
-def run_all(page: Any) -> None:
-    """Run all cells, again until the first has run.
+def run_all(page: Any, prompt: str = r"\[\d+\]") -> None:
+    """Run all cells, again until the first has run, or has the prompt that is wanted.
 
     A kernel that JupyterLab starts anew on a busy machine forgets those that wait.
     """
     first = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first
-    has_run = re.compile(r"\[\d+\]")
     expect = playwright.expect(first)
     from_menu(
         page,
         "Run",
         "Run All Cells",
-        lambda: until(lambda: expect.to_have_text(has_run, timeout=30_000)),
+        lambda: until(lambda: expect.to_have_text(re.compile(prompt), timeout=30_000)),
     )
 
 
@@ -373,7 +372,7 @@ def test_an_interrupted_cell_gives_the_prompt_back(opened):
 def test_a_run_shows_that_it_goes_on(opened):
     """Unfinished lines, the seconds, who waits for whom; no trace of it at the end."""
     page = opened("alive.ipynb")
-    run_all(page)
+    run_all(page, r"\[\*\]")  # which runs for eight seconds
     output = cell(page, "slow").locator(".jp-Cell-outputArea")
     shown = playwright.expect(output)
     shown.to_contain_text("[ranks 0-2] step 2", timeout=60_000)
