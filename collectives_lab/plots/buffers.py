@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 
 from collectives_lab.plots.dots import Dots
 from collectives_lab.plots.figure import INK, PILL, STYLE, Diagram, diagram, settle
+from collectives_lab.plots.window import chosen_of
 
 MOST_RANKS = 26  # whose powers of four are exact in float64
 MOST_NUMBERS = 16  # of a buffer that are drawn
@@ -72,7 +73,7 @@ def before_after(
         raise ValueError(
             f"{len(before)} ranks before and {len(after)} after; need the same, and one"
         )
-    p, chosen = len(before), _chosen(ranks, len(before))
+    p, chosen = len(before), chosen_of(len(before), ranks)
     start, stop = numbers or (0, MOST_NUMBERS)
     if not 0 <= start < stop:
         raise ValueError(f"numbers {start} to {stop}; need 0 <= start < stop")
@@ -133,15 +134,6 @@ def _make_room(ax: Axes, digits: int) -> None:
     left = (0.44 + 0.08 * digits) / width
     ax.set_position((left, box.y0, 1 - left - 0.04 / width, box.height))
     ax.set_anchor("W")
-
-
-def _chosen(ranks: Iterable[int] | None, p: int) -> list[int]:
-    chosen = sorted({*(range(p) if ranks is None else ranks)})
-    wrong = [rank for rank in chosen if rank not in range(p)]
-    if wrong or not chosen:
-        what = f"rank {wrong[0]}" if wrong else "none"
-        raise ValueError(f"{what} of {p} ranks; need 0 <= rank < {p}")
-    return chosen
 
 
 def _ends(ranks: list[int]) -> list[int]:

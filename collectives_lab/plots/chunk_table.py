@@ -28,6 +28,7 @@ from collectives_lab.plots.figure import (
     cell_grid,
     rank_color,
 )
+from collectives_lab.plots.window import chosen_of
 
 MOST_PANELS = 8
 
@@ -111,7 +112,7 @@ def chunk_table(
         raise ValueError("there is no state to draw; give one or more of chunk_states")
     shown = states if len(states) <= MOST_PANELS else _ends(states)
     p = states[0].world_size
-    view = View(p, _chosen("rank", ranks, p), _chosen("chunk", chunks, p))
+    view = View(p, chosen_of(p, ranks), chosen_of(p, chunks, "chunk"))
     cell = view.cell(len(shown))
     has_dots = _dots(p, cell).has_numbers
     shades = Shades(p, has_dots)
@@ -128,15 +129,6 @@ def chunk_table(
         [f"Tables of ranks and chunks. {fact}", *left_out, *map(_described, shown)]
     )
     return figure
-
-
-def _chosen(kind: str, numbers: Iterable[int] | None, p: int) -> list[int]:
-    chosen = sorted({*(range(p) if numbers is None else numbers)})
-    wrong = [number for number in chosen if number not in range(p)]
-    if wrong or not chosen:
-        what = f"{kind} {wrong[0]}" if wrong else f"no {kind}"
-        raise ValueError(f"{what} of {p}; need 0 <= {kind} < {p}")
-    return chosen
 
 
 def _left_out(

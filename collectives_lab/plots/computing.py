@@ -25,7 +25,7 @@ from collectives_lab.plots.figure import (
     rank_color,
     trace_of,
 )
-from collectives_lab.plots.window import Between, chosen_ranks
+from collectives_lab.plots.window import Between, chosen_of
 from collectives_lab.trace import Trace
 
 RIM = 0.005
@@ -78,7 +78,7 @@ def computing(
     rows = np.flatnonzero(trace.is_op("compute") & ~np.isnan(columns["completed"]))
     if not len(rows):
         raise ValueError("nobody computes in this trace, or it has no times; replay it")
-    chosen = chosen_ranks(trace, ranks)
+    chosen = chosen_of(trace.world_size, ranks)
     end = columns["completed"][rows].max()
     start, stop = between or (None, None)
     first, last = 0.0 if start is None else start, end if stop is None else stop

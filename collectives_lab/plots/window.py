@@ -63,7 +63,7 @@ def window(
     Raises ValueError if no call has a time, for a rank that is none of the trace's, and
     unless the first time is before the last.
     """
-    chosen = chosen_ranks(trace, ranks)
+    chosen = chosen_of(trace.world_size, ranks)
     is_steps = counts_steps(trace)
     names = ("issued", "waited", "completed")
     issued, waited, completed = (trace.columns[name] for name in names)
@@ -101,17 +101,19 @@ def window(
     )
 
 
-def chosen_ranks(trace: Trace, ranks: Iterable[int] | None) -> list[int]:
-    """Return the ranks to look at in their order, all of the trace's if left out.
+def chosen_of(
+    world_size: int, numbers: Iterable[int] | None, kind: str = "rank"
+) -> list[int]:
+    """Return the ranks to look at, or the chunks, in their order; all if left out.
 
-    Raises ValueError for a rank that is none of the trace's, and for none at all.
+    Raises ValueError for one that is not there, and for none at all.
     """
-    chosen = sorted({*(range(trace.world_size) if ranks is None else ranks)})
-    wrong = [rank for rank in chosen if rank not in range(trace.world_size)]
+    chosen = sorted({*(range(world_size) if numbers is None else numbers)})
+    wrong = [number for number in chosen if number not in range(world_size)]
     if wrong or not chosen:
-        what = f"rank {wrong[0]}" if wrong else "none"
+        what = f"{kind} {wrong[0]}" if wrong else "none"
         raise ValueError(
-            f"{what} of {trace.world_size} ranks; need 0 <= rank < world_size"
+            f"{what} of {world_size} {kind}s; need 0 <= {kind} < {world_size}"
         )
     return chosen
 
