@@ -7,7 +7,7 @@ a column for each chunk (`chunk_table`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,33 +61,13 @@ class View:
             side = 2.75  # three beside each other
         return min(widest, side / max(len(self.ranks), len(self.chunks)))
 
-    def values(
-        self, state: ChunkState, value: Callable[[tuple[int, ...]], float]
-    ) -> np.ndarray:
-        """Return a number for each cell, by what is in it."""
-        holds, chunks = state.holds, self.chunks
-        return np.array([[value(holds[r][c]) for c in chunks] for r in self.ranks])
-
-
-class Shades:
-    """How dark a chunk is, by its terms; those that cells share are counted once."""
-
-    def __init__(self, world_size: int, has_dots: bool) -> None:
-        self.everybody, self.has_dots = tuple(range(world_size)), has_dots
-        # By identity: to hash hundreds of terms is as slow as to count them. The terms
-        # are kept, so that no others get theirs.
-        self._known: dict[int, tuple[tuple[int, ...], float]] = {}
-
-    def __call__(self, terms: tuple[int, ...]) -> float:
-        known = self._known.get(id(terms))
-        if known is None:
-            known = self._known[id(terms)] = terms, self._shade(terms)
-        return known[1]
-
-    def _shade(self, terms: tuple[int, ...]) -> float:
-        if terms == self.everybody:
-            return WHOLE[self.has_dots]
-        return 0.0 if self.has_dots else 0.5 * len(set(terms)) / len(self.everybody)
+    def shades(self, state: ChunkState, has_dots: bool) -> np.ndarray:
+        """Return how dark each cell is, by what is in it; dots say that themselves."""
+        cells = np.ix_(self.ranks, self.chunks)
+        terms = np.minimum(state.counts()[cells] / self.world_size, 1)
+        return np.where(
+            state.whole()[cells], WHOLE[has_dots], 0.0 if has_dots else 0.5 * terms
+        )
 
 
 @mpl.rc_context(STYLE)
@@ -115,14 +95,12 @@ def chunk_table(
     view = View(p, chosen_of(p, ranks), chosen_of(p, chunks, "chunk"))
     cell = view.cell(len(shown))
     has_dots = _dots(p, cell).has_numbers
-    shades = Shades(p, has_dots)
     figure = _panels(shown, view, cell)
     for ax, state in zip(figure.axes, shown, strict=True):
-        _draw(ax, state, view, cell, shades)
+        _draw(ax, state, view, cell, has_dots)
     _key(figure, shown, has_dots)
-    last, everybody = states[-1], shades.everybody
-    whole = sum(terms == everybody for held in last.holds for terms in held)
-    fact = f"{p} ranks, {p} chunks, {last.title}: {whole} of {p * p} are whole."
+    whole = np.count_nonzero(states[-1].whole())
+    fact = f"{p} ranks, {p} chunks, {states[-1].title}: {whole} of {p * p} are whole."
     left_out = _left_out(states, shown, view)
     figure.caption = " ".join([fact if caption is None else caption, *left_out])
     figure.alt = " ".join(
@@ -178,9 +156,9 @@ def _panels(shown: Sequence[ChunkState], view: View, cell: float) -> Diagram:
     return figure
 
 
-def _draw(ax: Axes, state: ChunkState, view: View, cell: float, shades: Shades) -> None:
-    _draw_shades(ax, view.values(state, shades))
-    if shades.has_dots:
+def _draw(ax: Axes, state: ChunkState, view: View, cell: float, has_dots: bool) -> None:
+    _draw_shades(ax, view.shades(state, has_dots))
+    if has_dots:
         _draw_dots(ax, state, view, cell)
     rows = {rank: row for row, rank in enumerate(view.ranks)}
     columns = {chunk: column for column, chunk in enumerate(view.chunks)}
@@ -195,12 +173,21 @@ def _draw(ax: Axes, state: ChunkState, view: View, cell: float, shades: Shades) 
 
 def _draw_shades(ax: Axes, shades: np.ndarray) -> None:
     """Shade chunks that are whole and, where there are no dots, those that are not."""
+    high, wide = shades.shape
+    shades = _means(_means(shades).T).T
     colors = np.empty((*shades.shape, 4))
     colors[...] = to_rgba(INK)
     colors[..., 3] = shades
-    # Of cells smaller than pixels, a pixel is their mean.
-    how = "nearest" if max(shades.shape) <= MOST_NEAREST else "antialiased"
-    ax.imshow(colors, interpolation=how, zorder=1)
+    how = "nearest" if max(high, wide) <= MOST_NEAREST else "antialiased"
+    place = (-0.5, wide - 0.5, high - 0.5, -0.5)
+    ax.imshow(colors, interpolation=how, extent=place, zorder=1)
+
+
+def _means(shades: np.ndarray) -> np.ndarray:
+    """Return the means of rows that are drawn as one, smaller than a pixel each."""
+    firsts = np.arange(0, len(shades), max(1, len(shades) // MOST_NEAREST))
+    counts = np.diff([*firsts, len(shades)])
+    return np.add.reduceat(shades, firsts, axis=0) / counts[:, None]
 
 
 def _dots(p: int, cell: float) -> Dots:
@@ -212,7 +199,7 @@ def _draw_dots(ax: Axes, state: ChunkState, view: View, cell: float) -> None:
     dots = _dots(state.world_size, cell)
     for row, rank in enumerate(view.ranks):
         for column, chunk in enumerate(view.chunks):
-            dots.grid(column, row, state.holds[rank][chunk])
+            dots.grid(column, row, state.terms(rank, chunk))
     dots.draw(ax)
 
 
@@ -238,11 +225,9 @@ def _key(figure: Diagram, shown: Sequence[ChunkState], has_dots: bool) -> None:
         signs["received, in its sender's colour"] = Patch(fc="none", ec=INK, lw=1.6)
     signs["whole"] = Patch(fc=(INK, WHOLE[has_dots]))
     if not has_dots:
-        signs["the darker, the more ranks are in it"] = Patch(fc=(INK, 0.25))
+        signs["the darker, the more contributions are in it"] = Patch(fc=(INK, 0.25))
     figure.legend(signs.values(), signs.keys(), loc="outside upper center", ncols=3)
 
 
 def _described(state: ChunkState) -> str:
-    first, *more = state.sentences() or ["every rank holds its own contribution"]
-    others = f", and {len(more)} more messages" if more else ""
-    return f"{state.title[0].upper()}{state.title[1:]}: {first}{others}."
+    return f"{state.title[0].upper()}{state.title[1:]}: {state.first_sentence()}."

@@ -6,12 +6,15 @@ what every rank holds in every chunk, after each step.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, starmap
 from operator import attrgetter
+
+import numpy as np
+
+from collectives_lab.plots.chunk_play import Moves, Play
 
 Holds = tuple[tuple[tuple[int, ...], ...], ...]
 """`holds[rank][chunk]`: the ranks whose contributions are in it, one of them doubled
@@ -51,9 +54,22 @@ class ChunkState:
         """Return the chunks that a rank received in this step."""
         return {move.chunk for move in self.moves if move.dst == rank}
 
+    def terms(self, rank: int, chunk: int) -> tuple[int, ...]:
+        """Return the ranks whose contributions a rank has in a chunk."""
+        return self.holds[rank][chunk]
+
     def is_whole(self, rank: int, chunk: int) -> bool:
         """Return whether a chunk has every rank's contribution in it, once."""
-        return self.holds[rank][chunk] == tuple(range(self.world_size))
+        return self.terms(rank, chunk) == tuple(range(self.world_size))
+
+    def counts(self) -> np.ndarray:
+        """Return how many contributions are in `[rank, chunk]`."""
+        return np.array([[*map(len, row)] for row in self.holds])
+
+    def whole(self) -> np.ndarray:
+        """Return whether `[rank, chunk]` has every rank's contribution, once."""
+        everybody = tuple(range(self.world_size))
+        return np.array([[held == everybody for held in row] for row in self.holds])
 
     @property
     def title(self) -> str:
@@ -64,8 +80,17 @@ class ChunkState:
         """Describe each move, and what its receiver holds after it."""
         return [self._sentence(*moved) for moved in _together(self.moves)]
 
+    def first_sentence(self) -> str:
+        """Describe the first move, and count the other messages."""
+        messages = _together(self.moves)
+        if not messages:
+            return "every rank holds its own contribution"
+        more = len(messages) - 1
+        others = f", and {more} more messages" if more else ""
+        return self._sentence(*messages[0]) + others
+
     def _sentence(self, src: int, dst: int, adds: bool, chunks: Sequence[int]) -> str:
-        holds = [self.holds[dst][chunk] for chunk in chunks]
+        holds = [self.terms(dst, chunk) for chunk in chunks]
         now = _ranks(holds[0]) if len(set(holds)) == 1 else "those of the table"
         verb = "adds it to its own" if adds else "puts it in place of its own"
         what = f"chunk {_span(chunks)}"
@@ -77,22 +102,54 @@ class ChunkState:
 
 
 class _Played(ChunkState):
-    """A state that puts together what it holds when it is first asked for that.
+    """A state of a `Play` that puts together what it is asked for.
 
     All states of 256 ranks at once would be 33 million chunks.
     """
 
-    def __init__(
-        self, step: int, of: int, phase: str, moves: tuple[Move, ...], cells: Cells
-    ) -> None:
-        self.__dict__ |= {"step": step, "of": of, "phase": phase, "moves": moves}
-        self.__dict__["_cells"] = cells
+    def __init__(self, step: int, of: int, phase: str, play: Play) -> None:
+        self.__dict__ |= {"step": step, "of": of, "phase": phase, "_play": play}
+
+    @property
+    def world_size(self) -> int:
+        """Return the number of ranks."""
+        return self._of_play.world_size
+
+    @property
+    def _of_play(self) -> Play:
+        play: Play = self.__dict__["_play"]
+        return play
+
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """Return what was sent in the step."""
+        if not self.step:
+            return ()
+        sent = self._of_play.steps[self.step - 1]
+        columns = (sent.src, sent.dst, sent.chunk, sent.adds)
+        return tuple(starmap(Move, zip(*(c.tolist() for c in columns), strict=True)))
+
+    @cached_property
+    def _held(self) -> np.ndarray:
+        return self._of_play.held(self.step).reshape(self.world_size, -1)
 
     @cached_property
     def holds(self) -> Holds:
         """Return what every rank holds in every chunk after the step."""
-        cells: Cells = self.__dict__["_cells"]
-        return tuple(tuple(cell.after(self.step) for cell in row) for row in cells)
+        terms = self._of_play.terms
+        return tuple(tuple(map(terms, row)) for row in self._held.tolist())
+
+    def terms(self, rank: int, chunk: int) -> tuple[int, ...]:
+        """Return the ranks whose contributions a rank has in a chunk."""
+        return self._of_play.terms(int(self._held[rank, chunk]))
+
+    def counts(self) -> np.ndarray:
+        """Return how many contributions are in `[rank, chunk]`."""
+        return self._of_play.counts(self._held)
+
+    def whole(self) -> np.ndarray:
+        """Return whether `[rank, chunk]` has every rank's contribution, once."""
+        return self._of_play.whole(self._held)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ChunkState) and all(
@@ -103,29 +160,6 @@ class _Played(ChunkState):
     __hash__ = ChunkState.__hash__
 
 
-class _Cell:
-    """A chunk of a rank: what it held, from which step on."""
-
-    __slots__ = ("held", "steps")
-
-    def __init__(self, rank: int) -> None:
-        self.steps = [0]
-        self.held: list[tuple[int, ...]] = [(rank,)]
-
-    def after(self, step: int) -> tuple[int, ...]:
-        return self.held[bisect_right(self.steps, step) - 1]
-
-    def put(self, step: int, ranks: tuple[int, ...]) -> None:
-        if self.steps[-1] == step:
-            self.held[-1] = ranks
-        else:
-            self.steps.append(step)
-            self.held.append(ranks)
-
-
-Cells = list[list[_Cell]]
-
-
 def ring_steps(world_size: int) -> list[tuple[str, list[Move]]]:
     """Say what moves in each step of a ring all-reduce, beside the name of its phase.
 
@@ -133,13 +167,17 @@ def ring_steps(world_size: int) -> list[tuple[str, list[Move]]]:
     r-1-k, so that it ends with the whole of chunk r; in step k of the all-gather it
     sends chunk r-k. Patarasuk and Yuan 2009, section 3.
     """
-    p = world_size
-    phases = [("reduce-scatter", 1, True), ("all-gather", 0, False)]
-    return [
-        (phase, [Move(r, (r + 1) % p, (r - back - k) % p, adds) for r in range(p)])
-        for phase, back, adds in phases
-        for k in range(p - 1)
-    ]
+    states = chunk_states(world_size)[1:]
+    return [(state.phase, list(state.moves)) for state in states]
+
+
+def _ring(p: int) -> Iterator[tuple[str, Moves]]:
+    """Yield the name of the phase and the moves of each step of a ring all-reduce."""
+    ranks = np.arange(p)
+    for phase, back, adds in ("reduce-scatter", 1, True), ("all-gather", 0, False):
+        for k in range(p - 1):
+            chunks = (ranks - back - k) % p
+            yield phase, Moves(ranks, (ranks + 1) % p, chunks, np.full(p, adds))
 
 
 def chunk_states(
@@ -153,26 +191,31 @@ def chunk_states(
     """
     if world_size < 1:
         raise ValueError(f"world_size is {world_size}; need at least 1 rank")
-    steps = ring_steps(world_size) if steps is None else steps
-    cells = [[_Cell(rank) for _ in range(world_size)] for rank in range(world_size)]
-    states: list[ChunkState] = [_Played(0, len(steps), "start", (), cells)]
-    for number, (phase, moves) in enumerate(steps, 1):
-        moves = tuple(moves)
-        _move(cells, number, moves)
-        states.append(_Played(number, len(steps), phase, moves, cells))
-    return states
+    named = (
+        _ring(world_size)
+        if steps is None
+        else ((phase, _arrays(moves, world_size)) for phase, moves in steps)
+    )
+    phases, moves = ["start"], []
+    for phase, moved in named:
+        phases.append(phase)
+        moves.append(moved)
+    play = Play(world_size, moves)
+    return [_Played(n, len(moves), phase, play) for n, phase in enumerate(phases)]
 
 
-def _move(cells: Cells, step: int, moves: Iterable[Move]) -> None:
-    p = len(cells)
+def _arrays(moves: Iterable[Move], p: int) -> Moves:
+    """Return moves as arrays; ValueError for a rank or a chunk that is not there."""
+    moves = list(moves)
     for move in moves:
-        for rank in (move.src, move.dst, move.chunk):
-            if not 0 <= rank < p:
-                raise ValueError(f"{move}: {rank} of {p}; need 0 <= rank < world_size")
-        # What was held when the step began, which may have changed since.
-        came = cells[move.src][move.chunk].after(step - 1)
-        cell = cells[move.dst][move.chunk]
-        cell.put(step, tuple(sorted(cell.held[-1] + came)) if move.adds else came)
+        for number in (move.src, move.dst, move.chunk):
+            if not 0 <= number < p:
+                raise ValueError(
+                    f"{move}: {number} of {p}; need 0 <= rank < world_size"
+                )
+    columns = [[m.src, m.dst, m.chunk] for m in moves]
+    src, dst, chunk = np.array(columns, np.int64).reshape(-1, 3).T
+    return Moves(src, dst, chunk, np.array([m.adds for m in moves], bool))
 
 
 def _together(moves: Iterable[Move]) -> list[tuple[int, int, bool, list[int]]]:

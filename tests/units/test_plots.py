@@ -867,6 +867,16 @@ def test_a_chunk_table_of_many_ranks_stays_small_and_says_what_it_leaves_out():
     assert_readable(figure)
 
 
+def test_a_million_chunks_are_played_without_their_terms():
+    """Counts and wholes are those of the terms, and only what is asked for is built."""
+    p = 1024
+    half = plots.chunk_states(p)[p - 1]
+    assert (np.diag(half.counts()) == p).all() and half.whole().sum() == p
+    assert half.terms(1, 0) == (1,) and half.terms(0, 1) == (0, *range(2, p))
+    assert half.counts()[0, 1] == p - 1 and not half.whole()[0, 1]
+    assert "holds" not in vars(half)
+
+
 def test_some_ranks_and_chunks_can_be_looked_at():
     """They alone are rows and columns, with their own dots and frames."""
     state = plots.chunk_states(4)[2]
@@ -896,6 +906,8 @@ def test_a_played_state_is_a_state():
             state.step, state.of, state.phase, state.moves, state.holds
         )
         assert state == plain and plain == state and hash(state) == hash(plain)
+        assert (state.counts() == plain.counts()).all()
+        assert (state.whole() == plain.whole()).all()
     first, second = plots.chunk_states(3)[:2]
     assert first != second and "holds=((" in repr(first)
 
