@@ -36,9 +36,10 @@ def recursive_doubling_all_gather(
     active, first, second = pairs_of(world_size)
     index = np.arange(len(active))
     edges = np.append(active, world_size)  # the first share of each active rank
-    steps = Steps(world_size)
+    doublings = int(world_size).bit_length() - 1
+    steps = Steps(world_size, 2 * len(first) + doublings * len(active))
     steps.step(second, first, share_size)
-    for k in range(int(world_size).bit_length() - 1):
+    for k in range(doublings):
         begin = index >> k << k
         size = (edges[begin + 2**k] - edges[begin]) * share_size
         steps.step(active, active[index ^ 2**k], size)
@@ -55,7 +56,7 @@ def bruck_all_gather(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     rank = np.arange(world_size)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * int(world_size - 1).bit_length())
     for k in range(int(world_size - 1).bit_length()):
         shares = min(2**k, world_size - 2**k)
         steps.step(rank, (rank - 2**k) % world_size, shares * share_size)

@@ -12,6 +12,7 @@ from collectives_lab.plans.steps import (
     pairs_of,
     ring_step,
     rounds,
+    segment_count,
     segments,
     share,
 )
@@ -56,9 +57,10 @@ def ring_all_reduce(
     Source: Patarasuk and Yuan 2009.
     """
     chunks = share(check(world_size, nbytes, itemsize), world_size) * itemsize
-    sizes = segments(int(chunks[0]), segment, itemsize)
-    hops = 2 * (world_size - 1)
-    steps = Steps(world_size, hops * int((chunks > 0).sum()) * len(sizes))
+    longest, hops = int(chunks[0]), 2 * (world_size - 1)
+    messages = int((chunks > 0).sum()) * segment_count(longest, segment, itemsize)
+    steps = Steps(world_size, hops * messages)
+    sizes = segments(longest, segment, itemsize)
     for k in range(hops):
         for number, size in enumerate(sizes):
             segment_sizes = np.clip(chunks - number * sizes[0], 0, size)
@@ -73,7 +75,7 @@ def tree_all_reduce(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
     ceil(log2 P) S.
     """
     check(world_size, nbytes, itemsize)
-    steps = Steps(world_size)
+    steps = Steps(world_size, 2 * (world_size - 1))
     for parents, children, _ in reversed(list(rounds(world_size))):
         steps.step(children, parents, nbytes)
     for parents, children, _ in rounds(world_size):
@@ -92,15 +94,16 @@ def double_tree_all_reduce(
     of the messages that carry a half one after another; None sends a half in one piece.
     Source: Sanders, Speck and Traeff 2009.
     """
-    halves = share(check(world_size, nbytes, itemsize), 2) * itemsize
-    segment_sizes = [segments(half, segment, itemsize) for half in halves.tolist()]
+    halves = (share(check(world_size, nbytes, itemsize), 2) * itemsize).tolist()
+    messages = sum(segment_count(half, segment, itemsize) for half in halves)
+    steps = Steps(world_size, 2 * (world_size - 1) * messages)
+    segment_sizes = [segments(half, segment, itemsize) for half in halves]
     tree, child, parent, first_step = _edges(world_size)
     sizes = np.zeros((2, len(segment_sizes[0]) + 1), dtype=np.int64)
     for row, half_sizes in zip(sizes, segment_sizes, strict=True):
         row[: len(half_sizes)] = half_sizes
     count = np.array([len(p) for p in segment_sizes])[tree]
     end_step = int(np.max(first_step + 2 * count - 1, initial=0))
-    steps = Steps(world_size)
     for step in range(2 * end_step):
         is_reduce = step < end_step
         # The way down mirrors the way up, but keeps the order of the segments.
@@ -139,9 +142,10 @@ def recursive_doubling_all_reduce(
     """
     check(world_size, nbytes, itemsize)
     active, first, second = pairs_of(world_size)
-    steps = Steps(world_size)
+    doublings = int(world_size).bit_length() - 1
+    steps = Steps(world_size, 2 * len(first) + doublings * len(active))
     steps.step(second, first, nbytes)
-    for k in range(int(world_size).bit_length() - 1):
+    for k in range(doublings):
         steps.step(active, active[np.arange(len(active)) ^ 2**k], nbytes)
     steps.step(first, second, nbytes)
     return steps.trace()
@@ -172,7 +176,7 @@ def halving_doubling_all_reduce(
         peer = active[index ^ 2**k]
         sizes = (edges[c + width] - edges[c] for c in (sent_chunk, first_chunk))
         exchanges.append([(peer, size) for size in sizes])
-    steps = Steps(world_size)
+    steps = Steps(world_size, 2 * (len(first) + len(exchanges) * len(active)))
     steps.step(second, first, nbytes)
     for (peer, size), _ in exchanges:
         steps.step(active, peer, size)
@@ -204,7 +208,8 @@ def hierarchical_all_reduce(
     piece_sizes = (
         np.array([share(chunk, len(nodes)) for chunk in chunks.tolist()]) * itemsize
     )
-    steps = Steps(world_size)
+    hops = 2 * (ranks_per_node - 1) + 2 * (len(nodes) - 1)
+    steps = Steps(world_size, hops * world_size)
     for k in range(ranks_per_node - 1):
         ring_step(steps, nodes, chunks * itemsize, k)
     for k in range(2 * (len(nodes) - 1)):

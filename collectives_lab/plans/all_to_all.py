@@ -50,7 +50,7 @@ def bruck_all_to_all(world_size: int, nbytes: int, itemsize: int = 1) -> Trace:
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     rank = np.arange(world_size)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size * int(world_size - 1).bit_length())
     for k in range(int(world_size - 1).bit_length()):
         shares = int((rank >> k & 1).sum())
         steps.step(rank, (rank + 2**k) % world_size, shares * share_size)

@@ -10,6 +10,7 @@ from collectives_lab.plans.steps import (
     check,
     check_root,
     rounds,
+    segment_count,
     segments,
     share,
 )
@@ -26,7 +27,7 @@ def flat_broadcast(
     """
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     steps.step(root, (root + np.arange(1, world_size)) % world_size, nbytes)
     return steps.trace()
 
@@ -41,7 +42,7 @@ def binomial_broadcast(
     """
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     for src, dst, _ in rounds(world_size):
         steps.step((root + src) % world_size, (root + dst) % world_size, nbytes)
     return steps.trace()
@@ -62,8 +63,9 @@ def chain_broadcast(
     """
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
+    messages = segment_count(nbytes, segment, itemsize)
+    steps = Steps(world_size, (world_size - 1) * messages)
     sizes = np.array(segments(nbytes, segment, itemsize), dtype=np.int64)
-    steps = Steps(world_size, (world_size - 1) * len(sizes))
     for k in range(len(sizes) + world_size - 2 if len(sizes) else 0):
         # In step k the rank at that position of the chain sends segment k - p.
         position = np.arange(max(0, k - len(sizes) + 1), min(k + 1, world_size - 1))
@@ -85,7 +87,7 @@ def scatter_all_gather_broadcast(
     chunks = share(check(world_size, nbytes, itemsize), world_size) * itemsize
     check_root(world_size, root)
     edges = np.concatenate([[0], np.cumsum(chunks)])
-    steps = Steps(world_size)
+    steps = Steps(world_size, (world_size - 1) * (world_size + 1))
     for src, dst, end in rounds(world_size):
         size = edges[end] - edges[dst]
         steps.step((root + src) % world_size, (root + dst) % world_size, size)

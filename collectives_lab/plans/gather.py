@@ -21,7 +21,7 @@ def direct_gather(
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     steps.step((root + np.arange(1, world_size)) % world_size, root, share_size)
     return steps.trace()
 
@@ -37,7 +37,7 @@ def binomial_gather(
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     for parents, children, end in reversed(list(rounds(world_size))):
         size = (end - children) * share_size
         steps.step((root + children) % world_size, (root + parents) % world_size, size)

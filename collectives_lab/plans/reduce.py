@@ -25,7 +25,7 @@ def flat_reduce(
     """
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     for k in range(1, world_size):
         steps.step((root + k) % world_size, root, nbytes)
     return steps.trace()
@@ -42,7 +42,7 @@ def binomial_reduce(
     """
     check(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     for parents, children, _ in reversed(list(rounds(world_size))):
         steps.step(
             (root + children) % world_size, (root + parents) % world_size, nbytes
@@ -62,7 +62,7 @@ def reduce_scatter_gather_reduce(
     """
     chunks = share(check(world_size, nbytes, itemsize), world_size) * itemsize
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, (world_size - 1) * (world_size + 1))
     for k in range(world_size - 1):
         ring_step(steps, np.arange(world_size), chunks, k)
     peers = (root + np.arange(1, world_size)) % world_size

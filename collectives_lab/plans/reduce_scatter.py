@@ -51,7 +51,8 @@ def recursive_halving_reduce_scatter(
     active, first, second = pairs_of(world_size)
     edges = np.append(active, world_size)  # the first share of each active rank
     index = np.arange(len(active))
-    steps = Steps(world_size)
+    doublings = int(world_size).bit_length() - 1
+    steps = Steps(world_size, 2 * len(first) + doublings * len(active))
     steps.step(second, first, nbytes)
     half = len(active) // 2
     while half:

@@ -17,7 +17,7 @@ def direct_scatter(
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     steps.step(root, (root + np.arange(1, world_size)) % world_size, share_size)
     return steps.trace()
 
@@ -33,7 +33,7 @@ def binomial_scatter(
     """
     share_size = equal_share(world_size, nbytes, itemsize)
     check_root(world_size, root)
-    steps = Steps(world_size)
+    steps = Steps(world_size, world_size - 1)
     for src, dst, end in rounds(world_size):
         size = (end - dst) * share_size
         steps.step((root + src) % world_size, (root + dst) % world_size, size)

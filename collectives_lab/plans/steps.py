@@ -82,6 +82,11 @@ def equal_share(world_size: int, nbytes: int, itemsize: int = 1) -> int:
     return nbytes // world_size
 
 
+def segment_count(nbytes: int, segment: int | None, itemsize: int = 1) -> int:
+    """Return how many messages carry a chunk, each at most `segment` bytes long."""
+    return -(-nbytes // _longest(nbytes, segment, itemsize)) if nbytes else 0
+
+
 def segments(nbytes: int, segment: int | None, itemsize: int = 1) -> list[int]:
     """Return the bytes of the messages that carry a chunk, each at most `segment`.
 
@@ -90,13 +95,18 @@ def segments(nbytes: int, segment: int | None, itemsize: int = 1) -> list[int]:
     """
     if not nbytes:
         return []
-    if segment is None:
-        return [nbytes]
-    if segment < itemsize:
-        raise ValueError(f"segment is {segment} bytes; an element has {itemsize}")
-    longest = segment // itemsize * itemsize
+    longest = _longest(nbytes, segment, itemsize)
     count, remainder = divmod(nbytes, longest)
     return [longest] * int(count) + [remainder] * bool(remainder)
+
+
+def _longest(nbytes: int, segment: int | None, itemsize: int) -> int:
+    """Return the bytes of a full segment; ValueError if no element fits into it."""
+    if segment is None:
+        return nbytes
+    if segment < itemsize:
+        raise ValueError(f"segment is {segment} bytes; an element has {itemsize}")
+    return segment // itemsize * itemsize
 
 
 class Steps:

@@ -415,32 +415,29 @@ def test_a_plan_that_has_no_room_is_refused(monkeypatch) -> None:
     assert len(plans.ring_all_reduce(512, 512)) == 2 * 2 * 511 * 512
     with pytest.raises(ValueError, match=r"up to 8,384,512 messages.*`costs`"):
         plans.ring_all_reduce(2048, 2048)
-    with pytest.raises(ValueError, match=r"more than 999,\d{3} messages.*`costs`"):
+    with pytest.raises(ValueError, match=r"up to 4,194,303 messages.*`costs`"):
         plans.scatter_all_gather_broadcast(2048, 2048)
     monkeypatch.setattr(steps, "CHECKED", 1)
     monkeypatch.setattr(steps, "free_memory", lambda: 10**6)
     assert len(plans.ring_all_reduce(500, 2)) == 2 * 2 * 2 * 499  # of two chunks
 
 
-LARGE = {
-    "naive_all_reduce": 64 * 63,
-    "whole_ring_all_reduce": 64 * 63,
-    "ring_all_reduce": 2 * 64 * 63,
-    "direct_all_to_all": 64 * 63,
-    "pairwise_all_to_all": 64 * 63,
-    "ring_reduce_scatter": 64 * 63,
-    "pairwise_reduce_scatter": 64 * 63,
-    "ring_all_gather": 64 * 63,
-    "chain_broadcast": 63,
-}
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_a_large_plan_knows_before_how_many_messages_it_has(name, monkeypatch) -> None:
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("world_size", [64, 48])
+def test_a_plan_knows_before_how_many_messages_it_has(name, world_size, monkeypatch):
     """As many as it then has, so that nothing is built in vain."""
-    plan = getattr(plans, name)
-    assert len(plan(64, 64)) == 2 * LARGE[name]
+    plan, nbytes = getattr(plans, name), 64 * 48
+    messages = len(plan(world_size, nbytes)) // 2
     monkeypatch.setattr(steps, "CHECKED", 1)
     monkeypatch.setattr(steps, "free_memory", lambda: 0)
-    with pytest.raises(ValueError, match=f"has up to {LARGE[name]:,} messages"):
-        plan(64, 64)
+    with pytest.raises(ValueError, match=f"has up to {messages:,} messages"):
+        plan(world_size, nbytes)
+
+
+@pytest.mark.parametrize(
+    "name", ["ring_all_reduce", "double_tree_all_reduce", "chain_broadcast"]
+)
+def test_segments_are_counted_before_they_are_cut(name) -> None:
+    """A terabyte in pieces of one byte is refused at once."""
+    with pytest.raises(ValueError, match=r"has up to [\d,]+ messages, .*`costs`"):
+        getattr(plans, name)(4, 2**40, segment=1)
