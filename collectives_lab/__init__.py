@@ -47,13 +47,13 @@ _HOME = {
 
 _ROOMS = (
     *("algorithms", "basics", "bench", "checking", "costs", "emulation", "fabrics"),
-    *("libraries", "other_libraries", "parallel", "plans", "plots", "predictions"),
-    *("replay", "strategies", "truth", "widgets", "wire"),
+    *("formats", "libraries", "other_libraries", "parallel", "plans", "plots"),
+    *("predictions", "replay", "strategies", "truth", "widgets", "wire"),
 )
 
 _THEORY = {
     *("basics", "costs", "fabrics", "libraries", "plans", "plots", "predictions"),
-    *("replay", "strategies", "truth", "widgets", "compare", "table"),
+    *("formats", "replay", "strategies", "truth", "widgets", "compare", "table"),
     *("Event", "Message", "Prediction", "Timeline", "Trace", "predict"),
 }
 """Names that need numpy only."""

@@ -27,9 +27,9 @@ except ImportError as _error:
         name="matplotlib",
     ) from None
 
+from collectives_lab.plans.chunks import ChunkState, Move, chunk_states, ring_steps
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
-from collectives_lab.plots.chunks import ChunkState, Move, chunk_states, ring_steps
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.figure import (

@@ -18,7 +18,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Patch, Rectangle
 
-from collectives_lab.plots.chunks import ChunkState
+from collectives_lab.plans.chunks import ChunkState
 from collectives_lab.plots.dots import Dots
 from collectives_lab.plots.figure import (
     INK,

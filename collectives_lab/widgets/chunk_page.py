@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from collectives_lab.plots.chunks import ChunkState
+from collectives_lab.plans.chunks import ChunkState
 from collectives_lab.plots.figure import on_color, rank_color
 
 HALF_GREY = "#8886"  # shows on white and on black

@@ -11,7 +11,7 @@ import html
 from dataclasses import dataclass
 from uuid import uuid4
 
-from collectives_lab.plots.chunks import ChunkState
+from collectives_lab.plans.chunks import ChunkState
 from collectives_lab.widgets import chunk_page
 from collectives_lab.widgets.page import OWN_KEYS
 

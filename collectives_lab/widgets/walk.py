@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.basics.verbs import verb_of
-from collectives_lab.plots.chunks import ChunkState, chunk_states
+from collectives_lab.plans.chunks import ChunkState, chunk_states
+from collectives_lab.plans.pieces import Story, algorithms_like, story
 from collectives_lab.plots.clock import counts_steps
 from collectives_lab.plots.figure import Traced, trace_of
 from collectives_lab.trace import Trace
-from collectives_lab.widgets.pieces import Story, algorithms_like, story
 from collectives_lab.widgets.scrubber import Scrubber
 from collectives_lab.widgets.stepper import Stepper
 

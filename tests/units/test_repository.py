@@ -23,7 +23,7 @@ FLOORS = [
     ["basics", "data", "deadlock", "fabrics"],
     ["trace"],
     ["algorithms", "costs", "plans", "sandbox"],
-    ["libraries", "recorder"],
+    ["formats", "libraries", "recorder"],
     ["launch.rank", "predictions", "replay", "wire"],
     ["emulation", "launch.processes", "plots", "strategies"],
     ["checking", "launch", "other_libraries", "parallel", "truth", "widgets"],
@@ -41,7 +41,7 @@ REPLAY = ("collectives_lab.trace.trace", "collectives_lab.replay")
 
 THEORY = {
     *("trace", "fabrics", "plans", "costs", "libraries", "predictions", "replay"),
-    *("strategies", "truth"),
+    *("strategies", "truth", "formats"),
 }
 PROCESSES = {"torch", "multiprocessing", "subprocess", "socket"}
 """Theory knows none of these."""
@@ -50,6 +50,7 @@ USERS = {
     "matplotlib": {"plots"},
     "ipywidgets": {"widgets"},
     "anywidget": {"widgets"},
+    "google": {"formats"},
     "IPython": {"notebook"},
     "ipyparallel": {"launch.processes"},
     "pandas": set(),

@@ -14,6 +14,7 @@ from algorithm_table import ROWS, names_of
 
 from collectives_lab import costs, fabrics, plans, plots, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
+from collectives_lab.plans.pieces import algorithms_like, story
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
@@ -24,7 +25,6 @@ from collectives_lab.widgets import scrubber
 from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.lookup import table_of
 from collectives_lab.widgets.moments import across, arrows, box
-from collectives_lab.widgets.pieces import algorithms_like, story
 from collectives_lab.widgets.words import number
 
 SOURCES = Path(widgets.__file__).parent

@@ -16,9 +16,9 @@ from typing import Any
 
 from collectives_lab import plans
 from collectives_lab.basics.verbs import verb_of
-from collectives_lab.plots.chunks import ChunkState, Holds, Move
+from collectives_lab.plans.cargo import Plan, cargos, sends_of
+from collectives_lab.plans.chunks import ChunkState, Holds, Move
 from collectives_lab.trace import Trace
-from collectives_lab.widgets.cargo import Plan, cargos, sends_of
 
 MOST_RANKS = 16
 SUMS = ("all_reduce", "reduce", "reduce_scatter")
