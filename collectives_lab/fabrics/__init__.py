@@ -1,8 +1,9 @@
 """Fabrics: the links of a cluster, and the clusters of the book.
 
 A `Fabric` lists for each pair of ranks the links that a message crosses. Here you can
-make one by its numbers (`uniform`, `hierarchical`), take a machine of the book, or
-describe a `Machine` of your own as a library sees it.
+make one by its numbers (`uniform`, `hierarchical`), take a machine of the book, read
+the topology of your own (`read_topology`), or describe a `Machine` as a library sees
+it.
 """
 
 from collectives_lab.fabrics.clusters import (
@@ -28,6 +29,7 @@ from collectives_lab.fabrics.presets import (
     loopback,
     pcie_box,
 )
+from collectives_lab.fabrics.topology import read_topology
 
 __all__ = [
     "Fabric",
@@ -48,5 +50,6 @@ __all__ = [
     "hierarchical",
     "loopback",
     "pcie_box",
+    "read_topology",
     "uniform",
 ]

@@ -22,7 +22,7 @@ from collectives_lab.fabrics.machines import Machine, nvlinks
 
 # Seconds a message, from the table hwLat of NCCL 2.19, src/graph/tuning.cc: a step of a
 # ring with the Simple protocol.
-_NVLINK, _PCI, _NET = 3.4e-6, 5.7e-6, 14.0e-6
+_NVLINK, PCI_SECONDS, _NET = 3.4e-6, 5.7e-6, 14.0e-6
 
 # Seconds a message between instances: `latency` in src/platform-aws.cpp and `net_lat`
 # in src/tuner/nccl_ofi_model.cpp of aws-ofi-nccl at commit 2daf7d30.
@@ -36,7 +36,7 @@ _H100 = Machine("Hopper", 8, nvlinks("Hopper", 18), 8, 50e9, multicast=True)
 _B200 = replace(_H100, gpu="Blackwell", inside=nvlinks("Blackwell", 18))
 
 
-def _nvlink(bandwidth: float) -> Link:
+def over_nvlink(bandwidth: float) -> Link:
     """Make a link inside: a GPU hands a message over in the 0.6 us of the protocol LL.
 
     Source of both times: the table hwLat of NCCL 2.19, src/graph/tuning.cc.
@@ -44,7 +44,7 @@ def _nvlink(bandwidth: float) -> Link:
     return Link.of(_NVLINK, bandwidth, overhead=0.6e-6, gap=0.0)
 
 
-def _network(bandwidth: float) -> Link:
+def over_network(bandwidth: float) -> Link:
     """Make a link to other servers: a CPU posts a message to the card in 1 us.
 
     Source: `getNetOverhead` in NCCL 2.19, src/graph/tuning.cc, for Intel.
@@ -72,7 +72,7 @@ def _servers(
         nodes,
         used,
         inside,
-        _network(machine.nic),
+        over_network(machine.nic),
         nics_per_node=nics if used % nics == 0 else 1,
         name=name,
     )
@@ -86,7 +86,7 @@ def dgx_a100(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     200 Gb/s, 25 GB/s. NVIDIA DGX A100 System Architecture white paper, 2020; latencies
     from NCCL's model (see the source).
     """
-    link = _nvlink(300e9)
+    link = over_nvlink(300e9)
     return _servers("dgx_a100", _A100, link, nodes, gpus_per_node)
 
 
@@ -96,7 +96,7 @@ def dgx_h100(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     NVLink 4 moves 900 GB/s a GPU counting both ways, so 450 GB/s one way; NDR is
     400 Gb/s, 50 GB/s. NVIDIA DGX H100/H200 User Guide; latencies from NCCL's model.
     """
-    link = _nvlink(450e9)
+    link = over_nvlink(450e9)
     return _servers("dgx_h100", _H100, link, nodes, gpus_per_node)
 
 
@@ -105,7 +105,7 @@ def dgx_h200(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
 
     NVIDIA DGX H100/H200 User Guide.
     """
-    link = _nvlink(450e9)
+    link = over_nvlink(450e9)
     return _servers("dgx_h200", _H100, link, nodes, gpus_per_node)
 
 
@@ -115,7 +115,7 @@ def dgx_b200(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     NVLink 5 moves 1800 GB/s a GPU counting both ways, so 900 GB/s one way; the NICs are
     ConnectX-7 of 400 Gb/s. NVIDIA DGX B200 User Guide.
     """
-    link = _nvlink(900e9)
+    link = over_nvlink(900e9)
     return _servers("dgx_b200", _B200, link, nodes, gpus_per_node)
 
 
@@ -129,7 +129,7 @@ def gb200_nvl72(gpus: int = 72) -> Fabric:
         raise ValueError(f"gpus is {count}; need up to 72 of a rack, or whole racks")
     machine = replace(_B200, gpus=72, nics=72)
     racks, used = (1, count) if count <= 72 else (count // 72, 72)
-    return _servers("gb200_nvl72", machine, _nvlink(900e9), racks, used)
+    return _servers("gb200_nvl72", machine, over_nvlink(900e9), racks, used)
 
 
 def pcie_box(ranks_per_socket: int = 4) -> Fabric:
@@ -140,7 +140,7 @@ def pcie_box(ranks_per_socket: int = 4) -> Fabric:
     PCI Express Base Specification 4.0; latency from NCCL's model; the link between the
     sockets is an assumption.
     """
-    links = Link.of(_PCI, 25e9), Link.of(_PCI, 20e9)
+    links = Link.of(PCI_SECONDS, 25e9), Link.of(PCI_SECONDS, 20e9)
     fabric = hierarchical(2, ranks_per_socket, *links, name="pcie_box")
     machine = Machine("Ampere", 2 * ranks_per_socket, 20e9, 1, 12.5e9)
     return replace(fabric, machine=replace(machine, link="PCIe", sockets=2))
@@ -170,7 +170,7 @@ def aws_p3dn(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     """
     v100 = Machine("Volta", 8, nvlinks("Volta", 6), 1, 12.5e9, direct=False)
     machine = _on_efa(v100, _EFA_1)
-    link = _nvlink(150e9)
+    link = over_nvlink(150e9)
     return _servers("aws_p3dn", machine, link, nodes, gpus_per_node)
 
 
@@ -182,7 +182,7 @@ def cloud_p4d(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     """
     a100 = replace(_A100, nics=4, nic=12.5e9, buffer=_EFA_BUFFER)
     machine = _on_efa(a100, _EFA_1)
-    link = _nvlink(300e9)
+    link = over_nvlink(300e9)
     return _servers("cloud_p4d", machine, link, nodes, gpus_per_node)
 
 
@@ -201,7 +201,7 @@ def aws_p5(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     instances.
     """
     h100 = replace(_H100, buffer=_EFA_BUFFER)
-    machine, link = _on_efa(h100, _EFA_P5, "p5"), _nvlink(450e9)
+    machine, link = _on_efa(h100, _EFA_P5, "p5"), over_nvlink(450e9)
     return _servers("aws_p5", machine, link, nodes, gpus_per_node)
 
 
@@ -212,7 +212,7 @@ def aws_p5en(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     instances.
     """
     h200 = replace(_H100, buffer=_EFA_BUFFER)
-    machine, link = _on_efa(h200, _EFA_P5EN, "p5en"), _nvlink(450e9)
+    machine, link = _on_efa(h200, _EFA_P5EN, "p5en"), over_nvlink(450e9)
     return _servers("aws_p5en", machine, link, nodes, gpus_per_node)
 
 

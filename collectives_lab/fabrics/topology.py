@@ -1,0 +1,44 @@
+"""Topologies in files as fabrics: what `nvidia-smi topo -m` prints, what NCCL dumps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collectives_lab.fabrics import nccl_topology, nvidia_smi
+from collectives_lab.fabrics.clusters import Fabric, check_number
+from collectives_lab.fabrics.machines import GPUS
+from collectives_lab.fabrics.server import fabric_of
+
+LARGEST = 16 * 2**20
+
+
+def read_topology(
+    path: str | Path, nodes: int = 1, nic: float | None = None, gpu: str = ""
+) -> Fabric:
+    """Read the topology of a server and make a Fabric of so many such servers.
+
+    path: the output of `nvidia-smi topo -m`, or the XML that NCCL writes when
+    NCCL_TOPO_DUMP_FILE names a file. nic: bytes/s of a network card, and gpu: the
+    generation, such as "Hopper"; XML says both, a matrix neither. On NVLink a server is
+    one node. Without, GPUs of a NUMA node are a node, and of several servers each is
+    one, with its slowest link. Links have the rates of data sheets and the latencies of
+    the presets.
+    Raises ValueError with file, line and rule for a file that is none, and where the
+    file does not say enough.
+    """
+    path = Path(path)
+    if nic is not None:
+        check_number("nic", nic)
+        if not nic > 0:
+            raise ValueError(f"nic is {nic}; need bytes a second, more than 0")
+    if gpu and gpu not in GPUS:
+        raise ValueError(f"gpu is {gpu!r}; need one of {', '.join(GPUS)}")
+    size = path.stat().st_size
+    if not 0 < size <= LARGEST:
+        raise ValueError(f"{path} has {size:,} bytes; need 1 to {LARGEST:,}")
+    text = path.read_bytes().decode(errors="replace")
+    if text.lstrip().startswith("<"):
+        server = nccl_topology.server_of(path, gpu)
+    else:
+        server = nvidia_smi.server_of(path, text, gpu)
+    return fabric_of(server, nodes, nic)
