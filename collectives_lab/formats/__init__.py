@@ -7,6 +7,7 @@ _HOME = {
     "Program": "program",
     **dict.fromkeys(("Proof", "prove"), "proofs"),
     "trace_of": "planned",
+    **dict.fromkeys(("read_chakra", "write_chakra"), "chakra"),
     **dict.fromkeys(("read_plan", "msccl_of", "mscclpp_of"), "plan_files"),
 }
 """The module that defines each name."""
