@@ -95,8 +95,9 @@ def number(
     text = element.get(name)
     if text is None and default is not None:
         return default
+    text = word(path, element, name)
     try:
-        return int(word(path, element, name))
+        return int(text)
     except ValueError:
         raise ValueError(
             f"{at(path, element)}: {name} is {text!r}; need a whole number"

@@ -73,17 +73,24 @@ def nodes_of(trace: Trace, rank: int) -> Iterator[Any]:
             now = event.waited if kind == "wait" else event.issued
             is_known = is_timed and now is not None and since is not None
             gap = (now or 0.0) - (since or 0.0) if is_known else 0.0
-            if gap > SHORTEST and event.op != "compute":
+            if gap > SHORTEST:
                 number += 2 * (kind == "wait")
                 yield _node(number, GAP, "COMP_NODE", anchors, gap)
                 anchors = {number}
             if kind == "wait":
                 anchors = (anchors - needed[n]) | {3 * n + 1}
-                since = event.completed
+                since = _end(event)
             else:
                 needed[n] = set(anchors)
                 yield _call(trace, event, 3 * n + 1, anchors, groups, n)
                 since = event.issued
+
+
+def _end(event: Event) -> float | None:
+    """Return when a rank went on after a call or a compute, where that is known."""
+    if event.op == "compute" and event.issued is not None:
+        return event.issued + (event.seconds or 0.0)
+    return event.completed
 
 
 def _points(events: list[Event], numbers: list[int]) -> Iterator[tuple[str, int]]:

@@ -14,7 +14,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from collectives_lab.plots.chunk_play import Moves, Play
+from collectives_lab.plans.chunk_play import Moves, Play
 
 Holds = tuple[tuple[tuple[int, ...], ...], ...]
 """`holds[rank][chunk]`: the ranks whose contributions are in it, one of them doubled
