@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from hangs.nccl import Played, py_spy
+
+from hangs.nccl import Recorded, py_spy
+
+PART, WHOLE = [(256,)], [(1024,)]
+"""What a rank of a shard has of a tensor, and the tensor."""
 
 GENERATED: dict[str, Callable[[Path], None]] = {}
 
@@ -17,10 +21,16 @@ def generated(write: Callable[[Path], None]) -> Callable[[Path], None]:
     return write
 
 
+def halves(job: Recorded) -> list[str]:
+    """The two shards of eight ranks."""
+    parts = {"1": range(4), "2": range(4, 8)}
+    return [job.group(name, "mesh_fsdp", ranks) for name, ranks in parts.items()]
+
+
 @generated
 def pipeline_checkpoint(folder: Path) -> None:
     """Four stages; stage 2 writes a checkpoint and takes no more micro-batches."""
-    job = Played(4)
+    job = Recorded(4)
     for micro in range(8):
         for rank in range(4):
             if rank == 2 and micro >= 5:
@@ -42,7 +52,7 @@ def pipeline_checkpoint(folder: Path) -> None:
 @generated
 def pipeline_circle(folder: Path) -> None:
     """Stages 1 and 2 both send before they receive, and NCCL keeps no message."""
-    job = Played(4, version="2.5")
+    job = Recorded(4, version="2.5")
     for _step in range(3):
         for rank in range(3):
             job.send(rank, rank + 1, (8, 512), line=31)
@@ -61,8 +71,8 @@ def pipeline_circle(folder: Path) -> None:
 
 @generated
 def pipeline_last_micro_batch(folder: Path) -> None:
-    """Stage 1 passes its last micro-batch on as it is, half full; stage 2 wants eight."""
-    job = Played(4, version="2.7")
+    """Stage 1 passes its last micro-batch on half full, stage 2 wants it full."""
+    job = Recorded(4, version="2.7")
     for micro in range(6):
         for rank in range(4):
             rows = 4 if rank == 1 and micro == 5 else 8
@@ -76,21 +86,21 @@ def pipeline_last_micro_batch(folder: Path) -> None:
 @generated
 def sharded_precision(folder: Path) -> None:
     """Rank 6 reduces its gradients in bfloat16, the others of its shard in float."""
-    job = Played(8)
-    shards = [job.group("1", "mesh_fsdp", range(4)), job.group("2", "mesh_fsdp", range(4, 8))]
+    job = Recorded(8)
+    shards = halves(job)
     replicas = [job.group(str(3 + n), "mesh_dp", (n, n + 4)) for n in range(4)]
     stuck = {}
     for step in range(7):
         for rank in range(8):
             shard, last = shards[rank // 4], step == 6
-            job.call(rank, "_all_gather_base", [(256,)], [(1024,)], group=shard, line=20)
+            job.call(rank, "_all_gather_base", PART, WHOLE, group=shard, line=20)
             dtype = "BFloat16" if last and rank == 6 else "Float"
             stuck[rank] = job.call(
-                rank, "_reduce_scatter_base", [(1024,)], [(256,)], group=shard,
+                rank, "_reduce_scatter_base", WHOLE, PART, group=shard,
                 dtype=dtype, line=24,
             )  # fmt: skip
             if not (last and rank >= 4):
-                job.call(rank, "all_reduce", [(256,)], group=replicas[rank % 4], line=27)
+                job.call(rank, "all_reduce", PART, group=replicas[rank % 4], line=27)
         if step < 6:
             job.sync()
     job.write(folder, as_json=(1, 5))
@@ -101,7 +111,7 @@ def sharded_precision(folder: Path) -> None:
 @generated
 def coalesced_order(folder: Path) -> None:
     """Rank 3 goes through its parameters in another order than the four others."""
-    job = Played(5, version="2.7", buffer=6)
+    job = Recorded(5, version="2.7", buffer=6)
     for step in range(9):
         for rank in range(5):
             shapes = [(64, 64), (64,), (10, 64), (10,)]
@@ -115,7 +125,7 @@ def coalesced_order(folder: Path) -> None:
 @generated
 def straggler_gpu(folder: Path) -> None:
     """The GPU of rank 5 slows down; the programs of all ranks are equally far."""
-    job = Played(8)
+    job = Recorded(8)
     for step in range(20):
         for rank in range(8):
             slow = rank == 5 and step >= 6
@@ -128,7 +138,7 @@ def straggler_gpu(folder: Path) -> None:
 @generated
 def straggler_host(folder: Path) -> None:
     """From its ninth step on, the program of rank 2 comes late with what to do."""
-    job = Played(4, version="2.5", timing=False, buffer=16)
+    job = Recorded(4, version="2.5", timing=False, buffer=16)
     for step in range(20):
         job.clock[2] += 400.0 if step >= 8 else 0.0
         for rank in range(4):
@@ -141,7 +151,7 @@ def straggler_host(folder: Path) -> None:
 @generated
 def slow_network_all(folder: Path) -> None:
     """From the tenth step on, the same call takes forty times as long on every rank."""
-    job = Played(8)
+    job = Recorded(8)
     for step in range(20):
         takes = 4.0 if step < 9 else 160.0
         job.all_call("all_reduce", [(4_000_000,)], takes=takes, line=40)
@@ -153,7 +163,7 @@ def slow_network_all(folder: Path) -> None:
 @generated
 def slow_network_link(folder: Path) -> None:
     """What goes from rank 2 to rank 3 takes a hundred times as long as its like."""
-    job = Played(4, version="2.7")
+    job = Recorded(4, version="2.7")
     for _micro in range(12):
         for rank in range(4):
             slow = {"takes": 300.0}
@@ -170,7 +180,7 @@ def slow_network_link(folder: Path) -> None:
 @generated
 def network_dead(folder: Path) -> None:
     """All ranks stand in the same call, and nothing says why it does not end."""
-    job = Played(4)
+    job = Recorded(4)
     for step in range(31):
         job.all_call("all_reduce", [(2048,)], never=step == 30, line=40)
         if step < 30:
@@ -187,7 +197,7 @@ def forgotten_wait_streams(folder: Path) -> None:
     All have the order "gradients, then activations"; only rank 2 has both on the GPU,
     where the later one is first.
     """
-    job = Played(4)
+    job = Recorded(4)
     tensor = job.group("1", "mesh_tp", range(4))
     for step in range(7):
         last = step == 6
@@ -207,7 +217,7 @@ def forgotten_wait_streams(folder: Path) -> None:
 @generated
 def healthy_pipeline(folder: Path) -> None:
     """Batches of messages, all over; the recorder calls each message "scheduled"."""
-    job = Played(4)
+    job = Recorded(4)
     for _micro in range(6):
         for rank in range(4):
             ops = [("recv", rank - 1, (8, 512))] * (rank > 0)
@@ -224,12 +234,12 @@ def healthy_pipeline(folder: Path) -> None:
 @generated
 def healthy_sharded(folder: Path) -> None:
     """A job that runs: rings that have wrapped, dumps of two steps, nobody waits."""
-    job = Played(8, version="2.5", timing=False, buffer=12)
-    shards = [job.group("1", "mesh_fsdp", range(4)), job.group("2", "mesh_fsdp", range(4, 8))]
+    job = Recorded(8, version="2.5", timing=False, buffer=12)
+    shards = halves(job)
     for step in range(20):
         for shard in shards:
-            job.all_call("_all_gather_base", [(256,)], [(1024,)], group=shard, line=20)
-            job.all_call("_reduce_scatter_base", [(1024,)], [(256,)], group=shard, line=24)
+            job.all_call("_all_gather_base", PART, WHOLE, group=shard, line=20)
+            job.all_call("_reduce_scatter_base", WHOLE, PART, group=shard, line=24)
         if step % 5 == 0:
             job.all_call("all_reduce", [(1,)], line=27)
         job.sync()

@@ -57,7 +57,7 @@ class Job:
 
 
 class Recorder(threading.Thread):
-    """A rank's helper: dumps at the alarm, or at the end of a rank that fails before."""
+    """A rank's helper dumps at the alarm, or when the rank fails before."""
 
     def __init__(self, job: Job, rank: int, folder: Path) -> None:
         super().__init__(daemon=True, name="recorder")

@@ -1,4 +1,4 @@
-"""After its warm-up, rank 0 keeps nothing of its isend, and torch forgets the message."""
+"""After its warm-up, rank 0 keeps nothing of an isend, so torch forgets the message."""
 
 import time
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Ranks that dump by themselves in a job that goes on, one a step later than another."""
+"""Ranks dump by themselves while the job goes on, one a step later than another."""
 
 import threading
 import time

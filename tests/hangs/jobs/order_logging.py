@@ -17,7 +17,7 @@ def save(state):
     dist.broadcast(state, src=0)
 
 
-for step in range(6):
+for _step in range(6):
     dist.all_reduce(torch.ones(10))
 if rank == 2:
     log(torch.ones(1))
