@@ -6,6 +6,7 @@ py-spy sees where it is installed. torch is imported once, and each rank is fork
 """
 
 import contextlib
+import json
 import os
 import runpy
 import shutil
@@ -29,8 +30,11 @@ from torch.distributed.elastic.multiprocessing.errors import (
 )
 
 JOBS = Path(__file__).parent / "jobs"
-ALARM = 2.0
-"""Seconds from a rank's joining to its dump: what hangs is still then."""
+STILL = 1.5
+"""Seconds without a call after which a rank dumps: it hangs, or is at its end."""
+
+LONGEST = 3.0
+"""Seconds from its first call after which a rank dumps that is never still."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Job:
 
 
 class Recorder(threading.Thread):
-    """A rank's helper dumps at the alarm, or when the rank fails before."""
+    """A rank's helper dumps when it is still, or when it fails before."""
 
     def __init__(self, job: Job, rank: int, folder: Path) -> None:
         super().__init__(daemon=True, name="recorder")
@@ -65,10 +69,20 @@ class Recorder(threading.Thread):
         self.once = threading.Lock()
 
     def run(self) -> None:
-        while not dist.is_initialized():
+        while not self.status():
             time.sleep(0.02)
-        time.sleep(ALARM)
+        first = last = time.monotonic()
+        before = self.status()
+        while time.monotonic() < min(last + STILL, first + LONGEST):
+            time.sleep(0.05)
+            if (status := self.status()) != before:
+                before, last = status, time.monotonic()
         self.dump()
+
+    def status(self) -> dict:
+        """How far the groups are that have done anything yet."""
+        without_entries = _distributed_c10d._dump_fr_trace_json(False, False)
+        return json.loads(without_entries)["pg_status"]
 
     def dump(self) -> None:
         if not self.once.acquire(blocking=False):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from hangs import battery, cases
+from hangs import battery, cases, torchfrtrace
 from hangs.battery import complaints, complaints_without, dumps, marks, marks_without
 from hangs.generated import GENERATED
 
@@ -102,3 +102,16 @@ def types(fields: dict) -> dict[str, str]:
     """The type of each field; a time that is not known may be missing."""
     times = ("time_discovered_started_ns", "time_discovered_completed_ns")
     return {name: type(v).__name__ for name, v in fields.items() if name not in times}
+
+
+def test_torchs_own_tool_answers_about_each_job(folder: Path, tmp_path) -> None:
+    """The table beside ours: it reads what is mended for it, and is often wrong."""
+    said = {
+        case: torchfrtrace.about(case, folder / case.name)[1] for case in cases.REAL
+    }
+    assert not any(words.startswith("crash") for words in said.values())
+    right = {case for case, words in said.items() if words.startswith("right")}
+    assert 5 <= len(right) <= len(said) - 5
+    if hasattr(lab, "explain"):
+        ours = marks(lab.explain, cases.REAL, folder)
+        assert sum(line.mark == "right" for line in ours) > len(right)
