@@ -5,8 +5,6 @@ The answers stand here before anything has been tried on them.
 
 from dataclasses import dataclass
 
-from hangs.launch import Job
-
 
 @dataclass(frozen=True)
 class Case:
@@ -108,6 +106,30 @@ GENERATED = [
     Case("healthy_sharded", "8 ranks in shards dump some steps apart; rings of 12",
          *HEALTHY),
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program, how many ranks run it, and what they leave.
+
+    Args:
+        buffer: Entries of the flight recorder; 0 for torch's own 2000.
+        detail: Whether torch compares what ranks call, and raises where it differs.
+        patience: Seconds from the dumps to the end, in which time-outs may be logged.
+        json: Ranks whose dump is JSON.
+        launcher: Whether the launcher's log is kept.
+        watched: Ranks that py-spy looks at, if it is there.
+    """
+
+    name: str
+    world_size: int
+    buffer: int = 0
+    detail: bool = False
+    patience: float = 0.0
+    json: tuple[int, ...] = ()
+    launcher: bool = False
+    watched: tuple[int, ...] = ()
+
 
 JOBS = [
     Job("shapes_last_batch", 4),

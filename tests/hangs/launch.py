@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -29,35 +28,14 @@ from torch.distributed.elastic.multiprocessing.errors import (
     ProcessFailure,
 )
 
-JOBS = Path(__file__).parent / "jobs"
+from hangs.cases import JOBS_BY_NAME, Job
+
+PROGRAMS = Path(__file__).parent / "jobs"
 STILL = 1.5
 """Seconds without a call after which a rank dumps: it hangs, or is at its end."""
 
 LONGEST = 3.0
 """Seconds from its first call after which a rank dumps that is never still."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A program, how many ranks run it, and what they leave.
-
-    Args:
-        buffer: Entries of the flight recorder; 0 for torch's own 2000.
-        detail: Whether torch compares what ranks call, and raises where it differs.
-        patience: Seconds from the dumps to the end, in which time-outs may be logged.
-        json: Ranks whose dump is JSON.
-        launcher: Whether the launcher's log is kept.
-        watched: Ranks that py-spy looks at, if it is there.
-    """
-
-    name: str
-    world_size: int
-    buffer: int = 0
-    detail: bool = False
-    patience: float = 0.0
-    json: tuple[int, ...] = ()
-    launcher: bool = False
-    watched: tuple[int, ...] = ()
 
 
 class Recorder(threading.Thread):
@@ -111,7 +89,7 @@ def as_rank(job: Job, rank: int, folder: Path, port: int) -> None:
         dist.set_debug_level_from_env()
     recorder = Recorder(job, rank, folder)
     recorder.start()
-    sys.argv = [str(JOBS / f"{job.name}.py")]
+    sys.argv = [str(PROGRAMS / f"{job.name}.py")]
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except BaseException:
@@ -222,6 +200,4 @@ def main(folder: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    from hangs.cases import JOBS_BY_NAME
-
     main(Path(sys.argv[1]), sys.argv[2:])

@@ -28,7 +28,8 @@ class Recorded(Played):
     """A job on paper whose ranks have a flight recorder.
 
     Args:
-        version: The layout: "2.5" as of torch 2.6, "2.7" of torch 2.8, "2.10" of 2.11.
+        version: The layout: "2.5" of torch 2.6 and 2.7, "2.7" of those after April
+            2025, "2.10" of torch 2.13.
         timing: Whether TORCH_NCCL_ENABLE_TIMING is set, for starts and durations.
         buffer: Entries that a rank's ring has room for.
         seen_at: Milliseconds at which the ranks dump; None for long after.

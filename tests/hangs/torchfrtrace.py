@@ -1,8 +1,9 @@
 """Ask torch's own tool, `torchfrtrace`, about the same jobs, and print a table.
 
-`python -m hangs.torchfrtrace FOLDER` (from tests/), where FOLDER has what the jobs left;
-those on paper are written there if they are missing. It gets the dumps as they are, and
-once more mended: JSON as pickle, ranks of a group where the dump has none.
+`python -m hangs.torchfrtrace FOLDER` (from tests/), where FOLDER has what the jobs left
+that `hangs.launch` has run; those on paper are written there if they are missing. The
+tool gets the dumps as they are, and once more mended: JSON as pickle, and the ranks of
+a group where the dump has none.
 """
 
 import logging
