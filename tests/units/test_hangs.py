@@ -1,0 +1,124 @@
+"""Jobs on paper that hang, or do not: `explain` names who is at fault, or nobody."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hangs import battery, cases
+from hangs.battery import (
+    complaints,
+    complaints_without,
+    dumps,
+    marks,
+    marks_without,
+    summary,
+)
+from hangs.generated import GENERATED
+
+import collectives_lab as lab
+
+explained = pytest.mark.skipif(
+    not hasattr(lab, "explain"), reason="this version explains no hangs"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What each job leaves, in a folder of its name."""
+    folder = tmp_path_factory.mktemp("hangs")
+    for name, write in GENERATED.items():
+        write(folder / name)
+    return folder
+
+
+@explained
+def test_with_all_files_explain_names_the_culprit(folder: Path) -> None:
+    """The right one nine times of ten, nobody where nothing hangs, no false proof."""
+    lines = marks(lab.explain, cases.GENERATED, folder)
+    assert not complaints(lines), "\n".join(complaints(lines))
+
+
+@explained
+def test_without_a_file_explain_names_nobody_wrong(folder: Path) -> None:
+    """Whichever file is missing, the culprit is the right one, or unknown."""
+    lines = marks_without(lab.explain, cases.GENERATED, folder)
+    wrong = complaints_without(lines)
+    assert not wrong, "\n".join(wrong)
+
+
+@explained
+def test_the_command_says_what_the_function_says(folder: Path) -> None:
+    """The exit status tells whether something hangs."""
+    for name, status in (("pipeline_circle", 1), ("healthy_pipeline", 0)):
+        command = [sys.executable, "-m", "collectives_lab", "explain", "--json"]
+        done = subprocess.run([*command, folder / name], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        answer, said = lab.explain(folder / name), json.loads(done.stdout)
+        assert said["culprits"] == list(answer.culprits)
+        assert (said["kind"], said["proved"]) == (answer.kind, answer.proved)
+
+
+@pytest.mark.parametrize("judge", battery.WRONG)
+def test_who_guesses_fails(judge: battery.Judge, folder: Path) -> None:
+    """The rank with the lowest number, nobody, or all well: none passes."""
+    lines = marks(judge, cases.GENERATED, folder)
+    assert complaints(lines)
+    assert summary(lines)["right"] <= len(lines) // 3
+
+
+def test_who_trusts_the_lowest_number_is_wrong_without_a_file(folder: Path) -> None:
+    """The battery of missing files finds that, too."""
+    lines = marks_without(battery.lowest_number, cases.GENERATED, folder)
+    assert complaints_without(lines)
+
+
+def test_whoever_knows_the_answers_passes(folder: Path) -> None:
+    """The battery asks for nothing that an answer cannot have."""
+    answers = {case.name: case for case in cases.GENERATED}
+
+    def knows(path: Path, *_more: Path) -> battery.Said:
+        case = answers[path.name if path.is_dir() else path.parent.name]
+        return battery.Said(case.culprits, case.kinds[0], proved=case.provable)
+
+    assert not complaints(marks(knows, cases.GENERATED, folder))
+    assert not complaints_without(marks_without(knows, cases.GENERATED, folder))
+
+
+def test_each_class_of_failure_is_there_twice() -> None:
+    """Real jobs and those on paper together: twenty failures, five that are none."""
+    every = [*cases.REAL, *cases.GENERATED]
+    failures = [case for case in every if not case.is_healthy]
+    assert len(failures) >= 20 and len(every) - len(failures) == 5
+    kinds = {kind for case in failures for kind in case.kinds} - {"unknown"}
+    for kind in kinds:
+        assert sum(case.kinds[0] == kind for case in failures) >= 2, kind
+    assert {case.name for case in cases.GENERATED} == set(GENERATED)
+    assert {case.name for case in cases.REAL} == set(cases.JOBS_BY_NAME)
+
+
+ENTRY = {
+    *("frames", "record_id", "pg_id", "process_group", "collective_seq_id"),
+    *("p2p_seq_id", "op_id", "profiling_name", "time_created_ns", "timeout_ms"),
+    *("input_sizes", "input_dtypes", "output_sizes", "output_dtypes"),
+    *("state", "retired", "is_p2p"),
+    *("time_discovered_started_ns", "time_discovered_completed_ns"),
+}
+
+
+def test_a_dump_on_paper_has_what_its_version_writes(folder: Path) -> None:
+    """The names of the fields, as in torch's tutorial and headers of each version."""
+    extra = {"2.5": [], "2.7": ["nccl_version"], "2.10": ["comm_lib_version"]}
+    seen = set()
+    for name in GENERATED:
+        for dump in dumps(folder / name).values():
+            version = dump["version"]
+            outside = {"entries", "pg_config", "pg_status", "version", *extra[version]}
+            assert set(dump) - {"nccl_comm_state"} == outside
+            threads = {"thread_id", "thread_name"} if version == "2.10" else set()
+            for found in dump["entries"]:
+                assert (ENTRY | threads) - {"frames"} <= set(found)
+                assert set(found) <= ENTRY | threads | {"duration_ms"}
+            seen.add(version)
+    assert seen == set(extra)
