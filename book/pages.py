@@ -15,7 +15,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from book import badges
+from book import badges, reveals
 from book.execution import CHAPTERS, ROOT, Execution
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -106,6 +106,7 @@ def chapter_page(execution: Execution) -> NotebookNode:
         f"Executed in {execution.seconds:.0f} s. To run it yourself: `make lab`, then "
         f"`{path}`."
     )
+    notebook.cells = reveals.with_reveals(notebook.cells)
     notebook.cells.append(new_markdown_cell(f"---\n\n<small>{text}</small>"))
     return notebook
 
