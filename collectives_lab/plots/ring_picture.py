@@ -7,7 +7,9 @@ the values that ranks returned (`ring`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -29,30 +31,46 @@ def states_of_sums(by_rank: Sequence[Sequence[Sequence[float]]]) -> list[ChunkSt
     """Return what ranks held in each step, read off sums of `4**rank`.
 
     by_rank: `[rank][step][chunk]`, a number of each chunk, step 0 before the first
-    message. A chunk that changed came from the left neighbour.
+    message. A chunk that changed came from the nearest rank whose chunk, added to the
+    old one or put in its place, makes the new one. Raises ValueError if there is none.
     """
     holds: list[Holds] = [
         tuple(tuple(tuple(ranks_in(sum_)) for sum_ in chunks) for chunks in step)
         for step in zip(*by_rank, strict=True)
     ]
-    states = []
-    for number, held in enumerate(holds):
-        before = holds[number - 1] if number else held
-        moves = tuple(_moves(before, held))
+    states = [ChunkState(0, len(holds) - 1, "start", (), holds[0])]
+    for step, (before, held) in enumerate(pairwise(holds), 1):
+        moves = tuple(_moves(before, held, step))
         phase = "reduce-scatter" if all(m.adds for m in moves) else "all-gather"
-        of = len(holds) - 1
-        states.append(ChunkState(number, of, phase if number else "start", moves, held))
+        states.append(ChunkState(step, len(holds) - 1, phase, moves, held))
     return states
 
 
-def _moves(before: Holds, after: Holds) -> list[Move]:
+def _moves(before: Holds, after: Holds, step: int) -> Iterator[Move]:
+    """Yield the moves of a step, found by what each changed chunk is made of."""
     p = len(after)
-    return [
-        Move((rank - 1) % p, rank, chunk, len(held) > len(before[rank - 1][chunk]))
-        for rank, chunks in enumerate(after)
-        for chunk, held in enumerate(chunks)
-        if held != before[rank][chunk]
-    ]
+    for dst, chunks in enumerate(after):
+        nearest = sorted(range(p), key=partial(_distance, dst=dst, p=p))
+        for chunk, held in enumerate(chunks):
+            own = before[dst][chunk]
+            if held == own:
+                continue
+            for src in nearest[1:]:
+                came = before[src][chunk]
+                if held in (tuple(sorted(own + came)), came):
+                    yield Move(src, dst, chunk, held != came)
+                    break
+            else:
+                raise ValueError(
+                    f"rank {dst} has {held} in chunk {chunk} after step {step}, and "
+                    f"{own} before it; no rank had what is missing"
+                )
+
+
+def _distance(src: int, dst: int, p: int) -> tuple[int, int]:
+    """Order ranks by their distance on the circle, the left neighbour first."""
+    back = (dst - src) % p
+    return min(back, p - back), back
 
 
 @mpl.rc_context(STYLE)
