@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from nbclient.exceptions import CellExecutionError
 
 from book import links
+from book.answers import answers_of
 from book.build import BuildError, build, summary
 from book.execution import (
     ROOT,
@@ -27,7 +29,7 @@ DEADLINE = 600.0
 def main() -> None:
     """Build `build/book/`, or say what failed and leave an older one as it was."""
     try:
-        done = [executed(chapter) for chapter in chapters()]
+        done = [with_answers(executed(chapter)) for chapter in chapters()]
         print(f"book: {summary(done)}", flush=True)
         build(done, SITE)
     except (CellExecutionError, TimeoutError, ProcessLeft, BuildError) as error:
@@ -36,6 +38,12 @@ def main() -> None:
     print(f"book: {len(links.pages(SITE))} pages, and all links between them resolve")
     print("book: links to other hosts, which nobody followed:", *addresses)
     print(f"book: open {SITE / 'index.html'}")
+
+
+def with_answers(chapter: Execution) -> Execution:
+    """Return an execution with that of the answers to its exercises."""
+    path = answers_of(chapter.chapter)
+    return replace(chapter, answers=executed(path).notebook) if path else chapter
 
 
 def executed(chapter: Path) -> Execution:

@@ -133,10 +133,11 @@ def notebooks(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
 
     That of a solution is its exercise's, which is generated from it.
     """
-    for path in sorted(root.glob("chapters/*.ipynb")):
+    own = [*root.glob("chapters/*.ipynb"), *root.glob("solutions/chapters/*.ipynb")]
+    for path in sorted(own):
         yield path, path.relative_to(root).as_posix()
     for folder in ("solutions", "exercises"):
-        for path in sorted(root.glob(f"{folder}/*/*.ipynb")):
+        for path in sorted({*root.glob(f"{folder}/*/*.ipynb")} - {*own}):
             yield path, f"exercises/{path.parent.name}/{path.name}"
 
 

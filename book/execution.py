@@ -42,11 +42,15 @@ class ProcessLeft(Exception):
 
 @dataclass(frozen=True)
 class Execution:
-    """A chapter with its outputs, and the seconds that its cells took."""
+    """A chapter with its outputs, and the seconds that its cells took.
+
+    answers: the executed notebook with the answers to its exercises, if there is one.
+    """
 
     chapter: Path
     notebook: NotebookNode
     seconds: float
+    answers: NotebookNode | None = None
 
 
 def chapters() -> list[Path]:
@@ -200,9 +204,16 @@ def _keep(done: Execution, of: str) -> None:
     """Write the notebook, then the record that makes it count."""
     text = nbformat.writes(done.notebook)
     record = {"key": of, "seconds": done.seconds, "notebook": _digest(text.encode())}
-    KEPT.mkdir(parents=True, exist_ok=True)
-    _replace(KEPT / done.chapter.name, text)
-    _replace(KEPT / f"{done.chapter.stem}.json", json.dumps(record, indent=1))
+    place = _place(done.chapter)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _replace(place, text)
+    _replace(place.with_suffix(".json"), json.dumps(record, indent=1))
+
+
+def _place(chapter: Path) -> Path:
+    """Return where a chapter is kept; its answers have the same name, one folder on."""
+    folder = KEPT if chapter.parent == CHAPTERS else KEPT / "answers"
+    return folder / chapter.name
 
 
 def _replace(path: Path, text: str) -> None:
@@ -215,8 +226,9 @@ def _replace(path: Path, text: str) -> None:
 def kept(chapter: Path) -> Execution | None:
     """Return the kept execution of a chapter; None if damaged or out of date."""
     try:
-        record = json.loads((KEPT / f"{chapter.stem}.json").read_text())
-        text = (KEPT / chapter.name).read_text()
+        place = _place(chapter)
+        record = json.loads(place.with_suffix(".json").read_text())
+        text = place.read_text()
         whole = record["notebook"] == _digest(text.encode())
         if not whole or record["key"] != key(chapter):
             return None

@@ -15,7 +15,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from book import badges
+from book import badges, reveals
+from book.answers import with_answers
 from book.execution import CHAPTERS, ROOT, Execution
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -94,20 +95,29 @@ def chapter_page(execution: Execution) -> NotebookNode:
     badges.as_a_page(notebook)
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info["pygments_lexer"] = "chapter"
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        if cell.metadata.get("jupyter", {}).get("source_hidden"):
-            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
-        for output in cell.outputs:
-            output.get("data", {}).pop(WIDGET, None)  # needs a kernel; HTML is beside
     path = execution.chapter.relative_to(ROOT).as_posix()
     text = (
         f"Executed in {execution.seconds:.0f} s. To run it yourself: `make lab`, then "
         f"`{path}`."
     )
+    if execution.answers:
+        below = nbformat.from_dict(execution.answers).cells
+        notebook.cells = with_answers(notebook.cells, below)
+    for cell in notebook.cells:
+        _tidy(cell)
+    notebook.cells = reveals.with_reveals(notebook.cells)
     notebook.cells.append(new_markdown_cell(f"---\n\n<small>{text}</small>"))
     return notebook
+
+
+def _tidy(cell: NotebookNode) -> None:
+    """Fold a cell whose source is hidden, and leave out what needs a kernel."""
+    if cell.cell_type != "code":
+        return
+    if cell.metadata.get("jupyter", {}).get("source_hidden"):
+        cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
+    for output in cell.outputs:
+        output.get("data", {}).pop(WIDGET, None)  # HTML is beside
 
 
 def exercise_page(path: Path) -> NotebookNode:

@@ -2,3 +2,34 @@
 if (location.protocol === "file:") {
   DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 }
+
+// What a reader types as a guess goes into the table of the answer, which then opens.
+document.addEventListener("submit", (event) => {
+  const form = event.target.closest("form.guess");
+  if (!form) return;
+  event.preventDefault();
+  const answer = form.nextElementSibling;
+  if (!answer?.matches("details.answer")) return;
+  answer.open = true;
+  const guess = form.elements.guess.value.trim();
+  for (const head of answer.querySelectorAll("th")) {
+    if (head.textContent !== "my guess") continue;
+    const row = head.closest("table").querySelector("tbody tr");
+    row.cells[head.cellIndex].textContent = guess || "–";
+  }
+});
+
+// For who wants to read on, and for paper.
+document.addEventListener("DOMContentLoaded", () => {
+  const answers = [...document.querySelectorAll("details.answer")];
+  if (!answers.length) return;
+  const open = document.createElement("button");
+  open.className = "all-answers";
+  open.textContent = "Show all answers";
+  open.onclick = () => answers.forEach((answer) => (answer.open = true));
+  document.querySelector("article h1").after(open);
+  addEventListener("beforeprint", open.onclick);
+  // A link to a place in an answer, or a word searched for, opens it.
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  target?.closest("details.answer")?.setAttribute("open", "");
+});

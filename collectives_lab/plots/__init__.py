@@ -3,8 +3,9 @@
 Of a trace, or of a Run or a Timeline that has one, here you can draw who waited for
 whom (`space_time`), when each rank computes (`computing`), who sends to whom
 (`traffic_matrix`) and how much each rank sends (`bytes_by_rank`). Of an algorithm: what
-all ranks hold before and after it (`before_after`) and, step by step, which ranks are
-in which chunk (`chunk_table` of `chunk_states`). Of times: what they are by size
+all ranks hold before and after it (`before_after`), step by step which ranks are in
+which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
+`trees`. Of times: what they are by size
 (`cost_curves`), who is fastest where (`winner_map`), and how far a prediction is off
 (`predicted_measured`), or those of many machines (`ratios`).
 Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
@@ -45,9 +46,11 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.ratios import ratios
+from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
+from collectives_lab.plots.tree_picture import trees
 from collectives_lab.plots.winner_map import winner_map
 
 __all__ = [
@@ -63,6 +66,9 @@ __all__ = [
     "chunk_table",
     "chunk_states",
     "ring_steps",
+    "ring",
+    "states_of_sums",
+    "trees",
     "ChunkState",
     "Move",
     "cost_curves",

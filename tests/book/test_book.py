@@ -12,7 +12,7 @@ import pytest
 from nbclient.exceptions import CellExecutionError
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from book import build, execution, links, pages
+from book import answers, build, execution, links, pages, reveals
 from book.execution import Execution
 
 ROOT = Path(__file__).parents[2]
@@ -336,3 +336,41 @@ def test_a_page_reads_as_in_jupyterlab(tmp_path: Path) -> None:
 def test_a_wrong_page_stops_the_build(tmp_path: Path, wrong: str) -> None:
     """A link without a target and a formula that nobody can draw are errors."""
     assert sphinx(tmp_path, f"# A page\n\n{wrong}\n").returncode != 0
+
+
+# -- questions and answers -------------------------------------------------------------
+
+
+def code(source: str) -> nbformat.NotebookNode:
+    return new_code_cell(source)
+
+
+def text(source: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_markdown_cell(source)
+
+
+def test_an_answer_is_folded_until_its_section_ends() -> None:
+    """A question is a place to type, and what follows opens with a click."""
+    asked = code("my_guess = None  # bytes, <S>")
+    compared = code("lab.compare(my_guess=my_guess, predicted=3)")
+    cells = [asked, text("## One"), asked, compared, text("Three."), text("## Two")]
+    sources = [cell.source for cell in reveals.with_reveals(cells)]
+    form = reveals.FORM.format(what="bytes, &lt;S&gt;")
+    assert sources == [
+        *(form, "## One", form, reveals.OPEN, compared.source, "Three."),
+        *(reveals.CLOSE, "## Two"),
+    ]
+
+
+def test_answers_are_below_the_exercises_one_fold_each() -> None:
+    """Each with its number, and what all of them import before the first."""
+    answered = [text("# Answers"), code("import math"), text("## 1 · Why\n\nSo.")]
+    page = [text("## Exercises\n\n1. *Easy, 5 minutes.* Why?"), text("## Reading")]
+    sources = [cell.source for cell in answers.with_answers(page, answered)]
+    assert sources == [
+        page[0].source,
+        '<details class="worked"><summary>What the answers import</summary>',
+        *("import math", "</details>"),
+        '<details class="worked"><summary>Answer to exercise 1 · Why</summary>',
+        *("So.", "</details>", "## Reading"),
+    ]

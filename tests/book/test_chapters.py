@@ -1,5 +1,6 @@
 """The promises of the chapters: their form, that they run, and what their text says."""
 
+import ast
 import contextlib
 import json
 import os
@@ -19,7 +20,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 import collectives_lab as lab
-from book import badges, execution
+from book import answers, badges, execution
 
 CHAPTERS = execution.chapters()
 CHEATSHEET = execution.ROOT / "chapters" / "scripts" / "collective_cheatsheet.py"
@@ -32,9 +33,14 @@ MINUTE = 2 * 60.0
 LONGEST, MEDIAN = 25, 6
 """Lines of a code cell at most, and non-blank lines of the median one."""
 
-FEWEST_WORDS, MOST_WORDS = 2000, 3500
+FEWEST_WORDS, MOST_WORDS = 2000, 6000
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?|`s\d+-")
 ENDING = ["Errata", "Recap", "Exercises", "Reading"]
+SECOND_EDITION = {5}
+"""Chapters that keep the rules of the second edition: their errata are in an appendix,
+no cell gives an answer away, and a hint is below each exercise."""
+MOST_IN_A_ROW = 3
+"""Code cells without a sentence between them."""
 EXERCISE = re.compile(r"\d+\. \*(Easy|Medium|Hard), \d+ minutes\.\* ")
 
 # What the text says of Gloo as pinned in constraints.txt. Another version may behave
@@ -91,36 +97,66 @@ CLAIMS = {
         assert all(nbytes == S or nbytes < 100 for _, nbytes in calls)
     """,
     "05_the_ring_and_its_rivals": """
-        assert ratio(2**10)[1] > 2 and ratio(2**22)[1] < 0.95, "the counting decides"
-        (few, *_), (many, *_) = ratio(2**10), ratio(2**22)
-        assert (round(few, 1), round(many, 2)) == (4.6, 0.77)
+        assert naive.results == ring.results == [[85.0]] * 4
+        assert [move.src for move in states[1].moves if move.chunk == 0] == [1]
+        assert all(states[3].is_whole(r, r) for r in range(4)), "each owns its own"
+        for P, whole, in_chunks in zip(world_sizes, by_naive, by_ring):
+            assert (whole, in_chunks) == (P - 1, 2 * (P - 1) / P)
+        assert ring.trace.bytes_by_pair() == plans.ring_all_reduce(
+            4, S, itemsize=8).bytes_by_pair()
+        assert costs.naive_all_reduce(1024, 1, 0, 1) == 1023
         one_dgx = [lab.predict("all_reduce", 2**30, fabrics.dgx_h100(), algorithm=a)
                    for a in ("ring", "nvls")]
         assert 1.25 < one_dgx[0].seconds / one_dgx[1].seconds < 1.45
-        assert [how.split(",")[0] for _, how, *_ in by_nccl] == ["tree", "tree",
-            "nvlstree"]
-        assert behind[2**12] > 4 and 1.05 < behind[2**30] < 1.25
-        for P in 12, 96, 1024, 131_072:  # a quarter behind from 256 MiB on
-            times = [cost(P, 2**28, ALPHA, BETA) for cost in RIVALS.values()]
-            assert times[-1] < 1.25 * min(times[:-1])
+        assert differ == [3, 0] and hops == 6
+        assert doubling.results == [[sum(4.0**r for r in range(8))]] * 8
+        assert count(plans.ring_all_reduce, 1024)[0] == 2046
+        assert tree == [20, 20] and doubled == [10, 10]
+        by_hand = lab.plots.chunk_states(4, halving_doubling(4))[-1]
+        assert by_hand.whole().all()
+        eight = rivals_of_eight
+        assert eight["halving-doubling"] == [6, 1.75] and eight["ring"] == [14, 1.75]
         five, number = plans.steps.Steps(8), np.arange(8)
         for far, part in (1, 2), (2, 4), (4, 4), (2, 4), (1, 2):
             five.step(number, number ^ far, MiB // part)
         assert count(lambda *_: five.trace(), 8) == [5, 1.75], "the least, by pairs"
-        assert behind[MiB] > 3 and 6 < 1 / (behind[2**30] - 1) < 8, "a seventh"
         eight_ranks = fabrics.uniform(8, ALPHA, BETA)
         pictures = [plans.double_tree_all_reduce(8, MiB, segment=MiB // 8)]
         pictures.append(plans.ring_all_reduce(8, MiB))
         took = [1e6 * plan.replay(eight_ranks).elapsed for plan in pictures]
         assert np.round(took).tolist() == [508, 324]
-        gloo_ring = traffic(dist.all_reduce).wire
-        assert (gloo_ring > S / 4).sum(axis=1).tolist() == [1] * 4, gloo_ring
-        assert abs(gloo_ring.sum() / S - 6) < 0.02 and abs(on_the_wire - 2) < 0.01
-        assert measures[2][0] > 1.5, "naive is as fast as Gloo"
-        network = fabrics.uniform(8, ALPHA, BETA)
-        single, double = plans.tree_all_reduce, plans.double_tree_all_reduce
-        double = double(8, MiB, segment=MiB // 8).replay(network).elapsed
-        assert double < single(8, MiB).replay(network).elapsed < 7e-4
+        twelve = count(plans.halving_doubling_all_reduce, 12)
+        assert twelve == [8, 3.75] and 3.75 - 1.75 == 2
+        steps, tensors = count(plans.ring_all_reduce, 64)
+        assert steps == 126 and round(tensors, 2) == 1.97
+        assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
+        assert ring_to_doubling(2**16) > 4 and ring_to_doubling(8 * 2**22) < 0.5
+        few, many = (model_ratio(n) for n in sizes)
+        assert (round(few, 1), round(many, 2)) == (4.6, 0.77)
+        assert np.median(ratios[0]) > 2 and np.median(ratios[1]) < 0.95, ratios
+        for name in list(RIVALS)[:4]:
+            at = 256, 64 * MiB
+            planned = getattr(plans, f"{name.replace(' ', '_').replace('-', '_')}"
+                              "_all_reduce")(*at)
+            elapsed = planned.replay(fabrics.uniform(256, ALPHA, BETA)).elapsed
+            assert math.isclose(elapsed, RIVALS[name](*at, ALPHA, BETA))
+        assert against_the_fastest(1, 96)[0] > 20
+        by_size = [against_the_fastest(n * MiB, 96)[1] for n in (14, 15)]
+        assert by_size == ["double tree", "ring"]
+        assert ring_wins(powers) == 0 and 0.1 < ring_wins(thirds) < 0.25
+        assert powers[-1] > 10**5
+        for P in 12, 96, 1024, 131_072:  # a quarter behind from 256 MiB on
+            times = [cost(P, 2**28, ALPHA, BETA) for cost in RIVALS.values()]
+            assert times[-1] < 1.25 * min(times[:-1])
+        assert [round(opening[0][0]), round(opening[1][0], 2)] == [197, 1.09]
+        assert [name for _, name in opening] == ["recursive doubling",
+            "halving-doubling"]
+        assert [how.split(",")[0] for _, how, *_ in chosen] == ["tree", "tree",
+            "nvlstree"]
+        assert behind[2**12] > 4 and 6 < 1 / (behind[2**30] - 1) < 8, "a seventh"
+        gloo = lab.run(sum_up, 4, args=[dist.all_reduce], backend="gloo").trace.wire
+        assert (gloo > S / 4).sum(axis=1).tolist() == [1] * 4, gloo
+        assert abs(gloo.sum() / S - 6) < 0.02
     """,
     "06_sharding": """
         assert predicted == [2, 5, 12, 12, 9, 2] and np.allclose(recorded, predicted)
@@ -273,6 +309,42 @@ def faults(notebook: NotebookNode, number: int) -> Iterator[str]:
     if median > MEDIAN:
         yield f"the median cell has {median} lines; at most {MEDIAN}"
     yield from faults_of_text(notebook, number)
+    if number in SECOND_EDITION:
+        yield from faults_of_teaching(notebook)
+
+
+def faults_of_teaching(notebook: NotebookNode) -> Iterator[str]:
+    """What the second edition asks of a chapter's cells and exercises."""
+    in_a_row, is_asked = 0, False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            in_a_row = 0
+            continue
+        in_a_row += cell.id != badges.INSTALL
+        if in_a_row > MOST_IN_A_ROW:
+            yield f"more than {MOST_IN_A_ROW} code cells in a row end in {cell.id}"
+        if cell.source.startswith("my_guess = None"):
+            is_asked, in_a_row = True, 0
+        elif is_asked:
+            if given := answers_in(cell.source):
+                yield f"cell {cell.id} asserts {given}, an answer before its question"
+            is_asked = "my_guess" not in cell.source
+    exercises = next(c.source for c in notebook.cells if "\n1. *" in c.source)
+    hints = exercises.count("<details><summary>Hint</summary>")
+    if hints != len(re.findall(r"^\d+\. \*", exercises, flags=re.MULTILINE)):
+        yield f"its exercises have {hints} hints; need one for each"
+
+
+def answers_in(source: str) -> list[object]:
+    """The literals that a cell asserts, 0, 1 and 2 excepted."""
+    tree = ast.parse("".join(re.sub(r"^[%!].*", "", source, flags=re.MULTILINE)))
+    return [
+        node.value
+        for statement in ast.walk(tree)
+        if isinstance(statement, ast.Assert)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and node.value not in (0, 1, 2)
+    ]
 
 
 def faults_of_file(notebook: NotebookNode) -> Iterator[str]:
@@ -303,8 +375,9 @@ def faults_of_text(notebook: NotebookNode, number: int) -> Iterator[str]:
     if "minute" not in first and "hour" not in first:
         yield "it does not say how long it takes"
     names = [re.sub(r"^[\d.]+ ", "", s.splitlines()[0]) for s in sections]
-    if names[-len(ENDING) :] != ENDING:
-        yield f"it ends with {names[-len(ENDING) :]}, not with {ENDING}"
+    end = ENDING if number not in SECOND_EDITION else ENDING[1:]
+    if names[-len(end) :] != end:
+        yield f"it ends with {names[-len(end) :]}, not with {end}"
     for name, section in zip(names, sections, strict=True):
         takeaways = section.count("> **Takeaway.**")
         if takeaways != (name not in ENDING):
@@ -340,10 +413,10 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def with_text(old: str, new: str) -> Callable[[NotebookNode], None]:
+def with_text(old: str, new: str, count: int = -1) -> Callable[[NotebookNode], None]:
     def change(notebook: NotebookNode) -> None:
         for cell in notebook.cells:
-            cell.source = cell.source.replace(old, new)
+            cell.source = cell.source.replace(old, new, count)
 
     return change
 
@@ -381,12 +454,47 @@ BROKEN: list[tuple[Callable[[NotebookNode], object], str]] = [
 ]
 
 
+UNTAUGHT: list[tuple[Callable[[NotebookNode], object], str]] = [
+    (with_cells("pass", count=4), "code cells in a row"),
+    (with_text("lab.compare(", "assert hops == 6\nlab.compare("), "asserts [6]"),
+    (with_text("<summary>Hint</summary>", "", count=1), "hints; need one for each"),
+    (with_text("## Recap", "## Errata\n\n## Recap"), "has 0 takeaways"),
+]
+
+
+@pytest.mark.parametrize("change, complaint", UNTAUGHT)
+def test_a_fault_of_teaching_is_found(change: Callable, complaint: str) -> None:
+    """A chapter of the second edition is held to its rules too."""
+    notebook = read(next(path for path in CHAPTERS if number_of(path) == 5))
+    change(notebook)
+    assert any(complaint in fault for fault in faults(notebook, 5))
+
+
 @pytest.mark.parametrize("change, complaint", BROKEN)
 def test_a_fault_of_form_is_found(change: Callable, complaint: str) -> None:
     """The test above fails where it should."""
     notebook = read(next(path for path in CHAPTERS if number_of(path) == 3))
     change(notebook)
     assert any(complaint in fault for fault in faults(notebook, 3))
+
+
+# -- answers ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "path", sorted(answers.ANSWERS.glob("*.ipynb")), ids=lambda path: path.stem
+)
+def test_the_answers_to_exercises_run(path: Path) -> None:
+    """Every exercise of the chapter has one, whose cells hold, without a warning."""
+    chapter = read(execution.CHAPTERS / path.name)
+    exercises = next(c.source for c in chapter.cells if "\n1. *" in c.source)
+    numbers = re.findall(r"^(\d+)\. \*", exercises, flags=re.MULTILINE)
+    titles = [answers.HEADING.match(c.source) for c in read(path).cells]
+    assert [title["number"] for title in titles if title] == numbers
+    done = execution.execute(path, DEADLINE)
+    assert not execution.complaints(done.notebook)
 
 
 # -- running ---------------------------------------------------------------------------

@@ -26,7 +26,10 @@ from collectives_lab.checking.spec import Exercise
 from collectives_lab.wire import Program
 
 ROOT = Path(__file__).parents[2]
-SOLUTIONS = sorted((ROOT / "solutions").glob("*/*.ipynb"))
+ANSWERS = ROOT / "solutions" / "chapters"
+SOLUTIONS = sorted(
+    path for path in (ROOT / "solutions").glob("*/*.ipynb") if path.parent != ANSWERS
+)
 NAMES = [path.stem for path in SOLUTIONS]
 
 LONGEST = 25

@@ -16,6 +16,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from collectives_lab import plans, plots
+from collectives_lab.basics.trees import double_tree
 from collectives_lab.fabrics import uniform
 from collectives_lab.plans.steps import Steps
 from collectives_lab.plots import overview
@@ -875,6 +876,47 @@ def test_a_million_chunks_are_played_without_their_terms():
     assert half.terms(1, 0) == (1,) and half.terms(0, 1) == (0, *range(2, p))
     assert half.counts()[0, 1] == p - 1 and not half.whole()[0, 1]
     assert "holds" not in vars(half)
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 8])
+def test_a_ring_is_a_circle_with_an_arrow_for_each_message(p):
+    """Every contribution is a dot, and every chunk that is sent next has an arrow."""
+    states = plots.chunk_states(p)[:2]
+    figure = plots.ring(states)
+    assert len(figure.axes) == len(states)
+    assert dots(figure.axes[0]) == p * p
+    arrows = [a for a in figure.axes[0].patches if isinstance(a, FancyArrowPatch)]
+    assert len(arrows) == (len(states[1].moves) if p > 1 else 0)
+    with pytest.raises(ValueError, match="use chunk_table"):
+        plots.ring(plots.chunk_states(9)[0])
+    with pytest.raises(ValueError, match="no state"):
+        plots.ring([])
+
+
+def test_states_are_read_off_the_sums_that_ranks_hold():
+    """The moves of each step follow from the values; what no rank sent is refused."""
+    known = plots.chunk_states(4)
+    sums = [
+        [[sum(4.0**r for r in held) for held in state.holds[rank]] for state in known]
+        for rank in range(4)
+    ]
+    for read, state in zip(plots.states_of_sums(sums), known, strict=True):
+        assert read.holds == state.holds and {*read.moves} == {*state.moves}
+    sums[2][1][0] = 4.0**0 + 4.0**2 + 4.0**3
+    with pytest.raises(ValueError, match=r"rank 2 has .* in chunk 0 after step 1"):
+        plots.states_of_sums(sums)
+
+
+def test_trees_are_drawn_as_trees():
+    """An edge for each rank but the roots; what is no tree is refused."""
+    both = dict(zip(("one", "other"), double_tree(8), strict=True))
+    figure = plots.trees(both)
+    assert [len(ax.lines) for ax in figure.axes] == [7, 7]
+    assert "4 above 2" in figure.alt
+    with pytest.raises(ValueError, match="rank 0 never reaches a root"):
+        plots.trees({"a circle": [1, 0]})
+    with pytest.raises(ValueError, match="no tree to draw"):
+        plots.trees({})
 
 
 def test_some_ranks_and_chunks_can_be_looked_at():

@@ -1,0 +1,199 @@
+"""The ring as a circle of ranks, with the chunk that each sends to its neighbour.
+
+Here you can draw states of `chunk_states`, or of `states_of_sums`, which reads them off
+the values that ranks returned (`ring`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+
+from collectives_lab.plots.buffers import ranks_in
+from collectives_lab.plots.chunk_table import WHOLE
+from collectives_lab.plots.chunks import ChunkState, Holds, Move
+from collectives_lab.plots.dots import Dots
+from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, rank_color
+
+MOST_RANKS = 8
+CELL = 0.27  # inches of a chunk
+MARGIN = 0.3  # inches around the middles of the outermost boxes, for names and arrows
+WIDEST = 9.5  # inches
+
+
+def states_of_sums(by_rank: Sequence[Sequence[Sequence[float]]]) -> list[ChunkState]:
+    """Return what ranks held in each step, read off sums of `4**rank`.
+
+    by_rank: `[rank][step][chunk]`, a number of each chunk, step 0 before the first
+    message. A chunk that changed came from the nearest rank whose chunk, added to the
+    old one or put in its place, makes the new one. Raises ValueError if there is none.
+    """
+    holds: list[Holds] = [
+        tuple(tuple(tuple(ranks_in(sum_)) for sum_ in chunks) for chunks in step)
+        for step in zip(*by_rank, strict=True)
+    ]
+    states = [ChunkState(0, len(holds) - 1, "start", (), holds[0])]
+    for step, (before, held) in enumerate(pairwise(holds), 1):
+        moves = tuple(_moves(before, held, step))
+        phase = "reduce-scatter" if all(m.adds for m in moves) else "all-gather"
+        states.append(ChunkState(step, len(holds) - 1, phase, moves, held))
+    return states
+
+
+def _moves(before: Holds, after: Holds, step: int) -> Iterator[Move]:
+    """Yield the moves of a step, found by what each changed chunk is made of."""
+    p = len(after)
+    for dst, chunks in enumerate(after):
+        nearest = sorted(range(p), key=partial(_distance, dst=dst, p=p))
+        for chunk, held in enumerate(chunks):
+            own = before[dst][chunk]
+            if held == own:
+                continue
+            for src in nearest[1:]:
+                came = before[src][chunk]
+                if held in (tuple(sorted(own + came)), came):
+                    yield Move(src, dst, chunk, held != came)
+                    break
+            else:
+                raise ValueError(
+                    f"rank {dst} has {held} in chunk {chunk} after step {step}, and "
+                    f"{own} before it; no rank had what is missing"
+                )
+
+
+def _distance(src: int, dst: int, p: int) -> tuple[int, int]:
+    """Order ranks by their distance on the circle, the left neighbour first."""
+    back = (dst - src) % p
+    return min(back, p - back), back
+
+
+@mpl.rc_context(STYLE)
+def ring(
+    states: ChunkState | Sequence[ChunkState], *, caption: str | None = None
+) -> Diagram:
+    """Draw ranks on a circle, what they hold, and the chunk that each sends next.
+
+    states: one, or several that become panels in their order. A dot is a rank's
+    contribution to a chunk. An arrow carries the number of the chunk that is sent in
+    the step after the state. A frame, in the colour of the sender, marks what was
+    received in the step before it; a shaded chunk is whole. Raises ValueError for more
+    than 8 ranks, for which `chunk_table` has room.
+    """
+    states = [states] if isinstance(states, ChunkState) else list(states)
+    if not states:
+        raise ValueError("there is no state to draw; give one or more of chunk_states")
+    p = states[0].world_size
+    if p > MOST_RANKS:
+        raise ValueError(
+            f"a circle of {p} ranks has no room for their chunks; at most "
+            f"{MOST_RANKS} ranks, or use chunk_table"
+        )
+    across, down = _span(p)
+    columns = max(1, min(len(states), int(WIDEST // across)))
+    rows = math.ceil(len(states) / columns)
+    figure = blank(columns * across, rows * (down + 0.25) + 0.25)
+    for number, state in enumerate(states):
+        ax = figure.add_subplot(rows, columns, number + 1)
+        following = states[number + 1] if number + 1 < len(states) else None
+        _draw(ax, state, following.moves if following else ())
+    _key(figure, states)
+    figure.caption = caption or f"A ring of {p} ranks, {states[-1].title}."
+    words = "; ".join(" ".join(state.sentences()[:1]) or "start" for state in states)
+    figure.alt = f"{p} ranks on a circle. {figure.caption} {words}."
+    return figure
+
+
+def _middle(rank: int, p: int) -> tuple[float, float]:
+    """Return where a rank is, in inches: rank 0 above, the next ones clockwise."""
+    angle = math.pi / 2 - 2 * math.pi * rank / p
+    radius = max(0.9, 0.27 * p)
+    return radius * (1 + CELL * p / 4) * math.cos(angle), -radius * math.sin(angle)
+
+
+def _span(p: int) -> tuple[float, float]:
+    """Return the width and the height of a panel in inches."""
+    x, y = zip(*(_middle(rank, p) for rank in range(p)), strict=True)
+    return (
+        max(x) - min(x) + CELL * p + 2 * MARGIN,
+        max(y) - min(y) + CELL + 2 * MARGIN,
+    )
+
+
+def _draw(ax: Axes, state: ChunkState, sent: Sequence[Move]) -> None:
+    p, (across, down) = state.world_size, _span(state.world_size)
+    top = _middle(0, p)[1] - CELL / 2 - MARGIN
+    ax.set(xlim=(-across / 2, across / 2), ylim=(top + down, top), aspect="equal")
+    ax.set_axis_off()
+    after = f"after {state.step} step{'s' * (state.step > 1)}"
+    ax.set_title(after if state.step else "start", fontsize=9, pad=2)
+    dots = Dots(0.8 * CELL / math.ceil(math.sqrt(p)), 1.0, p)
+    boxes = [_box(ax, dots, state, rank) for rank in range(p)]
+    dots.draw(ax)
+    for move in sent:
+        _arrow(ax, boxes[move.src], boxes[move.dst], move)
+
+
+def _box(ax: Axes, dots: Dots, state: ChunkState, rank: int) -> Rectangle:
+    """Draw a rank's chunks beside each other, with its name above them."""
+    p, (x, y) = state.world_size, _middle(rank, state.world_size)
+    left, top, bottom = x - CELL * p / 2, y - CELL / 2, y + CELL / 2
+    senders = {move.chunk: move.src for move in state.moves if move.dst == rank}
+    for chunk in range(p):
+        cell = (left + chunk * CELL, top)
+        shade = (INK, WHOLE[True]) if state.is_whole(rank, chunk) else "none"
+        style = {"fc": shade, "ec": (INK, 0.5), "lw": 0.6}
+        ax.add_patch(Rectangle(cell, CELL, CELL, **style))
+        middle = cell[0] + CELL / 2
+        dots.grid(middle, y, state.terms(rank, chunk))
+        ax.text(middle, bottom + 0.07, str(chunk), ha="center", va="center", size=6)
+        if chunk in senders:
+            style = {"fc": "none", "ec": rank_color(senders[chunk]), "lw": 1.8}
+            inside = (cell[0] + 0.015, top + 0.015)
+            ax.add_patch(Rectangle(inside, CELL - 0.03, CELL - 0.03, zorder=2, **style))
+    ax.text(x, top - 0.08, f"rank {rank}", ha="center", va="center", size=8)
+    # What arrows end at: the chunks with the names above and the numbers below.
+    around = (left - 0.03, top - 0.16), CELL * p + 0.06, CELL + 0.3
+    outline = Rectangle(*around, fc="none", ec="none")
+    ax.add_patch(outline)
+    return outline
+
+
+def _arrow(ax: Axes, start: Rectangle, end: Rectangle, move: Move) -> None:
+    color = rank_color(move.src)
+    (x0, y0), (x1, y1) = start.get_center(), end.get_center()
+    bend = 0.28
+    arrow = FancyArrowPatch(
+        (x0, y0),
+        (x1, y1),
+        patchA=start,
+        patchB=end,
+        connectionstyle=f"arc3,rad={-bend}",
+        arrowstyle="-|>",
+        mutation_scale=9,
+        color=color,
+        lw=1.4,
+    )
+    ax.add_patch(arrow)
+    # The middle of the curve, which is a quadratic one.
+    x = (x0 + x1) / 2 - bend / 2 * (y0 - y1)
+    y = (y0 + y1) / 2 - bend / 2 * (x1 - x0)
+    box = {"boxstyle": "circle,pad=0.22", "fc": color, "ec": "none"}
+    style = {"color": "white", "weight": "bold", "size": 7.5, "bbox": box}
+    ax.text(x, y, str(move.chunk), ha="center", va="center", zorder=6, **style)
+
+
+def _key(figure: Diagram, states: Sequence[ChunkState]) -> None:
+    """Explain frames and shades, where there are any."""
+    signs = {}
+    if any(state.moves for state in states):
+        signs["received, in its sender's colour"] = Patch(fc="none", ec=INK, lw=1.6)
+    if any(state.whole().any() for state in states):
+        signs["whole"] = Patch(fc=(INK, WHOLE[True]))
+    if signs:
+        figure.legend(signs.values(), signs.keys(), loc="outside lower center", ncols=2)

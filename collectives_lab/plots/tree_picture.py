@@ -1,0 +1,85 @@
+"""Trees drawn as trees: who is whose parent.
+
+Here you can draw one tree over the ranks or several above the same ranks (`trees`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    blank,
+    on_color,
+    rank_color,
+)
+
+MOST_RANKS = 32
+LEVEL = 0.52  # inches between levels
+
+Parents = Sequence[int | None]
+
+
+@mpl.rc_context(STYLE)
+def trees(parents: Mapping[str, Parents], *, caption: str | None = None) -> Diagram:
+    """Draw trees over the same ranks, each rank in its column.
+
+    parents: by name of the tree, the parent of each rank, None for the root, as
+    `basics.trees.double_tree` gives them. Raises ValueError for more than 32 ranks and
+    for parents that make no tree.
+    """
+    depths = {name: _depths(name, of) for name, of in parents.items()}
+    if not depths:
+        raise ValueError("there is no tree to draw; give parents by the tree's name")
+    p = max(map(len, depths.values()))
+    if p > MOST_RANKS:
+        raise ValueError(f"{p} ranks have no room beside each other; {MOST_RANKS} have")
+    levels = [max(of) + 1 for of in depths.values()]
+    width = max(2.2, 0.3 * p + 0.3)
+    figure = blank(min(9.5, width * len(depths)), LEVEL * max(levels) + 0.35)
+    for number, (name, depth) in enumerate(depths.items(), 1):
+        ax = figure.add_subplot(1, len(depths), number)
+        ax.set_title(name, fontsize=9, pad=2)
+        ax.set(xlim=(-0.7, p - 0.3), ylim=(max(levels) - 0.5, -0.5))
+        ax.set_axis_off()
+        _draw(ax, parents[name], depth)
+    figure.caption = caption or f"{', '.join(depths)} over {p} ranks."
+    figure.alt = f"{figure.caption} {'; '.join(map(_words, depths, parents.values()))}."
+    return figure
+
+
+def _depths(name: str, parents: Parents) -> list[int]:
+    """Return how many edges are above each rank."""
+
+    def depth(rank: int) -> int:
+        above, at = 0, parents[rank]
+        while at is not None:
+            above, at = above + 1, parents[at]
+            if above > len(parents):
+                raise ValueError(f"{name}: rank {rank} never reaches a root")
+        return above
+
+    return [depth(rank) for rank in range(len(parents))]
+
+
+def _draw(ax: Axes, parents: Parents, depths: Sequence[int]) -> None:
+    """Draw edges, then a disc with the number of each rank."""
+    for rank, parent in enumerate(parents):
+        if parent is not None:
+            ends = (rank, parent), (depths[rank], depths[parent])
+            ax.plot(*ends, color=INK, lw=1.2, zorder=1)
+    for rank, depth in enumerate(depths):
+        color = rank_color(rank)
+        ax.scatter(rank, depth, s=230, color=color, zorder=2, linewidth=0)
+        style = {"color": on_color(color), "size": 8, "weight": "bold"}
+        ax.text(rank, depth, str(rank), ha="center", va="center", zorder=3, **style)
+
+
+def _words(name: str, parents: Parents) -> str:
+    edges = (f"{p} above {r}" for r, p in enumerate(parents) if p is not None)
+    return f"{name}: {', '.join(edges)}"
