@@ -261,10 +261,13 @@ class Labels:
         return True
 
     def _text(self, x: float, y: float, text: str) -> Text:
-        pill = {"boxstyle": "round,pad=0.2", "facecolor": PILL, "edgecolor": "none"}
-        style: dict[str, Any] = {
-            "color": "white",
-            "fontsize": self.fontsize,
-            "bbox": pill,
-        }
-        return self.ax.text(x, y, text, ha="center", va="center", zorder=5, **style)
+        return pill_text(self.ax, x, y, text, self.fontsize, zorder=5)
+
+
+def pill_text(
+    ax: Axes, x: float, y: float, text: str, fontsize: float, **more: Any
+) -> Text:
+    """Write white on a dark pill, which reads well on every colour."""
+    pill = {"boxstyle": "round,pad=0.2", "facecolor": PILL, "edgecolor": "none"}
+    style: dict[str, Any] = {"ha": "center", "va": "center", "bbox": pill}
+    return ax.text(x, y, text, fontsize=fontsize, color="white", **style, **more)

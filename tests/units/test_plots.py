@@ -494,7 +494,7 @@ def test_much_computing_is_pixels():
 def test_lanes_of_much_computing_are_as_dark_as_they_are_busy(monkeypatch):
     """A stretch has its rank's colour, as opaque as the share computed; pale counts
     less, and what overlaps counts once."""
-    monkeypatch.setitem(plots.computing.__wrapped__.__globals__, "MOST_CALLS", 3)
+    monkeypatch.setattr(overview, "MOST_CALLS", 3)
     monkeypatch.setattr(overview, "COLUMNS", 4)
     work = [
         (0, "F", 0.0, 1.0),  # all of the first stretch
