@@ -100,7 +100,7 @@ def rank_color(rank: int) -> str:
 class Diagram(Figure):
     """A matplotlib Figure that shows itself in a notebook, with a caption and words.
 
-    caption: what the figure says. alt: what a reader who cannot see it is told.
+    caption: the message of the figure. alt: its contents in words, for who cannot see it.
     is_large: whether it goes into the page as pixels at once, because its drawing would
     be too large in any case.
     """
@@ -232,7 +232,7 @@ class Labels:
 
     def __init__(self, ax: Axes, fontsize: float) -> None:
         self.ax, self.fontsize = ax, fontsize
-        self.taken: list[Bbox] = []
+        self.occupied: list[Bbox] = []
         self._sizes: dict[str, tuple[float, float]] = {}
 
     def size(self, text: str) -> tuple[float, float]:
@@ -252,9 +252,9 @@ class Labels:
         left = max(frame.x0, min(left, frame.x1 - width))
         box = Bbox.from_bounds(left, middle - height / 2, width, height)
         is_outside = box.y0 < frame.y0 - 1 or box.y1 > frame.y1 + 1
-        if is_outside or any(box.overlaps(other) for other in self.taken):
+        if is_outside or any(box.overlaps(other) for other in self.occupied):
             return False
-        self.taken.append(box)
+        self.occupied.append(box)
         centre = (left + width / 2, middle)
         x, y = self.ax.transData.inverted().transform(centre)
         self._text(x, y, text)

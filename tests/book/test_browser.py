@@ -325,11 +325,11 @@ def assert_moves(place: Any, name: str, page: Any) -> None:
     picture.wait_for(timeout=20_000)
     picture.scroll_into_view_if_needed()
     slider = place.get_by_label(name, exact=True)
-    said = place.locator(".said")
+    sentence = place.locator(".sentence")
 
     def now() -> tuple[str, str, str]:
         stage = place.locator(".stage").inner_html()
-        return said.inner_text(), stage, slider.get_attribute("aria-valuetext")
+        return sentence.inner_text(), stage, slider.get_attribute("aria-valuetext")
 
     states = [now()]
     slider.focus()

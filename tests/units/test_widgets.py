@@ -423,7 +423,7 @@ def test_the_page_computes_what_the_formulas_say(verb):
     explorer = widgets.explore_costs(verb)
     for world, alpha, rate in ((2, 1e-7, 1e7), (64, 2e-5, 5e10), (131072, 5e-3, 5e11)):
         place = at(explorer, ranks=world, alpha=alpha, bandwidth=rate)
-        told = script(f"told(data, {json.dumps(place)}).curves", explorer.data)
+        told = script(f"state(data, {json.dumps(place)}).curves", explorer.data)
         for cost, seconds in zip(explorer.costs.values(), told, strict=True):
             true = cost(world, explorer.sizes, alpha, 1 / rate)
             assert np.allclose(seconds, true, rtol=1e-6, atol=0)
@@ -434,7 +434,7 @@ def test_a_wrong_table_is_found():
     explorer = widgets.explore_costs("all_reduce")
     explorer.data["tables"][2][4][0][0][1] *= 1.001  # of 8 ranks, the largest size
     place = at(explorer, alpha=1e-7, bandwidth=1e7)
-    told = script(f"told(data, {json.dumps(place)}).curves", explorer.data)
+    told = script(f"state(data, {json.dumps(place)}).curves", explorer.data)
     true = [cost(8, explorer.sizes, 1e-7, 1e-7) for cost in explorer.costs.values()]
     close = [np.allclose(*pair, rtol=1e-6) for pair in zip(told, true, strict=True)]
     assert not close[2] and all(close[:2] + close[3:])
@@ -462,7 +462,7 @@ def test_the_crossings_are_those_of_the_formulas():
     """Where two lines meet, both formulas give the same time."""
     explorer = widgets.explore_costs({"ring": ring, "doubling": doubling})
     place = json.dumps(at(explorer))
-    ((size, seconds, winner),) = script(f"told(data, {place}).changes", explorer.data)
+    ((size, seconds, winner),) = script(f"state(data, {place}).changes", explorer.data)
     exact = (14 - 3) * 5e-6 / ((3 - 1.75) * 1e-10)
     assert winner == 0 and abs(size / exact - 1) < 0.01
     lines = {
