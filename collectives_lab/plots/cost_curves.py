@@ -148,14 +148,9 @@ def _draw(
         marker = style.pop("marker")
         if name in measured:
             at, middle, spread = medians(measured[name])
-            bars: dict[str, Any] = {
-                "capsize": 2,
-                "elinewidth": 1,
-                "markersize": 4.5,
-                "zorder": 3,
-            }
-            bars |= {"fmt": marker, "color": style["color"]}
-            signs[name] = ax.errorbar(at, middle, spread, **bars)
+            bars = {"capsize": 2, "elinewidth": 1, "markersize": 4.5, "zorder": 3}
+            dots: dict[str, Any] = {"fmt": marker, "color": style["color"]}
+            signs[name] = ax.errorbar(at, middle, spread, **dots, **bars)
             ends[name] = float(middle[-1])
         if name in lines:
             (signs[name],) = ax.plot(sizes, lines[name], lw=1.8, zorder=2, **style)

@@ -100,9 +100,9 @@ def rank_color(rank: int) -> str:
 class Diagram(Figure):
     """A matplotlib Figure that shows itself in a notebook, with a caption and words.
 
-    caption: the message of the figure. alt: its contents in words, for who cannot see it.
-    is_large: whether it goes into the page as pixels at once, because its drawing would
-    be too large in any case.
+    caption: the message of the figure. alt: its contents in words, for a reader who
+    cannot see it. is_large: whether it goes into the page as pixels at once, because
+    its drawing would be too large in any case.
     """
 
     caption: str = ""
