@@ -37,7 +37,12 @@ from collectives_lab.doctor import rank_probes
 from collectives_lab.launch import LaunchError
 from collectives_lab.launch.processes import backends
 from collectives_lab.parallel import mesh, pipeline, problem, schedules
-from collectives_lab.recorder import cuda_timing, interposer, staging, torch_ops
+from collectives_lab.recorder import (
+    call_arguments,
+    cuda_timing,
+    interposer,
+    staging,
+)
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Failure, Program
 
@@ -407,9 +412,9 @@ def with_a_fake_gpu(late: float) -> None:
     cuda_timing.free_stream = lambda device: nullcontext()
     cuda_timing._clock = lambda device: (_fresh := FakeEvent(), _fresh.at)
     devices.runs_on_nccl = lambda group=None: True
-    torch_ops.device_of = lambda operator, args: 0
-    describe = torch_ops.describe
-    torch_ops.describe = lambda *args: describe(*args)._replace(on_cpu=False)
+    call_arguments.device_of = lambda operator, args: 0
+    describe = call_arguments.describe
+    call_arguments.describe = lambda *args: describe(*args)._replace(on_cpu=False)
 
 
 def on_a_fake_gpu(late: float) -> tuple[float, float]:
