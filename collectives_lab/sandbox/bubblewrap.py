@@ -45,7 +45,7 @@ def wrapped(argv: Sequence[str], info: int, files: Sequence[str] = ()) -> list[s
     """Wrap a command so that it runs in there, with these files of the package.
 
     Bubblewrap reports the number of its first process on the descriptor `info`; when
-    that process is killed, nothing is left. FileNotFoundError where it is not installed.
+    that process is killed, nothing is left. FileNotFoundError where there is none.
     """
     program = shutil.which("bwrap")
     if program is None:

@@ -1,10 +1,10 @@
 """The switch: the only way from rank to rank, in the checker's process.
 
 It receives every operation of every rank, lets those meet that belong together, and
-counts what nobody inside can forge. A `Schedule` decides when they meet: at once, or, with a
-seed, only when no rank can go on by itself and then in an order drawn by the seed, so
-that a race shows and shows again. When every rank waits and nothing can meet, that is a
-deadlock, known at once.
+counts what nobody inside can forge. A `Schedule` decides when they meet: at once, or,
+with a seed, only when no rank can go on by itself and then in an order drawn by the
+seed, so that a race shows and shows again. When every rank waits and nothing can meet,
+that is a deadlock, known at once.
 """
 
 from __future__ import annotations
