@@ -620,7 +620,7 @@ def test_a_rank_keeps_its_colour():
         assert (abs(seen - color).max(axis=1) < 12).sum() > 1000, f"rank {rank}"
 
 
-def test_sixteen_ranks_are_told_apart_by_name():
+def test_sixteen_ranks_are_distinguished_by_name():
     """Where colours repeat, each lane says its rank."""
     assert plots.rank_color(9) == plots.rank_color(1)
     words = [t.get_text() for t in texts(plots.space_time(grids()))]
