@@ -382,7 +382,7 @@ def fails(way: Way, body: Callable, kind: type, out: Path, **options: Any) -> st
 
 
 @check()
-def a_mismatch_is_told(way: Way, out: Path) -> None:
+def a_mismatch_is_reported(way: Way, out: Path) -> None:
     """Two calls that do not fit are named, both of them, before anything hangs."""
     if way.world_size < 2:
         return
