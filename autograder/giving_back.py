@@ -78,7 +78,7 @@ def _with_marks(assignment: str) -> list[str]:
 
 
 def text(book: Gradebook, assignment: str, student: str) -> str:
-    """Return all that a student is told, as text: marks, verdicts, a person's
+    """Return all that a student gets, as text: marks, verdicts, a person's
     comments.
     """
     submission = book.find_submission(assignment, student)

@@ -1,6 +1,6 @@
 """An assignment's marks as CSV in the form that Canvas, Moodle or Gradescope has.
 
-Canvas and Moodle are told only marks that are final; a student without one is left out,
+Canvas and Moodle get only marks that are final; a student without one is left out,
 so that an import changes nothing there. Gradescope's form has a row for everybody.
 """
 

@@ -43,7 +43,7 @@ def ask(assignment: str, student: str, request: str, tier: str | None = None) ->
 
 
 def answer(assignment: str, student: str, words: str) -> str:
-    """Keep the answer to a student's last request; says what is told to whom."""
+    """Keep the answer to a student's last request; returns who gets it, and where."""
     known = requests(assignment, student)
     if not known:
         raise course.CourseError(

@@ -109,12 +109,10 @@ def _missing(
             )
 
 
-def _behind(
-    entries: Iterable[str], statements_found: Sequence[Statement]
-) -> Iterator[str]:
+def _behind(entries: Iterable[str], present: Sequence[Statement]) -> Iterator[str]:
     """Yield a solution behind the test cell, where another one stands before it."""
     for name in entries:
-        binding = [s for s in statements_found if name in s.binds]
+        binding = [s for s in present if name in s.binds]
         texts = {s.text for s in binding if not s.cell.after}
         other = [s for s in binding if s.cell.after and s.text not in texts]
         if texts and other:

@@ -166,8 +166,8 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> None:
         if options.repository == "":
             setting = Setting()
         else:
-            asked = {name: value for name, value in vars(options).items() if value}
-            setting = Setting(**asdict(setting) | asked)
+            given = {name: value for name, value in vars(options).items() if value}
+            setting = Setting(**asdict(setting) | given)
     except SettingError as error:
         sys.exit(f"badges: {error}")
     write_setting(setting, root)

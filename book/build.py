@@ -30,8 +30,8 @@ def build(done: Sequence[Execution], site: Path) -> None:
     folders = ["-d", str(work / "doctrees"), str(source), str(html)]
     if build_main([*options, *folders]):
         raise BuildError(f"Sphinx warned, as above, of what it read in {source}")
-    if found := links.faults(html):
-        raise BuildError("\n".join([f"these links in {html} are broken:", *found]))
+    if faults := links.faults(html):
+        raise BuildError("\n".join([f"these links in {html} are broken:", *faults]))
     shutil.rmtree(site, ignore_errors=True)
     html.rename(site)
     shutil.rmtree(work)

@@ -81,8 +81,8 @@ def files_left() -> set[str]:
     names["/tmp"] = [n for n in os.listdir("/tmp") if "collectives_lab" in n]
     return {
         f"{folder}/{name}"
-        for folder, found in names.items()
-        for name in found
+        for folder, files in names.items()
+        for name in files
         if "pytest" not in name
     }
 

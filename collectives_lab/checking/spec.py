@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from collectives_lab.basics.own_cluster import NOBODY
 from collectives_lab.wire import EVERY_VERB, Outcome, Schedule
 from collectives_lab.wire.switch import Outside
 
@@ -130,6 +131,11 @@ class Inputs:
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
+
+    @property
+    def owner(self) -> str:
+        """The student whose constants these are; nobody's without an id."""
+        return self.student.strip() or NOBODY
 
     def schedules(self, count: int) -> list[Schedule]:
         """Draw this many late schedules."""

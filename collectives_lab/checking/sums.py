@@ -11,7 +11,7 @@ from collectives_lab.basics.units import format_bytes
 from collectives_lab.checking import causes, tensors
 from collectives_lab.checking.spec import GOOD, Case, Judgement, bad
 from collectives_lab.trace import Trace
-from collectives_lab.wire import Outcome, Strided
+from collectives_lab.wire import Outcome
 
 CLOSE = 1e-5
 """Relative, for sums of a few numbers whose order is free."""
@@ -149,8 +149,3 @@ def in_sizes(nbytes: float, full: float) -> str:
         if full
         else format_bytes(nbytes)
     )
-
-
-def logical(argument: Any) -> torch.Tensor:
-    """Return the tensor of an argument, which may be a view."""
-    return argument.view if isinstance(argument, Strided) else argument

@@ -4,14 +4,13 @@ Ranks publish what they are blocked in on a status board (`status_board`); from 
 snapshots `stuck_ranks` finds the ranks that can never move, and `explain` says why.
 """
 
+from collectives_lab.deadlock.explanation import explain, name_ranks
 from collectives_lab.deadlock.wait_for_graph import (
     Key,
     Snapshot,
     Waiting,
     balanced,
-    explain,
     find_cycle,
-    name_ranks,
     stuck_ranks,
     waits_for,
 )

@@ -59,6 +59,6 @@ def run_probes(section: str, *probes: Probe) -> Iterator[Finding]:
         try:
             yield from probe()
         except Exception as error:  # whatever a strange machine raises
-            result = f"could not be found out: {type(error).__name__}: {error}"
+            result = f"could not be examined: {type(error).__name__}: {error}"
             name = probe.__name__.strip("_").replace("_", " ")
             yield Finding(section, name, "less", result, "please report this line")

@@ -52,8 +52,8 @@ def tcp_info() -> Iterator[Finding]:
     if counted == 1000:
         yield Finding(SECTION, "TCP_INFO", "ok", "bytes on the wire are counted")
     else:
-        result = f"of 1000 bytes sent, {counted or 'none'} were told"
-        advice = "run.trace.wire_bytes() is None: Linux 4.19 or newer tells them"
+        result = f"of 1000 bytes sent, {counted or 'none'} were counted"
+        advice = "run.trace.wire_bytes() is None: Linux 4.19 or newer counts them"
         yield Finding(SECTION, "TCP_INFO", "less", result, advice)
 
 

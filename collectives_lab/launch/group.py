@@ -81,7 +81,7 @@ class Group:
         network = fabric.create()
         try:
             for handles in self.processes.handles:
-                with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
+                with contextlib.suppress(ChannelClosed):  # its process shows it
                     message = ("job", 0, "emulate", {"network": fabric})
                     handles.channel.send(message, None, [network])
         finally:

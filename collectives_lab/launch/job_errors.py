@@ -24,7 +24,7 @@ from collectives_lab.launch.rank.channel import unpack
 from collectives_lab.recorder.reader_traceback import is_readers
 
 MOST_CHARACTERS = 10_000
-"""Characters of a traceback's beginning, and again of its end, that are told."""
+"""Characters of a traceback's beginning, and again of its end, that are shown."""
 
 _SIGNALS = {
     "SIGSEGV": "it touched memory that is not its own, as broken C++ code does",
@@ -55,7 +55,7 @@ _CURES = {
 def error_of(
     outcome: Outcome, world_size: int, timeout: float, is_emulated: bool = False
 ) -> LabError:
-    """Return the error that tells what went wrong first; the rest follows from it.
+    """Return the error of what went wrong first; the rest follows from it.
 
     is_emulated: whether the ranks feel a network that is emulated.
     """

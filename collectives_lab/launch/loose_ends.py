@@ -78,7 +78,7 @@ def _compared(reports: Reports, group: str, members: Sequence[int]) -> str:
         for row, (name, op) in enumerate(numbers)
         if texts[name] == group and texts[op] not in ("send", "recv")
     ]
-    if len(calls) < most - least:  # an earlier job's, and told there
+    if len(calls) < most - least:  # of an earlier job, which reported it
         return ""
     call = table.event(columns, texts, calls[least - most])
     return (

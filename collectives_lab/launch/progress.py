@@ -11,16 +11,16 @@ SHOWN = 1.0
 """Seconds after which a job says that it goes on."""
 
 PLACED = 3.0
-"""Seconds after which it says what the ranks are at, and how often they are asked."""
+"""Seconds after which it shows where the ranks are, and between two such requests."""
 
 
 class Progress:
-    """The progress of a group's job, asked of its ranks every few seconds."""
+    """The progress of a group's job, as its ranks report it every few seconds."""
 
     def __init__(self, group: Watched):
         self._group = group
         self._began = 0.0
-        self._asked = 0.0
+        self._requested = 0.0
         self._seen: dict[int, dict[str, Any]] = {}
 
     def text(self, now: float) -> str:
@@ -30,8 +30,8 @@ class Progress:
         if seconds < SHOWN:
             return ""
         pending = self._group.outcome.pending
-        if seconds >= PLACED and now - self._asked >= PLACED:
-            self._asked = now
+        if seconds >= PLACED and now - self._requested >= PLACED:
+            self._requested = now
             self._seen = self._group.ask("place", pending)
         lines = places(pending, self._seen) if self._seen else []
         return "\n".join([f"{int(seconds)} s", *lines])

@@ -63,12 +63,12 @@ def run(
     finally:
         group.close()
     result = finish(outcome, plan)
-    _tell(unwaited(outcome.reports) + widgets(outcome.reports))
+    _write_notes(unwaited(outcome.reports) + widgets(outcome.reports))
     return result
 
 
-def _tell(notes: Sequence[str]) -> None:
-    """Say under the cell what a job that has not failed has left open."""
+def _write_notes(notes: Sequence[str]) -> None:
+    """Write under the cell what a job that has not failed has left open."""
     for note in notes:
         write_locally("stderr", f"{note}\n")
 
@@ -82,7 +82,7 @@ def _planned(
     fabric: DelayingNetwork | None,
     cluster: Any,
 ) -> Plan:
-    """Check what `Ranks` is asked for; LaunchError says what is wrong."""
+    """Check the options of `Ranks`; LaunchError says what is wrong."""
     if cluster is None:
         size = 4 if world_size is None else world_size
         return Plan.of(size, backend, timeout, env, start_method, fabric)
@@ -124,7 +124,7 @@ class Ranks:
         disagree about a shape learn it from Gloo, which may end them, or at the
         deadline. start_method and fabric are for this machine.
         """
-        self._asked = {
+        self._options = {
             "world_size": world_size,
             "backend": backend,
             "timeout": timeout,
@@ -133,7 +133,7 @@ class Ranks:
             "fabric": fabric,
             "cluster": cluster,
         }
-        self._plan = _planned(**self._asked)
+        self._plan = _planned(**self._options)
         self._busy = threading.Lock()
         self._group: Group | None = self._plan.start()
         self._closed = False
@@ -241,9 +241,9 @@ class Ranks:
                 error.fact = error.fact or str(error)
                 error.args = (f"{error}\n\n{self._recovered(group, outcome)}",)
             raise
-        _tell(unwaited(outcome.reports) + widgets(outcome.reports))
+        _write_notes(unwaited(outcome.reports) + widgets(outcome.reports))
         if request.ranks is None:
-            _tell(unmatched(outcome.reports))
+            _write_notes(unmatched(outcome.reports))
         return result
 
     def _recovered(self, group: Group, outcome: Outcome) -> str:
@@ -293,7 +293,7 @@ class Ranks:
 
         changes: arguments of `Ranks` by name, where they are to be others.
         """
-        return _planned(**self._asked | {"world_size": self.world_size} | changes)
+        return _planned(**self._options | {"world_size": self.world_size} | changes)
 
     def restart(self, **changes: Any) -> None:
         """End the ranks and start new ones; their variables are gone.
@@ -306,7 +306,7 @@ class Ranks:
         self._closed = False
         self._group = plan.start()
         self._plan = plan
-        self._asked |= changes
+        self._options |= changes
 
     def close(self) -> None:
         """End the ranks; returns when all have ended."""

@@ -68,7 +68,7 @@ class Run:
 
 
 def finish(outcome: Outcome, plan: Plan) -> Run:
-    """Return the Run of an outcome; raises the error that it tells of."""
+    """Return the Run of an outcome; raises the error that it reports."""
     result = _run_of(outcome, plan)
     if not outcome.failed:
         for rank in outcome.ranks:

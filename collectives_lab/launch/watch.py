@@ -21,7 +21,7 @@ QUIET = 1.0
 """Seconds without a step of any rank after which nothing is on its way any more."""
 
 AWAKE = 0.002
-"""Seconds of processor time that a thread may use and still be said to sleep."""
+"""Seconds of processor time that a thread may use and still count as asleep."""
 
 
 class Watched(Protocol):
@@ -46,7 +46,7 @@ class Watch:
         self._judged: tuple | None = None
         self._readings: dict[int, tuple[float, float]] = {}
         self._sleepers: dict[int, Snapshot] = {}
-        self._asked = 0.0
+        self._requested = 0.0
 
     def check(self, now: float) -> None:
         """Set the outcome's `deadlock` if ranks wait that can never go on.
@@ -88,9 +88,9 @@ class Watch:
 
     def _asleep(self, now: float, ranks: set[int]) -> dict[int, Snapshot]:
         """Ranks that sleep inside torch: no processor time in half a second."""
-        if not ranks or now - self._asked < QUIET / 4:
+        if not ranks or now - self._requested < QUIET / 4:
             return self._sleepers
-        self._asked, self._sleepers = now, {}
+        self._requested, self._sleepers = now, {}
         for rank, reading in self._group.ask("asleep", sorted(ranks)).items():
             if reading is None:
                 self._readings.pop(rank, None)

@@ -95,7 +95,7 @@ class RanksMagics(Magics):
         on = None if args.on is None else rank_list(args.on, size)
         timeout = parse_seconds(args.timeout) if args.timeout else self.timeout
         values = self._values(args.push)
-        time, cell = timing.asked(cell)
+        time, cell = timing.timing_of(cell)
         file = self._register("\n" + cell)  # line 1 is the one with %%ranks
         is_loop = time is not None and time.is_loop
         is_quiet = args.quiet or is_loop or ends_in_semicolon(cell)

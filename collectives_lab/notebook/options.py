@@ -20,7 +20,7 @@ def parse_line(magic: Any, line: str) -> Any:
         return parse_argstring(magic, line)
     except UsageError as error:
         name = f"%{magic.parser.prog}"
-        raise UsageError(f"{name}: {error}; `{name}?` tells what there is") from None
+        raise UsageError(f"{name}: {error}; `{name}?` lists them") from None
 
 
 def check_word(

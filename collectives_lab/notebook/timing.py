@@ -1,7 +1,7 @@
 """`%%time` and `%%timeit` in a cell on ranks: the slowest rank first, all wait for it.
 
-Here you can find what a cell asks for (`asked`), say how long its run took (`of_run`),
-and repeat it (`of_loops`).
+Here you can read the timing that a cell requests (`timing_of`), say how long its run
+took (`of_run`), and repeat it (`of_loops`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collectives_lab.basics.units import format_seconds
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.launch import Ranks, Run
 
-_ASKED = re.compile(r"\s*%%?(time|timeit)\b[ \t]*((?:-[nr]\s*\d+[ \t]*)*)(.*)\n?")
+_FIRST_LINE = re.compile(r"\s*%%?(time|timeit)\b[ \t]*((?:-[nr]\s*\d+[ \t]*)*)(.*)\n?")
 _OPTION = re.compile(r"-([nr])\s*(\d+)\s*")
 
 ENOUGH = 0.02
@@ -27,8 +27,8 @@ MOST_LOOPS = 10_000
 """Loops of a run at most: every call in them is recorded."""
 
 
-class Asked(NamedTuple):
-    """What the first line of a cell asks for.
+class Timing(NamedTuple):
+    """The timing that the first line of a cell requests.
 
     is_loop: whether for `%%timeit`; loops: its -n, 0 to find them; runs: its -r.
     """
@@ -38,12 +38,12 @@ class Asked(NamedTuple):
     runs: int = 5
 
 
-def asked(cell: str) -> tuple[Asked | None, str]:
-    """Return what a cell asks for, and the cell without it, line by line as it was.
+def timing_of(cell: str) -> tuple[Timing | None, str]:
+    """Return the timing of a cell, and the cell without it, line by line as it was.
 
-    `%time` and `%timeit` with a statement ask for the same.
+    `%time` and `%timeit` with a statement request the same.
     """
-    first_line = _ASKED.match(cell)
+    first_line = _FIRST_LINE.match(cell)
     if first_line is None:
         return None, cell
     kind, options, statement = first_line.groups()
@@ -58,8 +58,8 @@ def asked(cell: str) -> tuple[Asked | None, str]:
     above = "\n" * first_line[0].count("\n", 0, first_line.start(1))
     rest = above + statement + "\n" + cell[first_line.end() :]
     if kind == "time":
-        return Asked(False), rest
-    return Asked(True, numbers.get("n", 0), numbers.get("r", Asked(True).runs)), rest
+        return Timing(False), rest
+    return Timing(True, numbers.get("n", 0), numbers.get("r", Timing(True).runs)), rest
 
 
 def of_run(run: Run) -> str:
@@ -68,7 +68,7 @@ def of_run(run: Run) -> str:
 
 
 def of_loops(
-    ranks: Ranks, cell: str, on: list[int] | None, timeout: float | None, how: Asked
+    ranks: Ranks, cell: str, on: list[int] | None, timeout: float | None, how: Timing
 ) -> str:
     """Repeat a cell on all of its ranks, as often on each, and say what a loop takes.
 

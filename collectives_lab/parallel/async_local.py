@@ -155,7 +155,7 @@ def _serve(
 ) -> list[Update]:
     """Return the server's side.
 
-    due: rounds of each worker; order: whom to hear when.
+    due: rounds of each worker; order: the worker whose update comes when.
     """
     left, served = list(due), [0] * len(due)
     updates: list[Update] = []

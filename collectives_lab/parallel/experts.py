@@ -190,7 +190,7 @@ class Experts(nn.Module):
 
     A token's result is the sum of its experts' results, each times its gate; a dropped
     choice adds nothing, so that only the residual connection around the layer carries
-    such a token on. After a call `routing` tells where this rank's tokens went, and
+    such a token on. After a call `routing` has where this rank's tokens went, and
     `arrived` how many came to each of its experts.
     """
 

@@ -1,8 +1,8 @@
 """The chunks that each message of a plan carries, which its trace does not record.
 
-Here you can tell (`cargos`). With one element more in chunk c, just the messages that
-carry chunk c are longer; and where all chunks must have one size, it follows from how
-many of them a message has.
+Here you can find them (`cargos`). With one element more in chunk c, just the messages
+that carry chunk c are longer; and where all chunks must have one size, it follows from
+how many of them a message has.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def sends_of(trace: Trace) -> Columns:
 
 
 def _lengthened(plan: Plan, world_size: int) -> Cargo:
-    """Told by one element more in each chunk; what always goes together is one."""
+    """Find the cargo by one element more in each chunk; what stays together is one."""
     full = world_size**2  # so many that no chunk of a chunk is empty
     sizes = np.array(
         [
@@ -66,7 +66,7 @@ def _lengthened(plan: Plan, world_size: int) -> Cargo:
 
 
 def _gathered(sends: Columns, share: int, else_sent: int) -> Cargo:
-    """Told by the number of chunks, for a gathering in which rank r has chunk r.
+    """Find the cargo by the number of chunks, where rank r begins with chunk r.
 
     A rank sends all that it has or, where that is more, what came to it last
     (else_sent = -1) or what it began with (0). Raises ValueError where neither fits.

@@ -14,21 +14,27 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.patches import Rectangle
 
+from collectives_lab.plots.buffer_cells import (
+    MOST_DOTS,
+    ROW,
+    Cells,
+    Part,
+    cells_of,
+    part_of,
+)
 from collectives_lab.plots.dots import Dots
-from collectives_lab.plots.figure import INK, PILL, STYLE, Diagram, diagram, settle
-from collectives_lab.plots.window import chosen_of
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    diagram,
+    pill_text,
+    settle,
+)
 
 MOST_RANKS = 26  # whose powers of four are exact in float64
-MOST_NUMBERS = 16  # of a buffer that are drawn
-MOST_CELLS = 512  # of all buffers that are drawn
-MOST_ROWS = 16  # ranks that are drawn in any case
-FIRST_AND_LAST = 4  # ranks that are drawn of each, of too many
 LARGE = 1500  # dots whose drawing is larger than a page can be
-MOST_DOTS = 32  # in a number; of more their count is written
-GAP = 0.5  # between ranks where others are left out
 COUNTED = f"The number in a dark box counts the ranks where they are over {MOST_DOTS}."
-ROW = 4  # dots beside each other
-WIDEST = 9.5  # inches
 
 
 def ranks_in(value: float) -> list[int]:
@@ -69,63 +75,44 @@ def before_after(
     Raises ValueError unless the ranks are the same before and after, for a rank that is
     not there, and unless 0 <= start < stop.
     """
-    if len(before) != len(after) or not len(before):
-        raise ValueError(
-            f"{len(before)} ranks before and {len(after)} after; need the same, and one"
-        )
-    p, chosen = len(before), chosen_of(len(before), ranks)
-    start, stop = numbers or (0, MOST_NUMBERS)
-    if not 0 <= start < stop:
-        raise ValueError(f"numbers {start} to {stop}; need 0 <= start < stop")
-    part = slice(start, min(stop, start + MOST_NUMBERS))
-    longest = max(_length(buffer) for side in (before, after) for buffer in side)
-    wide = sum(
-        max(1, *(len(range(*part.indices(_length(side[r])))) for r in chosen))
-        for side in (before, after)
-    )
-    is_all = len(chosen) <= max(MOST_ROWS, MOST_CELLS // wide)
-    shown = chosen if is_all else _ends(chosen)
-    sides = [
-        [_numbers(rank, side[rank], part) for rank in shown] for side in (before, after)
-    ]
-    inside = [[[who(v) for v in values] for values in side] for side in sides]
-    widths = [max(1, *map(len, side)) for side in sides]
-    drawn = [len(w) for side in inside for row in side for w in row]
-    most, dotted = max([0, *drawn]), max([0, *(n for n in drawn if n <= MOST_DOTS)])
-    rows = max(-(-dotted // ROW), 2 * (most > MOST_DOTS))  # a count is as high as two
-    height = 0.62 + 0.24 * rows
-    columns = sum(widths) + 1
-    names = 0.95 + 0.1 * max(0, len(str(shown[-1])) - 2)
-    inch = min(0.6, (WIDEST - names) / columns)
-    tops = _tops(shown, chosen, height)
-    figure, ax = diagram(columns * inch + names, (tops[-1] + height) * inch + 0.35)
-    _set_axes(ax, shown, widths, height, tops)
+    part = part_of(before, after, ranks, numbers)
+    sides = [part.of(before), part.of(after)]
+    contributors = [[[who(v) for v in values] for values in side] for side in sides]
+    counts = [len(whose) for side in contributors for row in side for whose in row]
+    cells = cells_of(part, sides, counts)
+    figure, ax = diagram(*cells.size())
+    _set_axes(ax, part.shown, cells)
     settle(figure)
-    if shown[-1] > 99:
-        _make_room(ax, len(str(shown[-1])))
-    dots = Dots(0.21, inch, p)
-    for side, insides, left in zip(sides, inside, (0, widths[0] + 1), strict=True):
-        _draw(ax, side, left, height, inch, tops)
-        for top, row in zip(tops, insides, strict=True):
-            for slot, whose in enumerate(row):
-                place = left + slot, top - height / 2
-                if len(whose) <= MOST_DOTS:
-                    _place(dots, *place, whose)
-                else:
-                    _count(ax, *place, len(whose), inch)
+    if part.shown[-1] > 99:
+        _make_room(ax, len(str(part.shown[-1])))
+    dots = Dots(0.21, cells.inch, part.world_size)
+    lefts = 0, cells.widths[0] + 1
+    for left, side, rows in zip(lefts, sides, contributors, strict=True):
+        _draw(ax, side, left, cells)
+        _draw_contributors(ax, dots, rows, left, cells)
     dots.draw(ax)
     figure.is_large = len(dots.places) > LARGE
+    _describe(figure, part, sides, max([0, *counts]), caption)
+    return figure
+
+
+def _describe(
+    figure: Diagram,
+    part: Part,
+    sides: Sequence[Sequence[list[float]]],
+    most: int,
+    caption: str | None,
+) -> None:
+    """Write the caption and the alternative text; most: contributors of one number."""
+    p = part.world_size
     fact = f"{p} ranks, before and after; a dot says that a rank's number is in it."
-    left_out = _left_out(p, chosen, shown, part, longest)
-    if most > MOST_DOTS:
-        left_out = [COUNTED, *left_out]
+    left_out = [COUNTED] * (most > MOST_DOTS) + part.left_out()
     figure.caption = " ".join([fact if caption is None else caption, *left_out])
     words = [
-        _described(when, side, shown)
+        _described(when, side, part.shown)
         for when, side in zip(("Before", "After"), sides, strict=True)
     ]
     figure.alt = " ".join([f"What {p} ranks hold.", *left_out, *words])
-    return figure
 
 
 def _make_room(ax: Axes, digits: int) -> None:
@@ -136,113 +123,59 @@ def _make_room(ax: Axes, digits: int) -> None:
     ax.set_anchor("W")
 
 
-def _ends(ranks: list[int]) -> list[int]:
-    """Return the first and the last few ranks."""
-    return ranks[:FIRST_AND_LAST] + ranks[-FIRST_AND_LAST:]
-
-
-def _tops(shown: list[int], chosen: list[int], height: float) -> list[float]:
-    """Return where the middle of each row is; where ranks are left out is a gap."""
-    gap = GAP if len(shown) < len(chosen) else 0.0
-    return [row * height + gap * (row >= FIRST_AND_LAST) for row in range(len(shown))]
-
-
-def _left_out(
-    p: int, chosen: list[int], shown: list[int], part: slice, longest: int
-) -> list[str]:
-    """Say in sentences which numbers and ranks are not drawn, and how to see them."""
-    sentences = []
-    if part.start or part.stop < longest:
-        stop = min(part.stop, longest)
-        which = f"Numbers {part.start} to {stop - 1} of {longest}"
-        if not part.start:
-            which = f"The first {stop} of {longest} numbers"
-        sentences.append(f"{which}; numbers=(start, stop) shows others.")
-    if len(shown) < len(chosen):
-        sentences.append(
-            f"The first {FIRST_AND_LAST} and the last {FIRST_AND_LAST} of "
-            f"{len(chosen)} ranks; ranks=[...] shows others."
-        )
-    elif len(chosen) < p:
-        sentences.append(f"{len(chosen)} of {p} ranks are drawn.")
-    return sentences
-
-
-def _length(buffer: Any) -> int:
-    return 0 if buffer is None else len(buffer)
-
-
-def _numbers(rank: int, buffer: Any, part: slice) -> list[float]:
-    """Return a part of a rank's numbers; the others are not looked at."""
-    if buffer is None:
-        return []
-    some = buffer[part]
-    numbers = some.tolist() if hasattr(some, "tolist") else list(some)
-    if not all(isinstance(number, (int, float)) for number in numbers):
-        raise ValueError(
-            f"rank {rank}: a buffer of more than one dimension, or not of numbers; "
-            "need a one-dimensional tensor"
-        )
-    return numbers
+def _draw_contributors(
+    ax: Axes,
+    dots: Dots,
+    rows: Sequence[Sequence[Sequence[int]]],
+    left: int,
+    cells: Cells,
+) -> None:
+    """Place dots below each number, in rows of a few, or write how many they are."""
+    for middle, row in zip(cells.tops, rows, strict=True):
+        top = middle - cells.height / 2
+        for x, ranks in enumerate(row, left):
+            if len(ranks) > MOST_DOTS:
+                _count(ax, x, top, len(ranks), cells.inch)
+                continue
+            for n in range(0, len(ranks), ROW):
+                dots.row(x, top + 0.62 + 0.24 * n / ROW, ranks[n : n + ROW])
 
 
 def _count(ax: Axes, x: float, top: float, ranks: int, inch: float) -> None:
     """Write below the number how many ranks are in it."""
     size = min(8.0, inch * 72 / (0.66 * len(str(ranks)) + 0.9))
-    pill = {"boxstyle": "round,pad=0.2", "facecolor": PILL, "edgecolor": "none"}
-    style: dict[str, Any] = {"ha": "center", "va": "center", "bbox": pill}
-    ax.text(x, top + 0.8, str(ranks), fontsize=size, color="white", **style)
+    pill_text(ax, x, top + 0.8, str(ranks), size)
 
 
-def _place(dots: Dots, x: float, top: float, ranks: Sequence[int]) -> None:
-    """Place dots below the number, in rows of a few."""
-    for n in range(0, len(ranks), ROW):
-        dots.row(x, top + 0.62 + 0.24 * n / ROW, ranks[n : n + ROW])
-
-
-def _set_axes(
-    ax: Axes,
-    shown: Sequence[int],
-    widths: Sequence[int],
-    height: float,
-    tops: Sequence[float],
-) -> None:
-    before, after = widths
+def _set_axes(ax: Axes, shown: Sequence[int], cells: Cells) -> None:
+    (before, after), height = cells.widths, cells.height
     ax.set(xlim=(-0.55, before + after + 0.55), aspect="equal")
-    ax.set_ylim(tops[-1] + 0.5 * height + 0.05, -0.5 * height - 0.45)
+    ax.set_ylim(cells.tops[-1] + 0.5 * height + 0.05, -0.5 * height - 0.45)
     ax.spines[:].set_visible(False)
     ax.set_xticks([])
-    ax.set_yticks(tops, [f"rank {rank}" for rank in shown])
+    ax.set_yticks(cells.tops, [f"rank {rank}" for rank in shown])
     ax.tick_params(length=0)
     middles = (before - 1) / 2, before + 1 + (after - 1) / 2
     for x, word in zip(middles, ("before", "after"), strict=True):
         ax.text(x, -0.5 * height - 0.1, word, ha="center", va="bottom")
-    for top in tops:
+    for top in cells.tops:
         ax.text(before, top, "→", ha="center", va="center", fontsize=12)
 
 
-def _draw(
-    ax: Axes,
-    side: Sequence[list[float]],
-    left: int,
-    height: float,
-    inch: float,
-    tops: Sequence[float],
-) -> None:
+def _draw(ax: Axes, side: Sequence[list[float]], left: int, cells: Cells) -> None:
     """Draw the cells and, where there is room, their numbers."""
-    cells = []
-    for middle, values in zip(tops, side, strict=True):
-        top = middle - height / 2
-        for slot, value in enumerate(values):
-            x = left + slot
-            cells.append(Rectangle((x - 0.5, top), 1, height))
+    boxes = []
+    for middle, values in zip(cells.tops, side, strict=True):
+        top = middle - cells.height / 2
+        for x, value in enumerate(values, left):
+            boxes.append(Rectangle((x - 0.5, top), 1, cells.height))
             text = _short(value)
-            size = min(9.0, inch * 72 / (0.66 * len(text) + 0.5))
+            size = min(9.0, cells.inch * 72 / (0.66 * len(text) + 0.5))
             if size >= 5:
                 y = top + 0.3
                 ax.text(x, y, text, fontsize=size, ha="center", va="center")
     edge = {"edgecolor": (INK, 0.5), "linewidth": 0.6}
-    ax.add_collection(PatchCollection(cells, facecolor="none", **edge))
+    ax.add_collection(PatchCollection(boxes, facecolor="none", **edge))
 
 
 def _short(value: float) -> str:

@@ -1,7 +1,7 @@
 """The clock of a plan, which numbers steps and knows no seconds.
 
-Here you can tell whether a trace has one (`counts_steps`), and put its calls where they
-are drawn (`in_steps`).
+Here you can ask whether a trace has one (`counts_steps`), and place its calls on it
+(`in_steps`).
 """
 
 from __future__ import annotations

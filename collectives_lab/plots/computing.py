@@ -25,7 +25,7 @@ from collectives_lab.plots.figure import (
     rank_color,
     trace_of,
 )
-from collectives_lab.plots.window import Between, chosen_of
+from collectives_lab.plots.window import Between, chosen_of, limits
 from collectives_lab.trace import Trace
 
 RIM = 0.005
@@ -33,9 +33,6 @@ RIM = 0.005
 
 MOST_BARS = 500
 """Bars that can have a label; more are pixels."""
-
-MOST_CALLS = 5000
-"""Calls that are drawn one by one; of more, each lane is as dark as it is busy."""
 
 MOST_NAMES = 32
 """Lanes that can have a name."""
@@ -68,38 +65,24 @@ def computing(
     is pale, by the event's variant; of more than 500 bars none has a label. ranks:
     those to look at, of all. between: `(start, stop)` in the times of the trace, to
     look at a part of it; None for its begin or its end. axes: what `Axes.set` takes, as
-    `xlabel="time"`. Of more than MOST_CALLS calls none is drawn: a lane is the darker,
+    `xlabel="time"`. Of more than 5000 calls none is drawn: a lane is the darker,
     the more of its time its rank computes, and the caption says so.
     Raises ValueError for a trace in which nobody computes, for a rank that it has not,
     and unless start < stop.
     """
     trace = trace_of(thing)
-    columns = trace.columns
-    rows = np.flatnonzero(trace.is_op("compute") & ~np.isnan(columns["completed"]))
-    if not len(rows):
-        raise ValueError("nobody computes in this trace, or it has no times; replay it")
     chosen = chosen_of(trace.world_size, ranks)
-    end = columns["completed"][rows].max()
-    start, stop = between or (None, None)
-    first, last = 0.0 if start is None else start, end if stop is None else stop
-    if between and not first < last:
-        raise ValueError(f"from {first:g} s to {last:g} s; need start < stop")
-    is_seen = np.ones(len(rows), dtype=bool)
+    rows = _computed(trace)
+    first, last = limits(between, 0.0, trace.columns["completed"][rows].max())
     if between:
-        is_seen = np.nan_to_num(columns["issued"][rows]) < last
-        is_seen &= columns["completed"][rows] > first
-    if len(chosen) < trace.world_size:
-        is_seen &= np.isin(columns["rank"][rows], chosen)
-    rows = rows[is_seen]
+        rows = rows[_is_seen(trace, rows, first, last)]
+    rows = rows[np.isin(trace.columns["rank"][rows], chosen)]
     figure, ax = diagram(width, height)
-    lanes = np.searchsorted(chosen, columns["rank"][rows])
-    if len(rows) > MOST_CALLS:
+    lanes = np.searchsorted(chosen, trace.columns["rank"][rows])
+    if len(rows) > overview.MOST_CALLS:
         _draw_shares(ax, trace, rows, lanes, chosen, (first, last), is_faint)
-        caption += (
-            f" {len(rows)} calls are too many to draw each: a lane is the darker, the "
-            "more of its time its rank computes. ranks=[...] and "
-            "between=(start, stop) show fewer, one by one."
-        )
+        shown = "a lane is the darker, the more of its time its rank computes"
+        caption += f" {overview.too_many(len(rows), shown)}"
     else:
         _draw_bars(ax, trace, rows, lanes, (first, last), label, is_faint)
     if len(chosen) < trace.world_size:
@@ -111,6 +94,21 @@ def computing(
     figure.caption = caption
     figure.alt = f"When each of {len(chosen)} ranks computes. {caption}"
     return figure
+
+
+def _computed(trace: Trace) -> np.ndarray:
+    """Return the rows of computing that has an end; ValueError if there is none."""
+    has_end = ~np.isnan(trace.columns["completed"])
+    rows = np.flatnonzero(trace.is_op("compute") & has_end)
+    if not len(rows):
+        raise ValueError("nobody computes in this trace, or it has no times; replay it")
+    return rows
+
+
+def _is_seen(trace: Trace, rows: np.ndarray, first: float, last: float) -> np.ndarray:
+    """Return whether the calls of these rows last at a time between two."""
+    begin = np.nan_to_num(trace.columns["issued"][rows])
+    return (begin < last) & (trace.columns["completed"][rows] > first)
 
 
 def _draw_bars(

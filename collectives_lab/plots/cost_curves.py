@@ -7,6 +7,7 @@ points with their spread (`cost_curves`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -148,8 +149,8 @@ def _draw(
         if name in measured:
             at, middle, spread = medians(measured[name])
             bars = {"capsize": 2, "elinewidth": 1, "markersize": 4.5, "zorder": 3}
-            look_of = {"fmt": marker, "color": style["color"]}
-            signs[name] = ax.errorbar(at, middle, spread, **look_of, **bars)
+            dots: dict[str, Any] = {"fmt": marker, "color": style["color"]}
+            signs[name] = ax.errorbar(at, middle, spread, **dots, **bars)
             ends[name] = float(middle[-1])
         if name in lines:
             (signs[name],) = ax.plot(sizes, lines[name], lw=1.8, zorder=2, **style)

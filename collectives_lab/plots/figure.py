@@ -100,9 +100,9 @@ def rank_color(rank: int) -> str:
 class Diagram(Figure):
     """A matplotlib Figure that shows itself in a notebook, with a caption and words.
 
-    caption: what the figure says. alt: what a reader who cannot see it is told.
-    is_large: whether it goes into the page as pixels at once, because its drawing would
-    be too large in any case.
+    caption: the message of the figure. alt: its contents in words, for a reader who
+    cannot see it. is_large: whether it goes into the page as pixels at once, because
+    its drawing would be too large in any case.
     """
 
     caption: str = ""
@@ -232,7 +232,7 @@ class Labels:
 
     def __init__(self, ax: Axes, fontsize: float) -> None:
         self.ax, self.fontsize = ax, fontsize
-        self.taken: list[Bbox] = []
+        self.occupied: list[Bbox] = []
         self._sizes: dict[str, tuple[float, float]] = {}
 
     def size(self, text: str) -> tuple[float, float]:
@@ -252,19 +252,22 @@ class Labels:
         left = max(frame.x0, min(left, frame.x1 - width))
         box = Bbox.from_bounds(left, middle - height / 2, width, height)
         is_outside = box.y0 < frame.y0 - 1 or box.y1 > frame.y1 + 1
-        if is_outside or any(box.overlaps(other) for other in self.taken):
+        if is_outside or any(box.overlaps(other) for other in self.occupied):
             return False
-        self.taken.append(box)
+        self.occupied.append(box)
         centre = (left + width / 2, middle)
         x, y = self.ax.transData.inverted().transform(centre)
         self._text(x, y, text)
         return True
 
     def _text(self, x: float, y: float, text: str) -> Text:
-        pill = {"boxstyle": "round,pad=0.2", "facecolor": PILL, "edgecolor": "none"}
-        style: dict[str, Any] = {
-            "color": "white",
-            "fontsize": self.fontsize,
-            "bbox": pill,
-        }
-        return self.ax.text(x, y, text, ha="center", va="center", zorder=5, **style)
+        return pill_text(self.ax, x, y, text, self.fontsize, zorder=5)
+
+
+def pill_text(
+    ax: Axes, x: float, y: float, text: str, fontsize: float, **more: Any
+) -> Text:
+    """Write white on a dark pill, which reads well on every colour."""
+    pill = {"boxstyle": "round,pad=0.2", "facecolor": PILL, "edgecolor": "none"}
+    style: dict[str, Any] = {"ha": "center", "va": "center", "bbox": pill}
+    return ax.text(x, y, text, fontsize=fontsize, color="white", **style, **more)

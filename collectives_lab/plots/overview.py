@@ -24,6 +24,9 @@ from collectives_lab.plots.lanes import (
 )
 from collectives_lab.plots.window import Window
 
+MOST_CALLS = 5000
+"""Calls that are drawn one by one; of more, each lane shows shares of its time."""
+
 COLUMNS = 1000
 """Stretches of time, each as wide as a pixel or two."""
 
@@ -145,8 +148,15 @@ def facts(
         )
     if stuck:
         sentences.append(never_completed(stuck))
-    sentences.append(
-        f"{len(rows)} calls are too many to draw each: a lane is as full as the share "
-        "of its time. ranks=[...] and between=(start, stop) show fewer, one by one."
+    return [
+        *sentences,
+        too_many(len(rows), "a lane is as full as the share of its time"),
+    ]
+
+
+def too_many(calls: int, shown: str) -> str:
+    """Say that calls are not drawn one by one, what is shown, and what to do."""
+    return (
+        f"{calls} calls are too many to draw each: {shown}. ranks=[...] and "
+        "between=(start, stop) show fewer, one by one."
     )
-    return sentences

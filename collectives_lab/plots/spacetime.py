@@ -38,7 +38,6 @@ from collectives_lab.plots.names import MOST_NAMES, name_calls, name_rounds, nam
 from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 
-MOST_CALLS = 5000  # more are not drawn one by one
 MANY = 600  # bars from which on they are drawn plainly
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -58,12 +57,12 @@ def space_time(
     ranks: those to look at, of all. between: `(start, stop)`, seconds since the trace
     began (numbers of steps), to look at a part of it; None for its begin or its end.
     max_arrows: of more messages than that, so many spread evenly are drawn, and the
-    caption says so. Of more than MOST_CALLS calls none is drawn: each lane is filled to
+    caption says so. Of more than 5000 calls none is drawn: each lane is filled to
     the share of its time that the rank spends in calls. Raises ValueError if no call of
     the trace has a time, for a rank that it has not, and unless start < stop.
     """
     view = window(trace_of(trace), ranks, between)
-    if len(view.rows) > MOST_CALLS:
+    if len(view.rows) > overview.MOST_CALLS:
         return _overview(view, caption)
     seen = laid_out(view)
     pairs = seen.pairs

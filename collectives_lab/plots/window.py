@@ -81,10 +81,7 @@ def window(
         last += 0.25 * (last - first)
     end = np.where(is_stuck, last, np.fmax(issued, completed))
     wait = np.where(np.isnan(waited), end, np.clip(waited, issued, end))
-    start, stop = between or (None, None)
-    first, last = first if start is None else start, last if stop is None else stop
-    if not first < last:
-        raise ValueError(f"from {first:g} s to {last:g} s; need start < stop")
+    first, last = limits(between, first, last)
     is_chosen = np.isin(trace.columns["rank"], chosen)
     return Window(
         trace,
@@ -99,6 +96,20 @@ def window(
         int((is_chosen & np.isnan(issued)).sum()),
         is_steps,
     )
+
+
+def limits(between: Between | None, first: float, last: float) -> tuple[float, float]:
+    """Return from when to when to look; first, last: where `between` leaves it open.
+
+    Raises ValueError unless the first time is before the last.
+    """
+    if between is None:
+        return first, last
+    start, stop = between
+    first, last = first if start is None else start, last if stop is None else stop
+    if not first < last:
+        raise ValueError(f"from {first:g} s to {last:g} s; need start < stop")
+    return first, last
 
 
 def chosen_of(

@@ -71,8 +71,8 @@ def winner_map(
     labels = Labels(ax, 8.5)
     small = _name_regions(labels, winner, names)
     _name_next(labels, second, names)
-    faces = {n: Patch(fc=SERIES[names.index(n) % len(SERIES)]) for n in small}
-    key_above(ax, faces | signs)
+    patches = {n: Patch(fc=SERIES[names.index(n) % len(SERIES)]) for n in small}
+    key_above(ax, patches | signs)
     where = setting(None, alpha, beta)
     shares = [(float((winner == i).mean()), name) for i, name in enumerate(names)]
     won = [f"{n} on {100 * s:.0f} %" for s, n in sorted(shares, reverse=True) if s]
@@ -152,9 +152,9 @@ def _name(labels: Labels, region: np.ndarray, text: str) -> bool:
     width, height = labels.size(text)
     box = math.ceil(width / cell_width), math.ceil(height / cell_height)
     free = region.copy()
-    for occupied in labels.taken:
-        left, right = ((x - frame.x0) / cell_width for x in (occupied.x0, occupied.x1))
-        low, high = ((y - frame.y0) / cell_height for y in (occupied.y0, occupied.y1))
+    for one in labels.occupied:
+        left, right = ((x - frame.x0) / cell_width for x in (one.x0, one.x1))
+        low, high = ((y - frame.y0) / cell_height for y in (one.y0, one.y1))
         free[int(low) : math.ceil(high), int(left) : math.ceil(right)] = False
     place = _roomiest(free, *box)
     if place is None:

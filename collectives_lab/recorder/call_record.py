@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from collectives_lab.deadlock import Waiting
-from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder import call_arguments
 from collectives_lab.recorder.cuda_timing import Stamps
 from collectives_lab.trace import Event
 
 now = time.perf_counter
 
 MOST_PARTS = 8
-"""Parts of an all_to_all that are told in words."""
+"""Parts of an all_to_all that a message to people lists."""
 
 
 class Group(NamedTuple):
@@ -46,7 +46,7 @@ class Record:
     """
 
     op: str
-    call: torch_ops.Call
+    call: call_arguments.Call
     group: Group
     where: tuple[str, int] | None
     variant: str

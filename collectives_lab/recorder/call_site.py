@@ -1,7 +1,7 @@
 """Whose code is calling: the reader's, torch's, or what lies between.
 
 Here you can find the reader's line under a call (`find_reader`), ask whether the call
-`waits` for its own end, and tell whether a thread that does not wait may come to a
+`waits` for its own end, and whether a thread that does not wait may come to a
 communication call by itself (`may_call`).
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder import call_arguments, torch_ops
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _DISTRIBUTED = os.path.dirname(dist.__file__) + os.sep
@@ -58,7 +58,7 @@ def waits(frame: FrameType | None) -> bool:
     """Return whether the torch.distributed function below the reader will wait for its
     end.
 
-    For a torch whose operators are not told. frame: as for `find_reader`.
+    For a torch whose operators do not get that argument. frame: as for `find_reader`.
     """
     while frame is not None:
         kind = _kind_of(frame.f_code.co_filename)
@@ -72,7 +72,7 @@ def waits(frame: FrameType | None) -> bool:
 
 def _reduce_op_of(variables: dict[str, Any]) -> str:
     op = variables.get("op", variables.get("reduceOp"))
-    return "" if op is None else torch_ops.reduce_name(op)
+    return "" if op is None else call_arguments.reduce_name(op)
 
 
 @cache

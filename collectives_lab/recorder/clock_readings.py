@@ -62,7 +62,7 @@ def device() -> torch.device:
 
 
 def name() -> str:
-    """Return what tells this host's clock from those of others.
+    """Return the identity of this host's clock, other than those of other hosts.
 
     Processes of one boot of one kernel share a clock, unless they are in different time
     namespaces.

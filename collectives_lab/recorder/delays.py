@@ -22,7 +22,7 @@ class Links(Protocol):
     late: float
 
     def post(self, record: Record) -> None:
-        """Put one end of a message on the network, before the library hears of it."""
+        """Put one end of a message on the network, before the library gets it."""
 
     def withdraw(self, record: Record) -> None:
         """Take back a message that the library has refused."""

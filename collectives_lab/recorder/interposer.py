@@ -23,7 +23,13 @@ import torch.distributed as dist
 from collectives_lab.basics import devices
 from collectives_lab.deadlock import Snapshot
 from collectives_lab.deadlock.status_board import Board, digest
-from collectives_lab.recorder import call_site, cuda_timing, staging, torch_ops
+from collectives_lab.recorder import (
+    call_arguments,
+    call_site,
+    cuda_timing,
+    staging,
+    torch_ops,
+)
 from collectives_lab.recorder.call_numbers import Counts
 from collectives_lab.recorder.call_record import Group, Meeting, Record, now, place
 from collectives_lab.recorder.delays import Links
@@ -102,7 +108,7 @@ class Recorder:
         pg = torch_ops.group_of(op, args)
         group = self._group(pg)
         where, variant, reduce_op = call_site.find_reader(op, sys._getframe(1).f_back)
-        call = torch_ops.describe(op, args, len(group.ranks), reduce_op)
+        call = call_arguments.describe(op, args, len(group.ranks), reduce_op)
         if not op.is_announced and call_site.waits(sys._getframe(1).f_back):
             call = call._replace(waits=True)
         record = Record(op.verb, call, group, where, variant)
@@ -118,7 +124,7 @@ class Recorder:
         if self.links is not None and op.is_message:
             self.links.post(record)
         elif group.on_nccl and not call.on_cpu and not cuda_timing.is_capturing():
-            record.stamps = cuda_timing.Stamps(torch_ops.device_of(op, args))
+            record.stamps = cuda_timing.Stamps(call_arguments.device_of(op, args))
         if op.verb == "barrier" and group.on_nccl and call.waits:
             go = partial(self._wait, record, go)  # the host waits inside of the call
         try:

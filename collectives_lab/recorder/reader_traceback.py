@@ -1,6 +1,6 @@
 """An error in the reader's terms: their line, and the traceback from it on.
 
-Here `tell` makes both of an exception, and `is_readers` says whose a file is.
+Here `describe` makes both of an exception, and `is_readers` says whose a file is.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ _OF_RANKS = ["--dir", f"{ROOT}/tmp", "--dir", f"{ROOT}/dev/shm"]
 def wrapped(argv: Sequence[str], info: int, files: Sequence[str] = ()) -> list[str]:
     """Wrap a command so that it runs in there, with these files of the package.
 
-    It tells the number of its first process on the descriptor `info`; when that process
-    is killed, nothing is left. FileNotFoundError where it is not installed.
+    Bubblewrap reports the number of its first process on the descriptor `info`; when
+    that process is killed, nothing is left. FileNotFoundError where there is none.
     """
     program = shutil.which("bwrap")
     if program is None:

@@ -5,7 +5,7 @@ is newer than it ENOSYS. Some calls are allowed for some arguments only: threads
 no processes; signals, but to itself. It cannot be undone, and new threads inherit it.
 What stays possible between two such processes is what no filter ends: load and free
 memory can be felt, so a few bits by timing; and where `/proc` is there, as in tier C,
-stat of another's `fd` folder tells how many files it has open, a channel of thousands
+stat of another's `fd` folder shows how many files it has open, a channel of thousands
 of bits a second. So points are given for bytes that moved over the wire
 (`check.least`).
 """

@@ -115,9 +115,9 @@ def _launch(
 
 
 def _line(report: IO[str]) -> str:
-    """Return what bubblewrap tells about its first process, once it has started it."""
+    """Return bubblewrap's report on its first process, once it has started it."""
     if not select.select([report], [], [], PATIENCE)[0]:
-        raise TimeoutError(f"bubblewrap told nothing for {PATIENCE} s")
+        raise TimeoutError(f"bubblewrap reported nothing for {PATIENCE} s")
     text = ""
     while "}" not in text and (line := report.readline()):
         text += line
@@ -216,7 +216,7 @@ def _try(tier: str) -> str | None:
         ready = select.select([read_end], [], [], PATIENCE)[0]
         if ready and os.read(read_end, 4096) == b"sealed":
             return None
-        return f"a rank could not be sealed: {started.errors() or 'it said nothing'}"
+        return f"a rank could not be sealed: {started.errors() or 'it printed nothing'}"
     finally:
         for fd in {read_end, write_end} - {-1}:
             os.close(fd)

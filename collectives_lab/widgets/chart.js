@@ -91,9 +91,9 @@ function powers(base, low, high, most) {
   const first = Math.ceil(Math.log(low) / Math.log(base) - 1e-9);
   const last = Math.floor(Math.log(high) / Math.log(base) + 1e-9);
   const step = [1, 2, 5, 10, 20, 40].find((n) => (last - first) / n < most) ?? 80;
-  const found = [];
-  for (let n = Math.ceil(first / step) * step; n <= last; n += step) found.push(base ** n);
-  return found;
+  const ticks = [];
+  for (let n = Math.ceil(first / step) * step; n <= last; n += step) ticks.push(base ** n);
+  return ticks;
 }
 
 const dash = ({ color, dashes }) => ({ stroke: color, "stroke-dasharray": dashes });

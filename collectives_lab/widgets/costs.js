@@ -1,55 +1,28 @@
 // The explorer of costs: `data.tables` has for each algorithm the seconds that Python
 // computed, by the sliders and the place of a size (see lookup.py).
 
-const ALIKE = 1e-9; // of two times that differ by less, neither is the faster
-
 // Seconds by size; NaN where an algorithm has none.
 const curve = (data, table, at) =>
   data.sizes.map((_, place) => lookUp(table, data.axes, { ...at, place }));
 
-// The number of the fastest at each size, the first of equals; -1 where none has a time.
-function fastest(curves) {
-  return curves[0].map((_, i) => {
-    const best = Math.min(...curves.map((c) => (Number.isNaN(c[i]) ? Infinity : c[i])));
-    return curves.findIndex((c) => c[i] <= best * (1 + ALIKE) && best < Infinity);
-  });
-}
-
-// Where the fastest changes, `[size, seconds, number]`: between two sizes the curves
-// are taken as straight in the logarithms of both.
-function crossings(sizes, curves) {
-  const best = fastest(curves), found = [];
-  for (let i = 0; i + 1 < sizes.length; i++) {
-    const [old, next] = [curves[best[i]], curves[best[i + 1]]];
-    if (!old || !next || old === next) continue;
-    const behind = Math.log(next[i] / old[i]), ahead = Math.log(next[i + 1] / old[i + 1]);
-    // Where one of them has no time at one of the sizes, the other begins to win.
-    const meet = Number.isFinite(behind - ahead);
-    const part = meet ? Math.min(1, Math.max(0, behind / (behind - ahead))) : 1;
-    const between = (list) => list[i] ** (1 - part) * list[i + 1] ** part;
-    found.push([between(sizes), meet ? between(old) : next[i + 1], best[i + 1]]);
-  }
-  return found;
-}
-
-// All that the sliders say and what follows from it.
-function told(data, at) {
+// Curves and times where the sliders stand, and what follows from them.
+function state(data, at) {
   const here = data.knobs.find(({ key }) => key === "size").values[at.size];
   const curves = data.tables.map((table) => curve(data, table, at));
   const times = curves.map((seconds) => seconds[here]);
   const best = Math.min(...times.filter((time) => time >= 0));
-  const changes = crossings(data.sizes, curves);
-  return { curves, times, best, changes, best_by_size: fastest(curves), here };
+  const changes = crossings(data.sizes, curves, data.alike);
+  return { curves, times, best, changes, best_by_size: fastest(curves, data.alike), here };
 }
 
 // The sentences below the picture; CostExplorer.words in explorer.py says the same.
 function words(data, at) {
-  const { times, best, changes, best_by_size } = told(data, at);
+  const { times, best, changes, best_by_size } = state(data, at);
   const gone = data.names.filter((_, n) => Number.isNaN(times[n])).join(", ");
   const text = (key) => data.knobs.find((knob) => knob.key === key).texts[at[key]];
   const where = `${text("ranks")} ranks, alpha = ${text("alpha")}, ${text("bandwidth")}: `;
   if (best === Infinity) return `${where}no time for ${text("size")}: ${gone}.`;
-  const isBest = (time) => time <= best * (1 + ALIKE);
+  const isBest = (time) => time <= best * (1 + data.alike);
   const first = data.names.filter((_, n) => isBest(times[n]));
   const rest = times.filter((time) => time > best && !isBest(time));
   const second = Math.min(...rest);
@@ -64,7 +37,7 @@ function words(data, at) {
 }
 
 function picture(data, at, width) {
-  const { curves, times, changes, here, best_by_size } = told(data, at);
+  const { curves, times, changes, here, best_by_size } = state(data, at);
   const { sizes } = data, all = curves.flat().filter((time) => time > 0);
   if (!all.length) all.push(1e-6, 1);
   const low = 10 ** Math.floor(Math.log10(Math.min(...all)) - 0.3);
@@ -103,20 +76,20 @@ function picture(data, at, width) {
 
 // From which size to which one each algorithm is the fastest.
 function spans(data, { changes, best_by_size }) {
-  const found = data.names.map(() => []);
+  const ranges = data.names.map(() => []);
   const from = best_by_size.find((n) => n >= 0);
   const turns = [[0, 0, from], ...changes];
   turns.forEach(([size, , n], i) => {
     const [low, high] = [size, turns[i + 1]?.[0]].map((s) => s && formatBytes(s, 2));
     const both = low && high && `${low} to ${high}`;
-    found[n]?.push(both || (low ? `from ${low}` : high ? `up to ${high}` : "at every size"));
+    ranges[n]?.push(both || (low ? `from ${low}` : high ? `up to ${high}` : "at every size"));
   });
-  return found.map((list) => list.join(", "));
+  return ranges.map((list) => list.join(", "));
 }
 
 // The key of the picture: for each algorithm its time at the size of the slider.
 function rows(data, at) {
-  const now = told(data, at), won = spans(data, now);
+  const now = state(data, at), won = spans(data, now);
   const order = data.names.map((_, n) => n);
   order.sort((m, n) => (now.times[m] || Infinity) - (now.times[n] || Infinity));
   const size = data.knobs.find((knob) => knob.key === "size").texts[at.size];
@@ -126,7 +99,7 @@ function rows(data, at) {
     if (time >= 0) cells.splice(1, 2, formatSeconds(time), formatNumber(time / now.best));
     const made = cells.map((cell) => element("td", {}, cell));
     made[0].prepend(sample(data.looks[n]), " ");
-    const isBest = time <= now.best * (1 + ALIKE);
+    const isBest = time <= now.best * (1 + data.alike);
     return element("tr", isBest ? { class: "best" } : {}, ...made);
   });
   const names = head.map((name) => element("th", { scope: "col" }, name));
@@ -134,12 +107,12 @@ function rows(data, at) {
 }
 
 function exploreCosts(root, data) {
-  const [knobs, stage, key, said] = [".knobs", ".stage", ".key", ".said"]
+  const [knobs, stage, key, sentence] = [".knobs", ".stage", ".key", ".sentence"]
     .map((part) => root.querySelector(part));
   const draw = () => {
     stage.replaceChildren(picture(data, at, stage.clientWidth));
     key.replaceChildren(rows(data, at));
-    said.textContent = words(data, at);
+    sentence.textContent = words(data, at);
   };
   const at = sliders(knobs, data.knobs, draw);
   whenever(stage, draw);

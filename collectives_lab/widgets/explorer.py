@@ -32,7 +32,7 @@ ALPHAS = decades(-7, -2)
 BANDWIDTHS = decades(7, 12)
 DASHES = ("", "9 3", "9 3 2 3", "2 2", "16 4", "5 5", "9 3 2 3 2 3", "2 6")
 """As many as there are colours, for who cannot tell those apart."""
-SCRIPTS = ("units.js", "knobs.js", "lookup.js", "chart.js", "costs.js")
+SCRIPTS = ("units.js", "knobs.js", "lookup.js", "crossings.js", "chart.js", "costs.js")
 
 
 class CostExplorer:
@@ -90,6 +90,7 @@ class CostExplorer:
             "tables": [self._table(cost) for cost in self.costs.values()],
             "axes": axes_of((self.ranks, self.alpha, self.bandwidth), self.sizes),
             "knobs": knobs,
+            "alike": ALIKE,
         }
 
     def _table(self, cost: Cost) -> list[Any]:
@@ -152,11 +153,11 @@ class CostExplorer:
         )
 
     def _repr_html_(self) -> str:
-        # The page says the words itself, and alive.
+        # The script writes the sentence itself, anew for each move of a slider.
         body = (
             '<div class="knobs"></div>'
             f'<div class="stage">{self.diagram()._repr_html_()}</div>'
-            '<div class="said" aria-live="polite"></div><div class="key"></div>'
+            '<div class="sentence" aria-live="polite"></div><div class="key"></div>'
         )
         return page.live(body, SCRIPTS, "exploreCosts", self.data)
 
@@ -177,8 +178,8 @@ def explore_costs(
 
     costs: by name, a function of (world_size, nbytes, alpha, beta), as in `costs`; or a
     verb, for all algorithms that `costs` has for it. A formula that is not linear in
-    alpha and beta has a curve only where the sliders for them begin, and is said to
-    have no time elsewhere. sizes: bytes of the curves. The others are what the sliders
+    alpha and beta has a curve only where the sliders for them begin, and has no
+    time elsewhere. sizes: bytes of the curves. The others are what the sliders
     begin with: bytes, seconds a message, and bytes a second.
     """
     if isinstance(costs, str):

@@ -15,21 +15,22 @@ function slider(name, texts, start, moved) {
     type: "range", min: 0, max: texts.length - 1, step: 1, "aria-label": name,
     "data-lm-suppress-shortcuts": "true", // or JupyterLab takes the arrow keys
   });
-  const say = () => {
+  const write = () => {
     value.textContent = texts[range.value];
     range.setAttribute("aria-valuetext", texts[range.value]);
   };
   range.value = start;
   range.addEventListener("input", () => {
-    say();
+    write();
     moved(Number(range.value));
   });
-  say();
+  write();
   return element("label", {}, element("span", {}, name), value, range);
 }
 
-// A slider for each knob `{key, name, texts, values, start}` in `place`. Returns what
-// they say as `{key: number of the value}`, which changes with them, as `moved` is told.
+// A slider for each knob `{key, name, texts, values, start}` in `place`. Returns where
+// they stand, as `{key: number of the value}`; it changes with them, and then `moved` is
+// called.
 function sliders(place, knobs, moved) {
   const at = {};
   place.replaceChildren(...knobs.map(({ key, name, texts, start }) => {

@@ -27,7 +27,7 @@ def moments(seen: Scene, chunks: Chunks) -> list[tuple[float, str]]:
     """Return the times at which something begins or a message arrives, and what is
     under way.
 
-    Of more than 200 times, as many spread evenly. A plan is told step by step.
+    Of more than 200 times, as many spread evenly. Each step of a plan is a moment.
     """
     times = {bar.begin for bar in seen.bars} | {recv.end for _, recv in seen.pairs}
     times |= {max(bar.end for bar in seen.bars)}

@@ -6,25 +6,14 @@ function ratioNow(data, at) {
     data.worlds.map((_, place) => lookUp(table, axes, { ...at, place })));
   const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
   const world = value("ranks"), here = data.worlds.indexOf(world);
-  // On more ranks each has less of the same batch, or as much as a rank has here.
+  // On more ranks each has less of the same batch, or as much as a rank has here. With
+  // the same batch the ranks break even where both curves of seconds meet.
   const gammas = [moved.map((s, i) => s / compute[i]), moved.map((s) => s / compute[here])];
   return {
     compute: compute[here], moved: moved[here], gammas, world,
-    even: breakEven(data.worlds, gammas[0]),
+    even: crossings(data.worlds, [compute, moved], data.alike)[0]?.[0] ?? null,
     local: value("tokens") / world, alpha: value("alpha"),
   };
-}
-
-// The ranks at which gamma passes 1; null where it does not. Between two numbers of
-// ranks the curve is taken as straight in the logarithms of both.
-function breakEven(worlds, gammas) {
-  for (let i = 0; i + 1 < worlds.length; i++) {
-    const [from, to] = [Math.log(gammas[i]), Math.log(gammas[i + 1])];
-    if (from < 0 && to >= 0) {
-      return worlds[i] * (worlds[i + 1] / worlds[i]) ** (from / (from - to));
-    }
-  }
-  return null;
 }
 
 // The sentences below the picture; RatioExplorer.words in ratio.py says the same.
@@ -32,7 +21,7 @@ function ratioWords(data, at) {
   const { compute, moved, gammas, even, world, local, alpha } = ratioNow(data, at);
   const text = (key) => data.knobs.find((knob) => knob.key === key).texts[at[key]];
   const gamma = moved / compute;
-  const side = gammas[0][0] >= 1 ? "fewer than 2" : `more than ${formatNumber(data.worlds.at(-1))}`;
+  const side = gammas[0].at(-1) >= 1 ? "fewer than 2" : `more than ${formatNumber(data.worlds.at(-1))}`;
   return `${text("ranks")} ranks, ${formatNumber(local)} tokens each, ` +
     `${text("parameters")} parameters: computing takes ${formatSeconds(compute)}, ` +
     `the all-reduce ${formatSeconds(moved)}, so gamma = ${formatNumber(gamma)} and ` +
@@ -49,8 +38,8 @@ function bar({ compute, moved }) {
   const fill = element("div", { class: "bar" }, element("div", {
     style: `width:${percent(share)}`,
   }));
-  const said = [`one step: ${percent(share)} computing`, `${percent(1 - share)} communicating`];
-  return [element("div", { class: "ends" }, ...said.map((s) => element("span", {}, s))), fill];
+  const labels = [`one step: ${percent(share)} computing`, `${percent(1 - share)} communicating`];
+  return [element("div", { class: "ends" }, ...labels.map((s) => element("span", {}, s))), fill];
 }
 
 function ratioPicture(data, at, width) {
@@ -79,12 +68,12 @@ function ratioPicture(data, at, width) {
 }
 
 function exploreRatio(root, data) {
-  const [knobs, step, stage, key, said] = [".knobs", ".step", ".stage", ".key", ".said"]
+  const [knobs, step, stage, key, sentence] = [".knobs", ".step", ".stage", ".key", ".sentence"]
     .map((part) => root.querySelector(part));
   const draw = () => {
     step.replaceChildren(...bar(ratioNow(data, at)));
     stage.replaceChildren(ratioPicture(data, at, stage.clientWidth));
-    said.textContent = ratioWords(data, at);
+    sentence.textContent = ratioWords(data, at);
   };
   const items = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
   items.push([element("span", { class: "shade" }), " communication takes longer"]);

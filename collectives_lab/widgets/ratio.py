@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from collectives_lab.basics.units import format_bandwidth, format_seconds
 from collectives_lab.costs import training
+from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.ratio_picture import HIGHEST, LOWEST, STYLES, ratio_picture
+from collectives_lab.plots.series import ALIKE
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import Knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
@@ -31,7 +33,7 @@ BANDWIDTHS = decades(8, 12)
 ALPHAS = [0.0, *decades(-6, -3)]
 CURVE = 2.0 ** np.arange(1, 14.01, 0.25)
 CURVES = ("the same batch, split over more ranks", "the same batch on each rank")
-SCRIPTS = ("units.js", "knobs.js", "lookup.js", "chart.js", "ratio.js")
+SCRIPTS = ("units.js", "knobs.js", "lookup.js", "crossings.js", "chart.js", "ratio.js")
 
 
 class RatioExplorer:
@@ -103,6 +105,7 @@ class RatioExplorer:
             "looks": [{"color": color, "dashes": dashes} for color, dashes in colors],
             "range": [LOWEST, HIGHEST],
             "knobs": [vars(one) for one in self.knobs],
+            "alike": ALIKE,
         }
 
     def _table(
@@ -181,19 +184,18 @@ class RatioExplorer:
         """Return the ranks at which gamma is 1 while the batch is split over more of
         them.
         """
-        gammas = self.gammas()[CURVES[0]]
-        if gammas[0] >= 1:
-            return "fewer than 2"
-        if gammas[-1] < 1:
-            return f"more than {number(self.worlds[-1])}"
-        ranks = np.exp(np.interp(0, np.log(gammas), np.log(self.worlds)))
-        return number(float(f"{ranks:.2g}"))
+        compute, moved = self.seconds(self.worlds, self.tokens.value / self.worlds)
+        meet = crossings(self.worlds, {"computing": compute, "communicating": moved})
+        if meet:
+            return number(float(f"{meet[0][0]:.2g}"))
+        is_over = moved[-1] >= compute[-1]
+        return "fewer than 2" if is_over else f"more than {number(self.worlds[-1])}"
 
     def _repr_html_(self) -> str:
         body = (
             '<div class="knobs"></div><div class="step"></div><div class="key"></div>'
             f'<div class="stage">{self.diagram()._repr_html_()}</div>'
-            '<div class="said" aria-live="polite"></div>'
+            '<div class="sentence" aria-live="polite"></div>'
         )
         return page.live(body, SCRIPTS, "exploreRatio", self.data)
 

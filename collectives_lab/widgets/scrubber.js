@@ -4,9 +4,9 @@
 // among the lanes, off the labels round them.
 
 function scrub(root, data) {
-  const [stage, knobs, said] = [".stage", ".knobs", ".said"]
+  const [stage, knobs, sentence] = [".stage", ".knobs", ".sentence"]
     .map((part) => root.querySelector(part));
-  const told = [...root.querySelectorAll(".moments li")].map((item) => item.textContent);
+  const sentences = [...root.querySelectorAll(".moments li")].map((item) => item.textContent);
   const frame = element("div", { class: "frame" });
   const picture = stage.querySelector("img");
   picture.replaceWith(frame);
@@ -30,10 +30,10 @@ function scrub(root, data) {
       return element("i", { style: `left:${inside};top:${top}%;background:${color}` });
     }));
     cursor.style.left = `${x}%`;
-    said.textContent = told[at.moment];
+    sentence.textContent = sentences[at.moment];
   }
 
-  const texts = told.map((text) => text.split(":")[0]);
+  const texts = sentences.map((text) => text.split(":")[0]);
   const knob = { key: "moment", name: data.name, texts, start: 0 };
   const at = sliders(knobs, [knob], show);
   show();

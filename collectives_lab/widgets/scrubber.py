@@ -49,7 +49,7 @@ class Scrubber:
         }
         items = "".join(f"<li>{html.escape(words)}</li>" for _, words in timeline)
         body = (
-            '<div class="knobs"></div><div class="said" aria-live="polite"></div>'
+            '<div class="knobs"></div><div class="sentence" aria-live="polite"></div>'
             f'<div class="stage">{figure._repr_html_()}</div>'
             f"<div>{html.escape(self._below(seen))}</div>"
             f"<details><summary {page.OWN_KEYS}>All {len(timeline)} moments in words"

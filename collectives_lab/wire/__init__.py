@@ -8,11 +8,12 @@ and reorder it by a seeded `Schedule`, and knows a deadlock the moment it is the
 
 from __future__ import annotations
 
-from collectives_lab.wire.box import Box, BoxError, SealedRanks
+from collectives_lab.wire.box import Box, BoxError
 from collectives_lab.wire.codec import Other, Strided
 from collectives_lab.wire.operations import EVERY_VERB, POINT_TO_POINT
 from collectives_lab.wire.outcome import Failure, Outcome
 from collectives_lab.wire.program import Program
+from collectives_lab.wire.sealed_ranks import SealedRanks
 from collectives_lab.wire.switch import Schedule
 
 __all__ = [

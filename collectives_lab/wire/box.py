@@ -12,22 +12,19 @@ import contextlib
 import json
 import math
 import os
-import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from collectives_lab.basics.errors import LabError
 from collectives_lab.sandbox import tiers
 from collectives_lab.wire import preload, server
-from collectives_lab.wire.frames import Ran
-from collectives_lab.wire.operations import EVERY_VERB
-from collectives_lab.wire.outcome import Broken, Failure, Outcome
+from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.program import Program
-from collectives_lab.wire.switch import Outside, Schedule, Switch
+from collectives_lab.wire.sealed_ranks import SealedRanks
+from collectives_lab.wire.switch import Switch
 
 FILES = tuple(f"basics/{name}.py" for name in ("own_cluster", "units")) + tuple(
     f"wire/{name}.py"
@@ -185,7 +182,8 @@ class Box:
                 os.close(writing)
         outputs = [reading for reading, _ in pipes]
         socks = [own_end for own_end, _ in pairs]
-        ranks = SealedRanks(self, socks, outputs, wall_seconds, until)
+        switch = Switch(socks, outputs, self.watch, [self.control.fileno()])
+        ranks = SealedRanks(switch, self.status_of, wall_seconds, until)
         try:
             ranks.load(program)
             if ranks.failure is None:
@@ -241,7 +239,7 @@ class Box:
     def watch(self, silent: float = 0.0) -> None:
         """Raise Broken where the server says that a limit was reached, or has died.
 
-        silent: seconds for which no rank has said anything; ranks that use no processor
+        silent: seconds for which no rank has sent anything; ranks that use no processor
         either are asleep.
         """
         try:
@@ -299,78 +297,3 @@ class Box:
             if (news := self._await(left, "status")) is None:
                 return None
             self._messages.append(news)
-
-
-class SealedRanks:
-    """Ranks in a box that have run one program."""
-
-    def __init__(
-        self,
-        box: Box,
-        socks: Sequence[socket.socket],
-        outputs: Sequence[int],
-        seconds: float,
-        until: float,
-    ):
-        self.box = box
-        self.switch = Switch(socks, outputs, box.watch, [box.control.fileno()])
-        self.seconds, self.until = seconds, until
-        self.deadline = self._deadline()
-        self.failure: Failure | None = None
-
-    @property
-    def at(self) -> tuple[str, int] | None:
-        """The statement of a notebook that rank 0 says it came to: cell, number."""
-        return self.switch.lines[0].at
-
-    @property
-    def ran(self) -> Sequence[Ran]:
-        """What rank 0 tells of a notebook's statements."""
-        return self.switch.lines[0].ran
-
-    def load(self, program: Program) -> None:
-        """Run the program on every rank; what goes wrong stays in `failure`."""
-        loaded = self.switch.load(program.to_bytes(), self.deadline)
-        self.failure = self._explained(loaded)
-        self.deadline = self._deadline()
-
-    def _deadline(self) -> float:
-        return min(time.monotonic() + self.seconds, self.until)
-
-    def call(
-        self,
-        name: str,
-        args: Sequence[Sequence[Any] | None],
-        allowed: Collection[str] = EVERY_VERB,
-        schedule: Schedule | None = None,
-        outside: Outside | None = None,
-    ) -> Outcome:
-        """Call a function of the program on each rank with that rank's arguments.
-
-        outside: what answers their questions. After a failure the ranks are of no more
-        use: every later call gives the same.
-        """
-        if self.failure is not None:
-            return self.switch.nothing(self.failure)
-        schedule = schedule or Schedule()
-        outcome = self.switch.call(
-            name, args, allowed, schedule, self.deadline, outside
-        )
-        self.failure = self._explained(outcome.failure)
-        return replace(outcome, failure=self.failure)
-
-    def _explained(self, failure: Failure | None) -> Failure | None:
-        """Return the failure, a death with how it came."""
-        if failure is None or failure.kind != "died" or failure.rank is None:
-            return failure
-        status = self.box.status_of(failure.rank)
-        return replace(failure, text=_death(status))
-
-
-def _death(status: int | None) -> str:
-    if status is None:
-        return "it ended before it returned"
-    if status >= 0:
-        return f"it left with exit code {status} before it returned"
-    name = signal.Signals(-status).name if -status in list(signal.Signals) else ""
-    return f"it was ended by signal {-status} ({name or 'unknown'})"

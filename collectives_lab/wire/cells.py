@@ -1,8 +1,8 @@
 """A notebook's cells, run in a rank statement by statement, as in its kernel.
 
 A statement that fails costs only itself: in a notebook it may call what is not in the
-box, as `lab.run`. What it prints is dropped. The switch is told where the rank is, so
-that it is known of one that does not end or that ends the process.
+box, as `lab.run`. What it prints is dropped. The rank reports each
+statement to the switch, so that one that never ends, or ends the process, is known.
 """
 
 from __future__ import annotations

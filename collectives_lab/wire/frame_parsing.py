@@ -113,10 +113,10 @@ def late(rank: int, frame: Frame) -> NoReturn:
 
 
 def loaded(frame: Frame) -> Sequence[Ran]:
-    """Return what a rank tells of a notebook's statements."""
+    """Return a rank's report on a notebook's statements."""
     match decode(frame.body, MOST_PARTS):
-        case list(told) if all(_has_run(one) for one in told[: MOST_REPORTED + 1]):
-            return told[:MOST_REPORTED]
+        case list(ran) if all(_has_run(one) for one in ran[: MOST_REPORTED + 1]):
+            return ran[:MOST_REPORTED]
     raise Malformed("a report on statements that is none of ours")
 
 

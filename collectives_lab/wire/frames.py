@@ -25,7 +25,7 @@ MOST_SENT = 16 * MiB
 """Bytes of what one call gives, or of one result."""
 LONGEST_SHAPE = 256 * 1024
 MOST_REPORTED = 300
-"""Statements of a notebook of which a rank tells."""
+"""Statements of a notebook on which a rank reports."""
 
 Ran = tuple[str, int, float, float, str]
 """A statement that a rank has run: its cell, the how manieth of it, seconds of its
@@ -44,10 +44,10 @@ class Kind(enum.IntEnum):
     is outside, body: what to give it), GROUP (a: its number, b: the how
     manieth of these ranks, body: its ranks), COMPUTE (a: nanoseconds that it declares
     to compute for), STEP (where: the cell that it runs, a: the how manieth statement of
-    it), LOADED (body: what it tells of a notebook's statements), RETURNED (body:
+    it), LOADED (body: its report on a notebook's statements), RETURNED (body:
     values) and RAISED (body: the error).
     To a rank: LOAD (body: the program), CALL (a: whether strict, body: name and
-    arguments), READ (tell the digest of what an operation gives), DONE (a: source,
+    arguments), READ (send the digest of what an operation sends), DONE (a: source,
     body: what came) and REFUSED (body: why).
     """
 

@@ -280,8 +280,9 @@ class _Backend:
 
     @classmethod
     def make(cls, options: Any, _: Any = None) -> SealedGroup:
-        """Return a group, told to the switch: the n-th of its members, who all count
-        alike.
+        """Return a group and report it to the switch.
+
+        It is the n-th of its members, who all count alike.
         """
         wire = cls.wire
         members = tuple(options.global_ranks_in_group) or tuple(range(wire.world_size))

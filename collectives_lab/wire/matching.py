@@ -1,7 +1,7 @@
 """The matching of posted sends, recvs and collectives.
 
 Pure bookkeeping, without sockets: a `Traffic` takes operations in the order in which
-the switch hears of them, says which could be carried out now (`candidates`), and knows
+the switch receives them, lists which could be carried out now (`candidates`), and knows
 enough for the wait-for graph (`snapshots`). Messages of one source, destination, group
 and tag never overtake each other.
 """

@@ -101,7 +101,7 @@ class Operation(Waitable):
 
     @property
     def has_future(self) -> bool:
-        """Whether somebody may hear of its end."""
+        """Whether its end may concern somebody."""
         return self._future is not None
 
     def get_future(self) -> torch.futures.Future:
@@ -118,7 +118,7 @@ class Operation(Waitable):
         return self._future
 
     def source_rank(self) -> int:
-        """Return the rank that a recv from any rank has heard."""
+        """Return the rank that a recv from any rank has received from."""
         return self.source
 
     _source_rank = source_rank

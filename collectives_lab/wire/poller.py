@@ -97,7 +97,7 @@ class Wires:
         except BlockingIOError:
             pass
         except OSError:
-            line.unsent.clear()  # it has ended, which reading will tell
+            line.unsent.clear()  # it has ended, which reading will show
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
         with contextlib.suppress(KeyError):
             self._selector.modify(line.sock, events, line)

@@ -1,4 +1,4 @@
-"""A rank's end of the socket: it tells the switch of calls and answers what it asks.
+"""A rank's end of the socket: it reports calls to the switch and answers its questions.
 
 What a call gives goes with it, so no rank can give what it gets later. A library may
 read a tensor as late as its receiver takes it, so the switch asks then for the digest
@@ -35,7 +35,7 @@ times are enough over so many seconds."""
 
 TEND = 0.2
 """Seconds without a frame after which futures that have callbacks are waited for, as a
-library's own thread would: the thread that is to hear of them may wait for anything."""
+library's own thread would: the thread that they are for may wait for anything."""
 
 PAUSE = 2e-4
 """Seconds that a question takes which was asked in vain again and again: such a loop
@@ -95,7 +95,7 @@ class Wire:
     def post(
         self, operation: Operation, kind: Kind, *numbers: int, body: bytes = b""
     ) -> Operation:
-        """Number an operation and tell the switch of it."""
+        """Number an operation and report it to the switch."""
         operation.where = student_line()
         if kind is not Kind.RECV:
             body += _data(operation.to_send)
@@ -272,7 +272,7 @@ class Wire:
 
 
 def has_future(what: Operation | Question) -> TypeGuard[Operation]:
-    """Return whether somebody may hear of its end."""
+    """Return whether its end may concern somebody."""
     return isinstance(what, Operation) and what.has_future
 
 

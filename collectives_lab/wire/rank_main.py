@@ -25,7 +25,7 @@ from collectives_lab.wire.program import INSTALLED, Program
 from collectives_lab.wire.rank_client import Wire, student_line
 
 MOST_LINES = 12
-"""Lines of a traceback that are told."""
+"""Lines of a traceback that are reported."""
 
 
 def main(sock: socket.socket, rank: int, world_size: int) -> None:
@@ -50,7 +50,7 @@ def main(sock: socket.socket, rank: int, world_size: int) -> None:
 
 
 def _guarded(wire: Wire, kind: Kind, step: Any, *args: Any) -> Any:
-    """Do a step and tell how it ended, whatever it raises."""
+    """Do a step and report how it ended, whatever it raises."""
     try:
         value, body = step(*args)
         wire.send_frame(kind, body=body)

@@ -4,10 +4,10 @@ Trusted code: it runs nothing of a student's and reads nothing that a rank has w
 The checker asks by JSON over a socket, one message a datagram: `import` names what a
 program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
 for what it prints, `limit` allows the ranks more CPU time, `look` is answered once all
-that have ended are told, `end` kills them all. The server is the ranks' parent: it ends
-them by handle, counts the CPU time of all together, and tells how each one ended. Start
-it by `tiers.bare_python(START)`, so that the rest of the package, which holds the
-solutions, is not even imported.
+that have ended are reported, `end` kills them all. The server is the ranks' parent: it
+ends them by handle, counts the CPU time of all together, and reports how each one
+ended. Start it by `tiers.bare_python(START)`, so that the rest of the package, which
+holds the solutions, is not even imported.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The switch: the only way from rank to rank, in the checker's process.
 
-It hears every operation of every rank, lets those meet that belong together, and counts
-what nobody inside can forge. A `Schedule` decides when they meet: at once, or, with a
-seed, only when no rank can go on by itself and then in an order drawn by the seed, so
-that a race shows and shows again. When every rank waits and nothing can meet, that is a
-deadlock, known at once.
+It receives every operation of every rank, lets those meet that belong together, and
+counts what nobody inside can forge. A `Schedule` decides when they meet: at once, or,
+with a seed, only when no rank can go on by itself and then in an order drawn by the
+seed, so that a race shows and shows again. When every rank waits and nothing can meet,
+that is a deadlock, known at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Transfer:
 class Switch:
     """The wire of `socks`, one a rank, for one call after another.
 
-    watch: called while waiting, with the seconds for which no rank has said anything;
+    watch: called while waiting, with the seconds for which no rank has sent anything;
     raises Broken where something else than a rank's frames has ended the call. beside:
     descriptors that wake it.
     """
@@ -381,7 +381,7 @@ class Switch:
     # -- meetings ------------------------------------------------------------------
 
     def _begin(self, meeting: Meeting) -> None:
-        """Carry what meets now, once its givers have told that it is as it was."""
+        """Carry what meets now, once its senders have confirmed it by a digest."""
         self.begun_at = time.monotonic()
         quarrel = self.traffic.quarrel(meeting)
         if quarrel:
@@ -399,7 +399,7 @@ class Switch:
             self.wires.send(self.lines[op.rank], Frame(Kind.READ, op.id))
 
     def _compare(self, line: Line, frame: Frame) -> None:
-        """Take what a rank tells of what it gives; the last one lets it be carried."""
+        """Take a rank's digest of what it sends; the last one lets it be carried."""
         transfer = self.transfers.pop((line.rank, frame.id))
         op = line.posted[frame.id]
         if frame.body != digest(op.data):

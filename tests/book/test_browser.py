@@ -213,8 +213,8 @@ def idle(page: Any, seconds: float = 60) -> None:
     page.wait_for_selector(ready, timeout=1000 * seconds)
 
 
-def from_menu(page: Any, menu: str, entry: str, heard: Callable[[], Any]) -> None:
-    """Choose from a menu until it was heard: JupyterLab drops what comes too soon.
+def from_menu(page: Any, menu: str, entry: str, is_accepted: Callable[[], Any]) -> None:
+    """Choose from a menu until it was accepted: JupyterLab drops what comes too soon.
 
     On a busy machine it may ask first, for a kernel that is slow to start.
     """
@@ -225,9 +225,9 @@ def from_menu(page: Any, menu: str, entry: str, heard: Callable[[], Any]) -> Non
         with contextlib.suppress(playwright.TimeoutError):
             page.get_by_role("menuitem", name=menu, exact=True).click(timeout=10_000)
             page.get_by_text(entry, exact=True).click(timeout=10_000)
-            heard()
+            is_accepted()
             return
-    raise AssertionError(f"{entry} was never heard")
+    raise AssertionError(f"{entry} was never accepted")
 
 
 def run_all(page: Any, prompt: str = r"\[\d+\]") -> None:
@@ -255,9 +255,9 @@ def until(expectation: Callable[[], Any]) -> None:
 
 def cell(page: Any, source: str) -> Any:
     """The cell with this in its source, in view, since those far off are not drawn."""
-    found = page.locator(".jp-Notebook .jp-CodeCell").filter(has_text=source).last
-    found.scroll_into_view_if_needed()
-    return found
+    matching = page.locator(".jp-Notebook .jp-CodeCell").filter(has_text=source).last
+    matching.scroll_into_view_if_needed()
+    return matching
 
 
 def errors(page: Any) -> list[str]:
@@ -325,11 +325,11 @@ def assert_moves(place: Any, name: str, page: Any) -> None:
     picture.wait_for(timeout=20_000)
     picture.scroll_into_view_if_needed()
     slider = place.get_by_label(name, exact=True)
-    said = place.locator(".said")
+    sentence = place.locator(".sentence")
 
     def now() -> tuple[str, str, str]:
         stage = place.locator(".stage").inner_html()
-        return said.inner_text(), stage, slider.get_attribute("aria-valuetext")
+        return sentence.inner_text(), stage, slider.get_attribute("aria-valuetext")
 
     states = [now()]
     slider.focus()

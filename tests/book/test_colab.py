@@ -105,7 +105,7 @@ def test_the_command_can_be_repeated_and_undone(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (("--repository", "owner/name"), "need both"),
         (("--tag", "v1"), "need both"),
@@ -115,11 +115,11 @@ def test_the_command_can_be_repeated_and_undone(tree: Path) -> None:
     ],
 )
 def test_a_wrong_setting_changes_nothing(
-    tree: Path, words: tuple[str, ...], said: str
+    tree: Path, words: tuple[str, ...], message: str
 ) -> None:
     """It is refused with the rule, before a file is touched."""
     before = state(tree)
-    with pytest.raises(SystemExit, match=said):
+    with pytest.raises(SystemExit, match=message):
         command(tree, *words)
     assert state(tree) == before
 
@@ -128,10 +128,10 @@ def test_all_notebooks_are_as_the_setting_says() -> None:
     """`make badges` would change none of those that are committed."""
     setting = badges.read_setting()
     for path, opened in badges.notebooks():
-        found = nbformat.read(path, as_version=4)
-        before = nbformat.writes(found)
-        badges.set_up(found, setting, opened)
-        assert nbformat.writes(found) == before, f"{path}: run `make badges`"
+        written = nbformat.read(path, as_version=4)
+        before = nbformat.writes(written)
+        badges.set_up(written, setting, opened)
+        assert nbformat.writes(written) == before, f"{path}: run `make badges`"
 
 
 def first_cell(setting: Setting, asked: list[str] | None = None) -> None:
@@ -275,22 +275,22 @@ def kernels(colab: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 def opened(path: Path, archive: Path) -> NotebookNode:
     """A notebook as its badge opens it, where GitHub is a file."""
-    found = nbformat.read(path, as_version=4)
-    badges.set_up(found, EXAMPLE, path.name)
-    for cell in found.cells:
+    chapter = nbformat.read(path, as_version=4)
+    badges.set_up(chapter, EXAMPLE, path.name)
+    for cell in chapter.cells:
         if cell.get("id") == badges.INSTALL:
             assert ARCHIVE in cell.source
             cell.source = cell.source.replace(ARCHIVE, str(archive))
-    return found
+    return chapter
 
 
-def run(found: NotebookNode, folder: Path, kernel: str = "colab") -> None:
+def run(chapter: NotebookNode, folder: Path, kernel: str = "colab") -> None:
     """Run a notebook in a folder of its own; nothing may stand in its stderr."""
     folder = folder / "content"
     folder.mkdir()
-    found.cells.insert(0, new_code_cell(HERE))
-    execution.run(found, DEADLINE, folder=folder, kernel=kernel)
-    assert not execution.complaints(found)
+    chapter.cells.insert(0, new_code_cell(HERE))
+    execution.run(chapter, DEADLINE, folder=folder, kernel=kernel)
+    assert not execution.complaints(chapter)
 
 
 @pytest.fixture(scope="session")
@@ -299,11 +299,13 @@ def package(
 ) -> None:
     """Have the first cell of an exercise install it, and hold pip to nothing else."""
     before = installed(colab)
-    found = opened(ROOT / "exercises/which_verb/which_verb.ipynb", archive)
-    found.cells = [cell for cell in found.cells if cell.get("id") == badges.INSTALL]
-    found.cells.append(new_code_cell("import collectives_lab as lab; lab.__file__"))
-    run(found, tmp_path_factory.mktemp("first"))
-    assert str(colab.parents[1]) in value(found.cells[-1])
+    exercise = opened(ROOT / "exercises/which_verb/which_verb.ipynb", archive)
+    exercise.cells = [
+        cell for cell in exercise.cells if cell.get("id") == badges.INSTALL
+    ]
+    exercise.cells.append(new_code_cell("import collectives_lab as lab; lab.__file__"))
+    run(exercise, tmp_path_factory.mktemp("first"))
+    assert str(colab.parents[1]) in value(exercise.cells[-1])
     after = installed(colab)
     assert before <= after, "pip has replaced something"
     assert [line.split("==")[0] for line in after - before] == ["collectives-lab"]
@@ -339,12 +341,12 @@ def test_a_check_works_on_colab(
 ) -> None:
     """A solved exercise has all its points, in the best sandbox that is left."""
     path = ROOT / "solutions/ring_all_reduce/ring_all_reduce.ipynb"
-    found = opened(path, archive)
-    found.cells.append(new_code_cell("report.tier"))
-    run(found, tmp_path, kernel)
-    (check,) = (cell for cell in found.cells if cell.get("id") == "check")
+    exercise = opened(path, archive)
+    exercise.cells.append(new_code_cell("report.tier"))
+    run(exercise, tmp_path, kernel)
+    (check,) = (cell for cell in exercise.cells if cell.get("id") == "check")
     assert value(check) == str(check.metadata.nbgrader.points)
-    assert value(found.cells[-1]) == repr(tier)
+    assert value(exercise.cells[-1]) == repr(tier)
 
 
 def value(cell: NotebookNode) -> str:

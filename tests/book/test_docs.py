@@ -49,13 +49,13 @@ def blocks(text: str, languages: str = "python") -> list[str]:
 
 def cells(text: str) -> list[str]:
     """What of a page runs, in its order, as cells of a notebook."""
-    python, found = blocks(text), []
+    python, collected = blocks(text), []
     for block in blocks(text, "python|sh"):
         if block.strip() in SHELL:
-            found.append(f"%%sh\n{block}")
+            collected.append(f"%%sh\n{block}")
         elif block in python and not block.startswith(tuple(ELSEWHERE)):
-            found.append(block)
-    return found
+            collected.append(block)
+    return collected
 
 
 def run(sources: list[str], folder: Path) -> None:
@@ -96,10 +96,10 @@ def test_code_that_fails_is_found(tmp_path: Path) -> None:
 def test_what_does_not_run_here_stands_on_a_page() -> None:
     """A block that is left out, or run by a shell, is one that a page has."""
     text = "".join(path.read_text() for path in DETAILS)
-    found = [block.strip() for block in blocks(text, "python|sh")]
-    assert set(SHELL) <= set(found)
+    programs = [block.strip() for block in blocks(text, "python|sh")]
+    assert set(SHELL) <= set(programs)
     for beginning in ELSEWHERE:
-        assert any(block.startswith(beginning) for block in found)
+        assert any(block.startswith(beginning) for block in programs)
 
 
 # -- what the texts name ---------------------------------------------------------------

@@ -130,8 +130,8 @@ def _all_to_all() -> tuple[Any, Any]:
     rank, size, device = place()
     got = torch.empty(2 * size, device=device)
     dist.all_to_all_single(got, _numbers(rank, 2 * size, device))
-    mine = slice(2 * rank, 2 * rank + 2)
-    parts = [_numbers(r, 2 * size, device)[mine] for r in range(size)]
+    own = slice(2 * rank, 2 * rank + 2)
+    parts = [_numbers(r, 2 * size, device)[own] for r in range(size)]
     return got, torch.cat(parts)
 
 
@@ -148,9 +148,9 @@ def _uneven_all_to_all() -> tuple[Any, Any]:
 
 def _objects() -> tuple[Any, Any]:
     rank, size, _ = place()
-    found: list[Any] = [None] * size
-    dist.all_gather_object(found, {"rank": rank})
-    return found, [{"rank": r} for r in range(size)]
+    collected: list[Any] = [None] * size
+    dist.all_gather_object(collected, {"rank": rank})
+    return collected, [{"rank": r} for r in range(size)]
 
 
 def _subgroup() -> tuple[Any, Any]:

@@ -83,8 +83,8 @@ def ranks_have_their_gpu(way: Way, out: Path) -> None:
 
     run = way.run(body)
     gpus = max(1, devices.count(way.env))
-    for rank, (told, kind, index, x) in enumerate(run.results):
-        assert (told, kind) == (rank, way.device)
+    for rank, (result, kind, index, x) in enumerate(run.results):
+        assert (result, kind) == (rank, way.device)
         assert index == (rank % gpus if way.on_gpu else None)
         assert x.device.type == "cpu" and x.tolist() == [rank, rank]
     assert run.backend == way.backend
@@ -96,10 +96,10 @@ def ranks_have_their_gpu(way: Way, out: Path) -> None:
 def verbs_are_right(way: Way, out: Path) -> None:
     """Every verb gives what it must, to the last bit."""
     wrong = {
-        f"{verb} on rank {rank}": said
-        for rank, found in enumerate(way.run(bodies.verbs).results)
-        for verb, said in found.items()
-        if said
+        f"{verb} on rank {rank}": verdict
+        for rank, result in enumerate(way.run(bodies.verbs).results)
+        for verb, verdict in result.items()
+        if verdict
     }
     assert not wrong, json.dumps(wrong, indent=1)
 
@@ -176,11 +176,11 @@ def trainings_agree(way: Way, out: Path) -> None:
             wrong[name] = "is not refused under NCCL"
             continue
         try:
-            said = differs(name, way.run(bodies.trained, name), there)
+            difference = differs(name, way.run(bodies.trained, name), there)
         except lab.LabError as error:
-            said = str(error)[:2000]
-        if said:
-            wrong[name] = said
+            difference = str(error)[:2000]
+        if difference:
+            wrong[name] = difference
     assert not wrong, json.dumps(wrong, indent=1)
 
 
@@ -254,15 +254,15 @@ def unmodified_trainings_are_recorded(way: Way, out: Path) -> None:
 def times_are_the_gpus(way: Way, out: Path) -> None:
     """What waits for a kernel begins after it, not at launch; no call waits."""
     run = way.run(bodies.after_a_long_kernel, 0.2)
-    for rank, told in enumerate(run.results):
-        kernel = told["kernel"]
+    for rank, times in enumerate(run.results):
+        kernel = times["kernel"]
         event = run.trace.of_rank(rank)[-1]
         first = run.trace.of_rank(rank)[0]
-        assert told["launched"] < kernel / 2, f"rank {rank}: the call waited: {told}"
+        assert times["launched"] < kernel / 2, f"rank {rank}: the call waited: {times}"
         waited = event.issued - first.completed
-        assert waited > kernel * 0.9, (rank, told, event, first)
-        assert event.completed - event.issued < told["all"], (rank, told, event)
-        assert told["all"] > kernel * 0.9, told
+        assert waited > kernel * 0.9, (rank, times, event, first)
+        assert event.completed - event.issued < times["all"], (rank, times, event)
+        assert times["all"] > kernel * 0.9, times
 
 
 @check(wants="nccl")
@@ -346,12 +346,12 @@ def nccls_log_is_kept(way: Way, out: Path) -> None:
 
     log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,TUNING,ENV,COLL"}
     run = way.run(body, env=way.options["env"] | log)
-    text = "\n".join(f"-- rank {r}\n{said}" for r, said in enumerate(run.output))
+    text = "\n".join(f"-- rank {r}\n{printed}" for r, printed in enumerate(run.output))
     (out / f"nccl-log-{way.name}.txt").write_text(text)
     assert "NCCL INFO" in text
 
 
-# -- that what goes wrong is told, and over --------------------------------------------
+# -- that what goes wrong is reported, and over ---------------------------------------
 
 
 @check()
@@ -382,7 +382,7 @@ def fails(way: Way, body: Callable, kind: type, out: Path, **options: Any) -> st
 
 
 @check()
-def a_mismatch_is_told(way: Way, out: Path) -> None:
+def a_mismatch_is_reported(way: Way, out: Path) -> None:
     """Two calls that do not fit are named, both of them, before anything hangs."""
     if way.world_size < 2:
         return
@@ -432,8 +432,8 @@ def a_missed_call_ends_at_the_deadline(way: Way, out: Path) -> None:
         try:
             ranks.run(body, timeout=5.0)
         except (lab.Deadlock, lab.DeadlineExceeded) as error:
-            said = f"{type(error).__name__} after {time.monotonic() - begun:.1f} s"
-            text = f"{said}\n{error}"
+            outcome = f"{type(error).__name__} after {time.monotonic() - begun:.1f} s"
+            text = f"{outcome}\n{error}"
         else:
             raise AssertionError("it did not fail")
         again = ranks.run(sums)

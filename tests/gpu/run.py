@@ -32,22 +32,22 @@ sys.path[:0] = [str(HERE.parents[2]), str(HERE.parents[1])]
 from gpu import checks, machine, ways  # noqa: E402 (found by the line above)
 
 ARCHIVE = "gpu_check.tar.gz"
-MINUTES = "it has in all (default: 8.5); what has not run by then is told"
+MINUTES = "it has in all (default: 8.5); what has not run by then is listed"
 HELD, FAILED, LATE, NOT_RUN = "held", "FAILED", "LATE", "not run"
 
 
 @dataclass
 class Result:
-    """How a check went in a way. seconds: that it took. said: what is to be read."""
+    """How a check went in a way. seconds: that it took. message: what is to be read."""
 
     way: str
     check: str
     status: str
     seconds: float = 0.0
-    said: str = ""
+    message: str = ""
 
     def line(self) -> str:
-        first = next(iter(self.said.strip().splitlines()), "")
+        first = next(iter(self.message.strip().splitlines()), "")
         head = f"{self.status:8} {self.way:12} {self.check:38} {self.seconds:6.1f} s"
         return f"{head}  {first[:90]}".rstrip()
 
@@ -57,13 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     if args.child:
         return _child(args.child, args.checks.split(","), Path(args.out))
-    found = ways.possible(args.device)
-    if not found:
+    ways_here = ways.possible(args.device)
+    if not ways_here:
         print(f"nothing can run here: {ways.why_not('nccl')}; try --device cpu")
         return 2
-    asked = [way for way in found.values() if args.ways in way.name]
+    asked = [way for way in ways_here.values() if args.ways in way.name]
     if not any(_checks(way, args.only) for way in asked):
-        print(f"no check is called so; there are\n\n{_names(found.values())}")
+        print(f"no check is called so; there are\n\n{_names(ways_here.values())}")
         return 2
     out = Path(args.out)
     try:
@@ -118,7 +118,7 @@ def _names(every: Iterable[ways.Way]) -> str:
 def _end(results: Sequence[Result], out: Path) -> int:
     wrong = [r for r in results if r.status in (FAILED, LATE)]
     for result in wrong:
-        print(f"\n-- {result.check} in {result.way}: {result.status}\n{result.said}")
+        print(f"\n-- {result.check} in {result.way}: {result.status}\n{result.message}")
     held = sum(r.status == HELD for r in results)
     print(f"\n{held} of {len(results)} held; {out / ARCHIVE} has what was recorded")
     return 0 if held == len(results) else 1
@@ -136,7 +136,9 @@ def _in_a_way(way: ways.Way, only: str, kept: Path, until: float) -> Iterator[Re
     first = next(iter(checks.CHECKS))
     while left:
         if time.monotonic() > until - 5:
-            yield from (Result(way.name, c.name, NOT_RUN, said="no time") for c in left)
+            yield from (
+                Result(way.name, c.name, NOT_RUN, message="no time") for c in left
+            )
             return
         with _process(way, [c.name for c in left], kept) as process:
             while left:
@@ -144,9 +146,9 @@ def _in_a_way(way: ways.Way, only: str, kept: Path, until: float) -> Iterator[Re
                 result = _result(process, way, one, until)
                 yield result
                 if one.name == first and result.status != HELD:
-                    said = f"{first} did not hold"
+                    message = f"{first} did not hold"
                     yield from (
-                        Result(way.name, c.name, NOT_RUN, 0, said) for c in left
+                        Result(way.name, c.name, NOT_RUN, 0, message) for c in left
                     )
                     return
                 if result.status == LATE or process.poll() is not None:
@@ -197,29 +199,31 @@ def _result(
         ready = selector.select(max(seconds, 0))
     took = time.monotonic() - begun
     if not ready:
-        said = f"it had {seconds:.0f} s"
-        return Result(way.name, one.name, LATE, took, said)
+        message = f"it had {seconds:.0f} s"
+        return Result(way.name, one.name, LATE, took, message)
     line = process.stdout.readline()
     if not line:
-        said = f"the process ended with {process.wait()}; its output is in the archive"
-        return Result(way.name, one.name, FAILED, took, said)
-    status, said = json.loads(line)
-    return Result(way.name, one.name, status, took, said)
+        message = (
+            f"the process ended with {process.wait()}; its output is in the archive"
+        )
+        return Result(way.name, one.name, FAILED, took, message)
+    status, message = json.loads(line)
+    return Result(way.name, one.name, status, took, message)
 
 
 def _child(name: str, names: Sequence[str], kept: Path) -> int:
     """In the process of a way: do checks, and tell of each in a line of JSON."""
-    told = os.fdopen(os.dup(1), "w", buffering=1)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what ranks print goes to the log
     way = (ways.possible("cpu") | ways.possible("cuda"))[name]
     for check in names:
         print(f"\n-- {check}", flush=True)
         try:
             checks.CHECKS[check].fn(way, kept)
-            status, said = HELD, ""
+            status, message = HELD, ""
         except Exception:
-            status, said = FAILED, traceback.format_exc(limit=-4)[-6000:]
-        print(json.dumps([status, said]), file=told)
+            status, message = FAILED, traceback.format_exc(limit=-4)[-6000:]
+        print(json.dumps([status, message]), file=answers)
     return 0
 
 

@@ -29,7 +29,7 @@ class Course:
     """A course of its own: this repository's autograder on a few assignments."""
 
     folder: Path
-    said: str = ""  # what its last run printed
+    printed: str = ""  # by its last run
 
     @property
     def autograder(self) -> Path:
@@ -92,11 +92,11 @@ class Course:
 
     def processes(self) -> list[str]:
         """The command lines of what still runs in this course."""
-        found = []
+        collected = []
         for process in psutil.process_iter(["cmdline", "cwd"]):
             if process.info["cwd"] == str(self.folder):
-                found.append(" ".join(process.info["cmdline"] or []))
-        return found
+                collected.append(" ".join(process.info["cmdline"] or []))
+        return collected
 
 
 def new_course(folder: Path, *assignments: str) -> Course:

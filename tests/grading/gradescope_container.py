@@ -59,7 +59,7 @@ class Graded:
     """What a run left: its results, what it printed, seconds, the most memory in MB."""
 
     results: dict[str, Any]
-    said: str
+    printed: str
     seconds: float
     peak: float
     folder: Path
@@ -162,16 +162,16 @@ def asked(setup: Path) -> list[str]:
 
 def _packages(names: list[str]) -> Iterator[tuple[Path, Path]]:
     """What they and all that they need have in `site-packages`, and its name there."""
-    found: dict[str, Distribution] = {}
+    collected: dict[str, Distribution] = {}
     wanted = [*names]
     while wanted:
-        if (name := wanted.pop().lower()) not in found:
-            found[name] = dist = distribution(name)
+        if (name := wanted.pop().lower()) not in collected:
+            collected[name] = dist = distribution(name)
             needs = [Requirement(text) for text in dist.requires or []]
             wanted += [n.name for n in needs if not n.marker or n.marker.evaluate(NO)]
     tops = {
         Path(str(dist.locate_file(file.parts[0]))): Path(file.parts[0])
-        for dist in found.values()
+        for dist in collected.values()
         for file in dist.files or []
         if file.parts[0] not in ("..", "__pycache__")
     }

@@ -196,12 +196,12 @@ class User:
         self.answer = self.session.post(page, data=form, timeout=DEADLINE)
 
     def xsrf(self, path: str) -> str:
-        (found,) = (
+        (token,) = (
             cookie.value
             for cookie in self.session.cookies
             if cookie.name == "_xsrf" and cookie.path == path
         )
-        return found or ""
+        return token or ""
 
     def wait(self) -> None:
         """Until this user's server answers."""
@@ -267,9 +267,9 @@ async def _typed(request: HTTPRequest, command: str) -> tuple[int, str]:
     while (message := await terminal.read_message()) is not None:
         kind, *content = json.loads(message)
         text += content[0] if kind == "stdout" else ""
-    said = re.search(r"begins=0=(.*)status=(\d+)=", text, re.DOTALL)
-    assert said, text
-    return int(said[2]), said[1]
+    ended = re.search(r"begins=0=(.*)status=(\d+)=", text, re.DOTALL)
+    assert ended, text
+    return int(ended[2]), ended[1]
 
 
 FORGE = f"""
@@ -323,9 +323,9 @@ def course(prof: User, command: str, *more: str) -> str:
     line = (
         f". {SHARED}/.venv/bin/activate; cd {CLONE}; {command} {RING} {' '.join(more)}"
     )
-    code, said = prof.terminal(line)
-    assert code == 0, said
-    return said
+    code, output = prof.terminal(line)
+    assert code == 0, output
+    return output
 
 
 def hand_in(prof: User, ann: User, ben: User) -> None:
@@ -335,10 +335,10 @@ def hand_in(prof: User, ann: User, ben: User) -> None:
     for user, change in ((ann, ""), (ben, "tensor.copy_(tensor.float())")):
         user.assignment("fetch")
         notebook = user.notebook()
-        for mine, theirs in zip(notebook.cells, solved.cells, strict=True):
-            mine.source = theirs.source
-            if change and f"def {RING}(" in mine.source:
-                mine.source = f"{mine.source}\n    {change}\n"
+        for own, theirs in zip(notebook.cells, solved.cells, strict=True):
+            own.source = theirs.source
+            if change and f"def {RING}(" in own.source:
+                own.source = f"{own.source}\n    {change}\n"
         user.save(notebook)
         user.assignment("submit")
 

@@ -71,8 +71,8 @@ def test_formulas_hold_on_every_cluster(box: Box, student: str) -> None:
 def test_numbers_hold_for_their_student_only(box: Box) -> None:
     """A number found on paper, to three digits, is right on one's own cluster."""
     rates = [ADA[n] for n in ("flop_rate", "bandwidth", "bytes_per_parameter")]
-    found = training.break_even_world_size(ADA["global_batch"], *rates)
-    typed = program(f"{FORMULAS}\ndef break_even(c):\n    return {found:.3g}\n")
+    break_even = training.break_even_world_size(ADA["global_batch"], *rates)
+    typed = program(f"{FORMULAS}\ndef break_even(c):\n    return {break_even:.3g}\n")
     assert checking.grade("communication_ratio", typed, student="ada", box=box).passed
     other = checking.grade("communication_ratio", typed, student="bob", box=box)
     assert list(failed(other)) == ["break_even"]
@@ -100,9 +100,9 @@ SLIPS = [
 ]
 
 
-@pytest.mark.parametrize("name, slip, told", SLIPS)
+@pytest.mark.parametrize("name, slip, message", SLIPS)
 def test_a_slip_in_a_derivation_is_named(
-    box: Box, name: str, slip: str, told: str
+    box: Box, name: str, slip: str, message: str
 ) -> None:
     """A known mistake fails its property, and the message says which it is."""
     function = slip.partition("(")[0]
@@ -110,7 +110,7 @@ def test_a_slip_in_a_derivation_is_named(
     report = checking.grade(
         "communication_ratio", program(text), student="ada", box=box
     )
-    assert told in failed(report)[name], str(report)
+    assert message in failed(report)[name], str(report)
 
 
 def answered(box: Box, **changed: object) -> dict[str, str]:
@@ -129,7 +129,7 @@ def test_right_answers_have_full_marks(box: Box) -> None:
     assert report.points == report.max_points - 2
 
 
-def test_a_wrong_verb_is_told_without_the_right_one(box: Box) -> None:
+def test_a_wrong_verb_is_reported_without_the_right_one(box: Box) -> None:
     """The message says what the verb does and what is needed, not its name."""
     (message,) = answered(box, counts=("all_reduce", 8e6)).values()
     assert "gives all of it to each" in message and "only one rank needs" in message
@@ -137,7 +137,7 @@ def test_a_wrong_verb_is_told_without_the_right_one(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    "scenario, factor, told",
+    "scenario, factor, message",
     [
         ("gradient", 1 / 2, "enough for merging"),
         ("gradient", 64, "for all ranks together"),
@@ -152,16 +152,16 @@ def test_a_wrong_verb_is_told_without_the_right_one(box: Box) -> None:
     ],
 )
 def test_wrong_bytes_are_explained(
-    box: Box, scenario: str, factor: float, told: str
+    box: Box, scenario: str, factor: float, message: str
 ) -> None:
     """Bytes of a right verb that are a known mistake are called that."""
     verb, nbytes = RIGHT[scenario]
     failures = answered(box, **{scenario: (verb, factor * nbytes)})
-    assert list(failures) == [scenario] and told in failures[scenario]
+    assert list(failures) == [scenario] and message in failures[scenario]
 
 
 @pytest.mark.parametrize(
-    "answer, told",
+    "answer, message",
     [
         (None, "not a pair"),
         (([], 1), "not a name in quotation marks"),
@@ -171,9 +171,11 @@ def test_wrong_bytes_are_explained(
         ({"a": 1}, "not a pair"),
     ],
 )
-def test_what_is_no_answer_is_told_as_such(box: Box, answer: object, told: str) -> None:
+def test_what_is_no_answer_is_reported_as_such(
+    box: Box, answer: object, message: str
+) -> None:
     """Anything at all may stand where an answer should."""
-    assert told in answered(box, bucket=answer)["bucket"]
+    assert message in answered(box, bucket=answer)["bucket"]
 
 
 @pytest.mark.parametrize("body", ["return None", "return 3", "raise KeyError"])

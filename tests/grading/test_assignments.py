@@ -42,7 +42,7 @@ TEST = re.compile(
     r"display\(report\)\nreport\.points"
 )
 ROW = re.compile(r"^\| (\w+) \| (\d+) \| (.+) \|$", re.MULTILINE)
-SAID = re.compile(r"^\*(Easy|Medium|Hard), (\d+) minutes\.\*", re.MULTILINE)
+STATED = re.compile(r"^\*(Easy|Medium|Hard), (\d+) minutes\.\*", re.MULTILINE)
 HINT = re.compile(
     r"<details><summary>Hint (\d): [^\n]+</summary>\n\n(.+?)</details>", re.S
 )
@@ -75,14 +75,14 @@ def cells(notebook: NotebookNode, *, grade: bool, solution: bool) -> list[Notebo
 
 def parts(notebook: NotebookNode) -> dict[str, list[NotebookNode]]:
     """The cells of each exercise by its name, the last the one that checks it."""
-    found: dict[str, list[NotebookNode]] = {}
+    collected: dict[str, list[NotebookNode]] = {}
     cells: list[NotebookNode] = []
     for cell in notebook.cells:
         cells.append(cell)
         if graded(cell).get("grade_id", "").startswith("check_"):
-            found[graded(cell)["grade_id"].removeprefix("check_")] = cells
+            collected[graded(cell)["grade_id"].removeprefix("check_")] = cells
             cells = []
-    return found
+    return collected
 
 
 # -- form ------------------------------------------------------------------------------
@@ -97,10 +97,10 @@ def faults(notebook: NotebookNode, name: str) -> Iterator[str]:
         return
     yield from faults_of_file(notebook)
     yield from faults_of_why(notebook, name)
-    found = parts(notebook)
-    if not found:
+    by_part = parts(notebook)
+    if not by_part:
         yield "nothing in it is checked"
-    for exercise, own in found.items():
+    for exercise, own in by_part.items():
         if exercise not in checking.EXERCISES:
             yield f"{exercise!r} is no exercise of the check"
             continue
@@ -133,8 +133,8 @@ def faults_of_cell(cell: NotebookNode) -> Iterator[str]:
         yield f"cell {cell.id} has an id that says nothing"
     if cell.get("outputs") or cell.get("execution_count") is not None:
         yield f"cell {cell.id} has outputs or an execution count"
-    if found := LEFTOVERS.search(cell.source):
-        yield f"cell {cell.id} says {found[0]!r}"
+    if match := LEFTOVERS.search(cell.source):
+        yield f"cell {cell.id} says {match[0]!r}"
     lines = len(cell.source.splitlines())
     if cell.cell_type == "code" and lines > LONGEST and BEGIN not in cell.source:
         yield f"cell {cell.id} has {lines} lines; at most {LONGEST}"
@@ -150,10 +150,10 @@ def faults_of_cell(cell: NotebookNode) -> Iterator[str]:
 
 def faults_of_text(text: str, exercise: Exercise) -> Iterator[str]:
     """The text of an exercise says what its specification says."""
-    said = [(word.lower(), int(minutes)) for word, minutes in SAID.findall(text)]
-    if said != [(exercise.difficulty, exercise.minutes)]:
+    levels = [(word.lower(), int(minutes)) for word, minutes in STATED.findall(text)]
+    if levels != [(exercise.difficulty, exercise.minutes)]:
         yield (
-            f"{exercise.name}: the text says {said}, the specification "
+            f"{exercise.name}: the text says {levels}, the specification "
             f"{exercise.difficulty}, {exercise.minutes} minutes"
         )
     rows = [(*row,) for row in ROW.findall(text.replace("`", ""))]
@@ -222,28 +222,28 @@ def stub(source: str) -> str:
 def test_an_assignment_has_its_form(path: Path) -> None:
     """Every assignment says what its specification says, and is complete."""
     assert path.parent.name == path.stem
-    found = list(faults(read(path), path.stem))
-    assert not found, "\n".join(found)
+    complaints = list(faults(read(path), path.stem))
+    assert not complaints, "\n".join(complaints)
 
 
 def test_every_exercise_has_its_notebook() -> None:
     """What the check knows is set somewhere, once."""
-    found = [name for path in SOLUTIONS for name in parts(read(path))]
-    assert sorted(found) == sorted(checking.EXERCISES)
+    names = [name for path in SOLUTIONS for name in parts(read(path))]
+    assert sorted(names) == sorted(checking.EXERCISES)
 
 
 def cell(notebook: NotebookNode, name: str) -> NotebookNode:
-    (found,) = [cell for cell in notebook.cells if cell.id == name]
-    return found
+    (matching,) = [cell for cell in notebook.cells if cell.id == name]
+    return matching
 
 
 def swap(name: str, old: str, new: str) -> Callable[[NotebookNode], None]:
     """Replace a text in one cell, where it must be."""
 
     def change(notebook: NotebookNode) -> None:
-        found = cell(notebook, name)
-        assert old in found.source
-        found.source = found.source.replace(old, new)
+        changed = cell(notebook, name)
+        assert old in changed.source
+        changed.source = changed.source.replace(old, new)
 
     return change
 
@@ -352,9 +352,9 @@ def test_exercises_are_what_nbgrader_makes_of_solutions(
 
 def test_exercises_holds_nothing_else() -> None:
     """An assignment that was renamed or removed leaves nothing behind."""
-    found = [path for path in (ROOT / "exercises").rglob("*") if path.is_file()]
+    files = [path for path in (ROOT / "exercises").rglob("*") if path.is_file()]
     expected = [ROOT / "exercises" / name / f"{name}.ipynb" for name in NAMES]
-    assert sorted(found) == sorted([ROOT / "exercises/README.md", *expected])
+    assert sorted(files) == sorted([ROOT / "exercises/README.md", *expected])
 
 
 def secrets(solution: NotebookNode) -> Iterator[str]:
@@ -375,8 +375,8 @@ def given_away(solution: NotebookNode, exercise: NotebookNode) -> list[str]:
     public = "\n".join(others)
     text = "\n".join(cell.source for cell in exercise.cells)
     lines = {line.strip() for line in secrets(solution)}
-    told = [s for s in lines if len(s) > 12 and s in text and s not in public]
-    return told + re.findall("(?:BEGIN|END) SOLUTION", text)
+    revealed = [s for s in lines if len(s) > 12 and s in text and s not in public]
+    return revealed + re.findall("(?:BEGIN|END) SOLUTION", text)
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=NAMES)
@@ -389,11 +389,11 @@ def test_students_get_no_solution(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, told",
+    "name, message",
     [("solution", "    row = tensor.contiguous().view(-1)"), ("solution", END)]
     + [("why", "the sums are rounded differently.")],
 )
-def test_a_solution_given_away_is_found(name: str, told: str) -> None:
+def test_a_solution_given_away_is_found(name: str, message: str) -> None:
     """The test above fails where it should."""
     solution = read(ROOT / "solutions/ring_all_reduce/ring_all_reduce.ipynb")
     exercise = copy.deepcopy(solution)
@@ -402,8 +402,8 @@ def test_a_solution_given_away_is_found(name: str, told: str) -> None:
     for hidden in cells(exercise, grade=True, solution=True):
         hidden.source = ""
     assert not given_away(solution, exercise)
-    cell(exercise, name).source += f"\n{told}\n"
-    assert given_away(solution, exercise) == [told.strip().removeprefix("### ")]
+    cell(exercise, name).source += f"\n{message}\n"
+    assert given_away(solution, exercise) == [message.strip().removeprefix("### ")]
 
 
 # -- marks -----------------------------------------------------------------------------
@@ -413,8 +413,10 @@ def program(notebook: NotebookNode, exercise: str) -> Program:
     """The program of one exercise, as the autograder takes it from a notebook."""
     texts = [c.source for c in notebook.cells if c.cell_type == "code"]
     code = [Code(number, text) for number, text in enumerate(texts, 1)]
-    found = reading.read(code, checking.EXERCISES[exercise].names)
-    return Program.notebook(reading.texts([s for s in found.runs if s in found.needed]))
+    submission = reading.read(code, checking.EXERCISES[exercise].names)
+    return Program.notebook(
+        reading.texts([s for s in submission.runs if s in submission.needed])
+    )
 
 
 EACH = [pytest.param(p, name, id=name) for p in SOLUTIONS for name in parts(read(p))]

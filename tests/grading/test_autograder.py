@@ -164,7 +164,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Course:
     os.mkfifo(course.hand_in("piped", course.source(RING)).with_name("data.txt"))
     late = course.hand_in("solved_too", course.source(RING)).with_name("timestamp.txt")
     late.write_text("2026-02-03 04:05:06 UTC")
-    course.said = course.python("grade", RING, "--workers", "2").stdout
+    course.printed = course.python("grade", RING, "--workers", "2").stdout
     return course
 
 
@@ -202,10 +202,10 @@ def test_nothing_of_the_class_was_touched(graded: Course) -> None:
 
 def test_the_summary_says_how_the_class_did(graded: Course) -> None:
     """A line a student, the counts, and how often each property held."""
-    said = graded.said
-    assert "no_json" in said and "not a notebook" in said
-    assert "6 not gradable" in said
-    assert f"{RING}.traffic" in said
+    output = graded.printed
+    assert "no_json" in output and "not a notebook" in output
+    assert "6 not gradable" in output
+    assert f"{RING}.traffic" in output
 
 
 def test_the_verdict_names_what_was_left_out(graded: Course) -> None:
@@ -222,8 +222,8 @@ def test_the_verdict_names_what_was_left_out(graded: Course) -> None:
 def test_a_receipt_is_enough_to_repeat_the_verdict(graded: Course) -> None:
     """`repeat` checks the receipt's own program again, with the receipt's seeds."""
     path = graded.autograder / "receipts" / RING / "solved.json"
-    said = graded.python("repeat", str(path), "--tier", "D").stdout
-    assert said == f"{RING}: 20 points then, 20 now: the same\n"
+    output = graded.python("repeat", str(path), "--tier", "D").stdout
+    assert output == f"{RING}: 20 points then, 20 now: the same\n"
 
 
 def test_regrading_gives_the_same_marks(graded: Course) -> None:
@@ -231,9 +231,11 @@ def test_regrading_gives_the_same_marks(graded: Course) -> None:
     chosen = ["solved", "waits"]
     before, then = graded.rows(), [graded.receipt(name) for name in chosen]
     students = [option for name in chosen for option in ("--student", name)]
-    said = graded.python("grade", RING, "--force", *students).stdout
-    assert "solved " in said and "kernel" not in said, "the summary is of the chosen"
-    assert f"{RING}.traffic      1 of 2" in said
+    output = graded.python("grade", RING, "--force", *students).stdout
+    assert "solved " in output and "kernel" not in output, (
+        "the summary is of the chosen"
+    )
+    assert f"{RING}.traffic      1 of 2" in output
     assert graded.rows() == before
     for name, old in zip(chosen, then, strict=True):
         new = graded.receipt(name)
@@ -249,7 +251,7 @@ def test_a_second_run_checks_and_records_nothing(graded: Course) -> None:
     """Whatever has a receipt, and is in the gradebook, is not done again."""
     done = graded.python("grade", RING)
     assert done.stderr == ""
-    assert done.stdout == graded.said
+    assert done.stdout == graded.printed
 
 
 def test_feedback_is_complete_and_acts_in_nobodys_browser(graded: Course) -> None:
@@ -337,8 +339,8 @@ def test_a_run_that_is_stopped_goes_on_later(small: Course) -> None:
 def is_checking(course: Course) -> bool:
     """Whether a box of this course has ranks: forks of its server, and so like it."""
     package = repr(str(course.folder.resolve() / "collectives_lab"))
-    found = [p.info for p in psutil.process_iter(["name", "cmdline"])]
-    pythons = [p["cmdline"] or [] for p in found if p["name"].startswith("python")]
+    processes = [p.info for p in psutil.process_iter(["name", "cmdline"])]
+    pythons = [p["cmdline"] or [] for p in processes if p["name"].startswith("python")]
     return sum(package in " ".join(words) for words in pythons) > 1
 
 
@@ -396,8 +398,8 @@ def test_a_worker_that_takes_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) 
             worker = workers_of.Worker()
             worker.ready()
             worker.give(job)
-            found = worker.receipt()
-        assert why in found["exercises"][RING]["reason"] and found["retry"]
+            receipt = worker.receipt()
+        assert why in receipt["exercises"][RING]["reason"] and receipt["retry"]
         assert worker.process.poll() is not None
 
 
@@ -417,7 +419,7 @@ def test_late_work_loses_what_nbgrader_takes(small: Course) -> None:
     assert small.rows()["ann"]["score"] == "20.0"
 
 
-def test_what_the_instructor_must_put_right_is_said(small: Course) -> None:
+def test_what_the_instructor_must_put_right_is_reported(small: Course) -> None:
     """Each mistake of a command is one line, and no traceback."""
     for arguments, complaint in [
         (("grade", "nonsense"), "the gradebook has no nonsense"),
@@ -427,9 +429,9 @@ def test_what_the_instructor_must_put_right_is_said(small: Course) -> None:
         (("submit", "/etc/passwd", "--student", "ann"), "not a notebook"),
         (("submit", "/etc/passwd", "--student", "a/b"), "the id 'a/b' must be"),
     ]:
-        said = small.python(*arguments, fails=True).stderr
-        assert said.startswith("autograder: ") and complaint in said
-        assert said.count("\n") == 1
+        output = small.python(*arguments, fails=True).stderr
+        assert output.startswith("autograder: ") and complaint in output
+        assert output.count("\n") == 1
 
 
 @pytest.fixture(scope="module")

@@ -178,7 +178,7 @@ def test_the_sanitizer_holds_alone(tmp_path: Path, browser: Any) -> None:
     plain = Sanitized(template_name="classic")
     page = tmp_path / "page.html"
     seen = shown(plain, attacks.ALL, browser, page)
-    assert {found for found in seen if "cdnjs" not in found} == {
+    assert {request for request in seen if "cdnjs" not in request} == {
         page.as_uri(),
         "Notebook",
     }
@@ -191,7 +191,7 @@ def test_without_the_sanitizer_they_would(
     """nbconvert's own page of the same texts acts at a click, and asks elsewhere."""
     plain = HTMLExporter(template_name="classic")
     seen = shown(plain, getattr(attacks, texts), browser, tmp_path / "page.html")
-    assert any(act in found for found in seen)
+    assert any(act in request for request in seen)
 
 
 def test_the_policy_holds_alone(course: Course, url: str, browser: Any) -> None:

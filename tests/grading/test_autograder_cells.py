@@ -33,9 +33,9 @@ def reading(cells: Cells, after: tuple[str, ...] = ()) -> Reading:
     return read([*numbered, *(Code(n, s, after=True) for n, s in behind)], ["f"])
 
 
-def called(box: Box, found: Reading | Trial) -> Outcome:
+def called(box: Box, submission: Reading | Trial) -> Outcome:
     """What a rank gives that runs the notebook and calls `f(2)`."""
-    program = Program.notebook(texts(found.runs))
+    program = Program.notebook(texts(submission.runs))
     with box.ranks(1, program) as ranks:
         return ranks.call("f", [(2,)])
 
@@ -44,8 +44,8 @@ def notes(
     box: Box, cells: Cells, after: tuple[str, ...] = (), given: tuple[str, ...] = ()
 ) -> list[str]:
     """What is said of a notebook."""
-    found = reading(cells, after)
-    return remarks.on(found, tried(found, box), ["f"], given)
+    submission = reading(cells, after)
+    return remarks.on(submission, tried(submission, box), ["f"], given)
 
 
 # What counts
@@ -129,17 +129,19 @@ def test_what_the_notebook_has_the_rank_has(box: Box, cells: Cells) -> None:
 def test_definitions_alone_are_not_the_notebook(box: Box) -> None:
     """A reader that takes only functions and imports fails where others are tried."""
     for kind in ("for", "if", "with", "attribute", "register", "decorator"):
-        found = reading(DEFINES[kind])
-        found.runs = [s for s in found.runs if s.kind in IMPORTS or s.is_plain_function]
-        assert called(box, found).failure is not None, kind
+        submission = reading(DEFINES[kind])
+        submission.runs = [
+            s for s in submission.runs if s.kind in IMPORTS or s.is_plain_function
+        ]
+        assert called(box, submission).failure is not None, kind
 
 
 def test_lines_are_the_students(box: Box) -> None:
     """In whatever block, behind whatever stands on the line."""
-    found = reading(
+    submission = reading(
         f"{FUTURE}\n'doc'; print(1); x = (\n 1)\nif 1:\n    def f(x):\n     1/0"
     )
-    failure = called(box, found).failure
+    failure = called(box, submission).failure
     assert failure is not None and failure.places[-1] == ("cell 1", 6, "f")
 
 
@@ -152,12 +154,12 @@ def test_what_stands_behind_the_test_helps_only_where_needed(box: Box) -> None:
 
 def test_every_rank_begins_alike(box: Box) -> None:
     """Random numbers of a cell are the same on each, as those of a notebook are."""
-    found = reading(
+    submission = reading(
         "import random, torch\nimport numpy as np\n"
         "K = random.random(), float(torch.rand(1)), np.random.rand()\n"
         "def f(x): return K"
     )
-    with box.ranks(2, Program.notebook(texts(found.runs))) as ranks:
+    with box.ranks(2, Program.notebook(texts(submission.runs))) as ranks:
         one, other = ranks.call("f", [(2,)] * 2).results
     assert one == other is not None
 
@@ -178,12 +180,12 @@ COSTS_NOTHING = (
 def test_a_cell_that_fails_costs_nobody_the_rest(box: Box) -> None:
     """All of these around a solution, and what they print is not the solution's."""
     cells = (*COSTS_NOTHING, "print('mine')\ndef f(x): return x", *COSTS_NOTHING)
-    found = reading(cells)
-    after = tried(found, box)
+    submission = reading(cells)
+    after = tried(submission, box)
     outcome = called(box, after)
     assert (outcome.results, outcome.printed, after.endless) == ([2], "", {})
-    said = remarks.on(found, after, ["f"], ())
-    assert len(said) < 12 and sum(map(len, said)) < 2000
+    lines = remarks.on(submission, after, ["f"], ())
+    assert len(lines) < 12 and sum(map(len, lines)) < 2000
 
 
 ENDLESS = (
@@ -198,11 +200,11 @@ def test_a_statement_that_hangs_or_kills_is_left_out(box: Box) -> None:
     """It is named, and the statements around it are run."""
     cells = ["T = {}\nfor n in (1, 2):\n    T[n] = n"]
     cells += [source for source, _ in ENDLESS]
-    found = reading((*cells, "def f(x): return T[x]"))
-    after = tried(found, box)
+    submission = reading((*cells, "def f(x): return T[x]"))
+    after = tried(submission, box)
     assert called(box, after).results == [2]
-    said = remarks.on(found, after, ["f"], ())
-    for note, (source, why) in zip(said, ENDLESS, strict=True):
+    lines = remarks.on(submission, after, ["f"], ())
+    for note, (source, why) in zip(lines, ENDLESS, strict=True):
         line = source.split("\n")[source.startswith("import")]
         assert re.search(rf"{re.escape(line)}.* {why}.*, so it is left out$", note)
 
@@ -210,20 +212,20 @@ def test_a_statement_that_hangs_or_kills_is_left_out(box: Box) -> None:
 def test_what_takes_long_runs_only_where_the_solution_needs_it(box: Box) -> None:
     """Each rank runs the notebook: a demonstration does not cost its time each time."""
     slow = "sum(range(10**7))"
-    found = tried(
+    submission = tried(
         reading(
             f"T = {{}}\ndef setup(n):\n    T[n] = {slow} and n\nsetup(2)\n"
             f"x = {slow}\ny = 3\ndef f(x): return T[x]"
         ),
         box,
     )
-    assert [s.text for s in found.slow] == [f"x = {slow}"]
-    assert called(box, found).results == [2]
+    assert [s.text for s in submission.slow] == [f"x = {slow}"]
+    assert called(box, submission).results == [2]
 
 
-# What is said
+# Remarks
 
-SAID = {
+REMARKS = {
     "T = 1 / 0\ndef f(x): return T": r"line 1: `T = 1 / 0` fails where submissions are "
     r"checked: ZeroDivisionError: division by zero\. Your solution uses T",
     "T = {}\nfor k in [1]: T.update(g(1))\ndef f(x): return T": "Your solution uses T",
@@ -239,13 +241,13 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("source", SAID)
-def test_what_was_left_out_is_said(box: Box, source: str) -> None:
+@pytest.mark.parametrize("source", REMARKS)
+def test_what_was_left_out_is_reported(box: Box, source: str) -> None:
     """No honest work gets nothing in silence: the line is named, and why."""
-    assert re.search(SAID[source], "\n".join(notes(box, source)))
+    assert re.search(REMARKS[source], "\n".join(notes(box, source)))
 
 
-def test_nothing_is_said_of_what_costs_nothing(box: Box) -> None:
+def test_no_remark_on_what_costs_nothing(box: Box) -> None:
     """Released cells, magics and plots that nobody needs are no news."""
     given = "lab.table(\n    1,\n)"
     cells = (
@@ -259,26 +261,30 @@ def test_nothing_is_said_of_what_costs_nothing(box: Box) -> None:
 def test_a_released_demonstration_is_no_fault(box: Box) -> None:
     """It fails here; the solution may change what it reads, so it counts as needed."""
     given = "run = g.run(f)"
-    mine = "T = {}\ndef f(x):\n    T[x] = x\n    return len(T) + 1"
-    assert notes(box, (mine, given, "U = T"), given=(given,)) == []
-    assert "fails where" in "\n".join(notes(box, (mine, given)))
+    solution = "T = {}\ndef f(x):\n    T[x] = x\n    return len(T) + 1"
+    assert notes(box, (solution, given, "U = T"), given=(given,)) == []
+    assert "fails where" in "\n".join(notes(box, (solution, given)))
 
 
 def test_reading_a_collection_does_not_change_it() -> None:
     """What only looks at a dict is no reason to run what calls it."""
     cells = ("T = {}", "class C:\n    x = [*T.items()]\ndef f(x): return C", "run(f)")
-    found = reading(cells)
-    assert [s.text for s in found.statements if s not in found.needed] == ["run(f)"]
-    found = reading((cells[0], cells[1].replace("items", "popitem"), cells[2]))
-    assert {s.text for s in found.statements} == {s.text for s in found.needed}
+    submission = reading(cells)
+    assert [s.text for s in submission.statements if s not in submission.needed] == [
+        "run(f)"
+    ]
+    submission = reading((cells[0], cells[1].replace("items", "popitem"), cells[2]))
+    assert {s.text for s in submission.statements} == {
+        s.text for s in submission.needed
+    }
 
 
-def test_a_solution_behind_the_test_is_said(box: Box) -> None:
+def test_a_solution_behind_the_test_is_reported(box: Box) -> None:
     """The stub before it counts; a copy of the same is no word worth."""
-    stub, mine = "def f(x): raise NotImplementedError", "def f(x): return 2"
+    stub, solution = "def f(x): raise NotImplementedError", "def f(x): return 2"
     note = "cell 3, behind the test, defines f too: the one before the test counts"
-    assert notes(box, stub, after=(mine,)) == [note]
-    assert notes(box, stub, after=(stub,)) == notes(box, (), after=(mine,)) == []
+    assert notes(box, stub, after=(solution,)) == [note]
+    assert notes(box, stub, after=(stub,)) == notes(box, (), after=(solution,)) == []
 
 
 @pytest.mark.parametrize(
@@ -295,9 +301,9 @@ def test_a_solution_behind_the_test_is_said(box: Box) -> None:
 )
 def test_notes_fill_no_page(box: Box, source: str) -> None:
     """Whatever a cell holds, and whatever its errors say."""
-    found = notes(box, source)
-    assert 0 < len(found) < 20 and max(map(len, found)) < remarks.LONGEST + 10
-    assert all(note.isprintable() for note in found)
+    written = notes(box, source)
+    assert 0 < len(written) < 20 and max(map(len, written)) < remarks.LONGEST + 10
+    assert all(note.isprintable() for note in written)
 
 
 @pytest.mark.timeout(20)
@@ -315,9 +321,9 @@ def test_notes_fill_no_page(box: Box, source: str) -> None:
 )
 def test_a_cell_that_python_cannot_read_costs_only_itself(bad: str) -> None:
     """The other cells go on, and the cell is named with its line."""
-    found = reading((bad, "def f(x): return x"))
-    assert [s.cell.name for s in found.runs] == ["cell 2"]
-    assert "cell 1" in found.notes[0]
+    submission = reading((bad, "def f(x): return x"))
+    assert [s.cell.name for s in submission.runs] == ["cell 2"]
+    assert "cell 1" in submission.notes[0]
 
 
 @pytest.mark.timeout(20)
@@ -325,8 +331,8 @@ def test_many_cells_that_use_each_other_are_read_soon() -> None:
     """What is needed is found in a time that grows with the notebook's size."""
     calls = [f"def g{n}(): g{n + 1}(); T[{n}] = 1\ng{n}()" for n in range(4000)]
     cells = ["\n".join(calls[k : k + 400]) for k in range(0, 4000, 400)]
-    found = reading(("T = {}", *cells, "def f(x): return T"))
-    assert len(found.needed) == len(found.runs) == 8002
+    submission = reading(("T = {}", *cells, "def f(x): return T"))
+    assert len(submission.needed) == len(submission.runs) == 8002
 
 
 # The self-check and the grader
@@ -344,8 +350,8 @@ NAMES = re.compile(r"\b(?:[a-zA-Z]|two|one|keep|register|setup|same|next|kinds)\
 def of_all_kinds() -> list[str]:
     """Cells that define helpers in each of these ways, by names of their own."""
     cells = ["OF = []"]
-    for kind, found in DEFINES.items():
-        sources = [found] if isinstance(found, str) else found
+    for kind, defined in DEFINES.items():
+        sources = [defined] if isinstance(defined, str) else defined
         if kind.startswith(NOT_COPIED):
             continue
         named = [NAMES.sub(rf"\g<0>_{kind}", source) for source in sources]
@@ -391,11 +397,11 @@ def test_the_self_check_predicts_the_grade(box: Box) -> None:
     for source in cells:
         with suppress(ZeroDivisionError, ImportError):
             exec(compile(source, "a cell", "exec", dont_inherit=True), kernel)
-    mine = checking.check(RING, kernel[RING])
+    own = checking.check(RING, kernel[RING])
     numbered = [(n, source) for n, source in enumerate(cells, 1)]
     job = {"cells": numbered, "given": [], "tests": {RING: len(cells) + 1}}
     job |= {"seeds": {RING: "1"}, "student": "ann"}
     verdict = checked(job, RING, box)
-    assert mine.points == verdict["points"] == 20, verdict["notes"]
+    assert own.points == verdict["points"] == 20, verdict["notes"]
     again = checked(job | {"programs": {RING: verdict["program"]}}, RING, box)
     assert again["report"] == verdict["report"]

@@ -26,8 +26,8 @@ def solve(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     source = examples.course.ROOT / "solutions" / RING / f"{RING}.ipynb"
     solved = examples.solved(nbformat.read(source, as_version=4))
-    for mine, theirs in zip(notebook.cells, solved.cells, strict=True):
-        mine.source = theirs.source
+    for own, theirs in zip(notebook.cells, solved.cells, strict=True):
+        own.source = theirs.source
     nbformat.write(notebook, path)
 
 
@@ -40,7 +40,7 @@ def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) 
     exchange.chmod(0o777)  # whatever the umask says
     student.mkdir()
     place = [f"--Exchange.root={exchange}"]
-    mine = [
+    own = [
         *place,
         "--course=collectives_lab",
         f"--Exchange.cache={tmp_path / 'cache'}",
@@ -48,7 +48,7 @@ def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) 
 
     def as_student(*command: str) -> None:
         done = subprocess.run(
-            [NBGRADER, *command, *mine],
+            [NBGRADER, *command, *own],
             cwd=student,
             capture_output=True,
             text=True,
@@ -68,8 +68,8 @@ def test_the_exchange_of_a_hub_works_to_the_end(course: Course, tmp_path: Path) 
     mailed = course.hand_in("aaa", course.source(RING))
     course.python("grade", RING)
     course.python("feedback", RING)
-    said = course.nbgrader("release_feedback", RING, *place).stderr
-    assert "not released to aaa" in said and mailed.exists()
+    output = course.nbgrader("release_feedback", RING, *place).stderr
+    assert "not released to aaa" in output and mailed.exists()
     as_student("fetch_feedback", RING)
     (page,) = student.glob(f"{RING}/feedback/*/{RING}.html")
     assert "two_ranks" in page.read_text()
@@ -174,20 +174,20 @@ def test_what_an_lms_delivers_is_unpacked_with_care(course: Course) -> None:
     (archive / NAMED.format("kim")).symlink_to(course.autograder / "gradebook.db")
     (archive / "x.tar.gz").write_bytes(b"")
     before = set(course.folder.rglob("*.py"))
-    said = course.nbgrader("zip_collect", RING).stderr
+    output = course.nbgrader("zip_collect", RING).stderr
     students = sorted(os.listdir(course.autograder / "submitted"))
     assert students == ["ann", "ben", "cem", "dan", "gus"]
     assert not list(course.autograder.glob("*.ipynb")), "no id leads out of submitted/"
     for complaint in ("homework.ipynb", "broken.zip cannot", "hands in as fay"):
-        assert complaint in said
+        assert complaint in output
     for name in ("hal__9999", "__..__", "__.__", "\u0430nn", "ida__"):
         assert re.search(
-            f"passed over, as its name tells no .*{re.escape(name)}", said
+            f"passed over, as its name tells no .*{re.escape(name)}", output
         ), name
     for packed in ("bomb.zip", "group B.ZIP"):
-        assert re.search(f"an archive in all.zip: unpack it .*: {packed}\n", said)
+        assert re.search(f"an archive in all.zip: unpack it .*: {packed}\n", output)
     for why in ("as each of its bytes", "as it is a link", "as it is no zip"):
-        assert f"passed over, {why}" in said
+        assert f"passed over, {why}" in output
     assert len(list((archive.parent / "disputed").iterdir())) == 2
     assert set(course.folder.rglob("*.py")) == before
     sizes = [p.stat().st_size for p in archive.with_name("extracted").rglob("*.ipynb")]
@@ -202,10 +202,10 @@ def test_one_sender_hands_in_for_one_student(
     zipped(archive / "mail.zip", {NAMED.format(name): "{}" for name in many})
     bulk: dict[str, str | bytes] = {}
     for name in ("b1", "b2"):  # what stands behind the LMS's prefix is the student's
-        mine = f"x{name}_3_4_" + NAMED.format(name)
-        bulk[f"mallory_1_2_{mine}"] = "{}"
-        mine = f"c_9_assignsubmission_file_/y{name}_" + NAMED.format(f"c{name}")
-        bulk[f"Mal Lory_7_assignsubmission_file_/{mine}"] = "{}"
+        own = f"x{name}_3_4_" + NAMED.format(name)
+        bulk[f"mallory_1_2_{own}"] = "{}"
+        own = f"c_9_assignsubmission_file_/y{name}_" + NAMED.format(f"c{name}")
+        bulk[f"Mal Lory_7_assignsubmission_file_/{own}"] = "{}"
         bulk[f"Eve/{name}/" + NAMED.format(f"d{name}")] = "{}"
     for name in ("Ann", "ann", "zoe"):
         bulk[f"{name}_5_6_" + NAMED.format(name)] = "{}"

@@ -136,7 +136,7 @@ def test_a_row_of_the_summary_is_a_line() -> None:
     assert ann.endswith("not checked: a b")
 
 
-def test_a_python_of_elsewhere_is_told_which_to_take() -> None:
+def test_a_python_of_elsewhere_names_the_one_to_take() -> None:
     """Outside the environment a command ends with what to do, in one line."""
     done = subprocess.run(
         [sys.executable, "-S", "-m", "autograder", "grade", RING],

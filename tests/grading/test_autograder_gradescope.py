@@ -172,19 +172,19 @@ contained = pytest.mark.skipif(bool(missing()), reason=str(missing()))
 @contained
 def test_the_findings_are_those_of_the_class_run(image: Image, secret) -> None:
     """Half of a processor, 768 MB and another tier change neither points nor words."""
-    found = image.grade(with_code(NAIVE))
-    (path,) = (found.folder / "submission").iterdir()
+    result = image.grade(with_code(NAIVE))
+    (path,) = (result.folder / "submission").iterdir()
     release = receipts.read_release(RING)
     cleaned = receipts.cleaned(path, release)
     job = receipts.job(cleaned, release, RING, "ann@uni.edu")
     (expected,) = workers.graded([job], 1, None)
-    assert found.results["tests"] == shown(expected, release)["tests"]
-    assert 5 < found.score < 20
-    assert sum(test["max_score"] for test in found.results["tests"]) == 20
-    assert found.results["extra_data"]["tier"].startswith("U: no bubblewrap, users")
-    assert "4 more points, which are not in this score" in found.results["output"]
-    assert found.seconds < 100
-    assert found.peak < 600
+    assert result.results["tests"] == shown(expected, release)["tests"]
+    assert 5 < result.score < 20
+    assert sum(test["max_score"] for test in result.results["tests"]) == 20
+    assert result.results["extra_data"]["tier"].startswith("U: no bubblewrap, users")
+    assert "4 more points, which are not in this score" in result.results["output"]
+    assert result.seconds < 100
+    assert result.peak < 600
 
 
 ATTEMPTS = """
@@ -249,11 +249,11 @@ def test_a_submission_neither_writes_results_nor_reads_tests(
     tier: str, denied: tuple[str, ...], managed: str, image: Image
 ) -> None:
     """No file is its own to read, write or leave, no process to reach or to make."""
-    found = image.grade(with_code(HOSTILE), denied)
-    assert found.results["extra_data"]["tier"][0] == tier
-    first = found.results["tests"][0]["output"]
+    result = image.grade(with_code(HOSTILE), denied)
+    assert result.results["extra_data"]["tier"][0] == tier
+    first = result.results["tests"][0]["output"]
     assert f"raised ValueError: managed: {managed}\n" in first, first
-    assert found.score == 0
+    assert result.score == 0
 
 
 @contained
@@ -265,14 +265,14 @@ def test_each_attempt_works_without_a_sandbox(image: Image) -> None:
     (folder / "submission_metadata.json").write_text("{}")
     names = f"{ATTEMPTS}\nprint([name for name, _ in attempts({str(folder)!r})])"
     done = f"{ATTEMPTS}\nprint(list(managed({str(folder)!r})))"
-    said = [
+    runs = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         for code in (names, done)
     ]
     for place in ("/tmp", "/var/tmp", "/dev/shm"):
         Path(place, "left").unlink()
-    assert said[0].stdout == said[1].stdout, said[1].stderr
-    assert "results written" in said[0].stdout
+    assert runs[0].stdout == runs[1].stdout, runs[1].stderr
+    assert "results written" in runs[0].stdout
 
 
 HOG = """
@@ -291,21 +291,21 @@ def ring_all_reduce(tensor):
 @pytest.mark.parametrize("code, reason", [(HOG, "memory"), (examples.LOOP, "CPU time")])
 def test_what_takes_too_much_ends_with_a_verdict(code, reason, image: Image) -> None:
     """Memory that is filled and a loop cost their own points, in time and with why."""
-    found = image.grade(with_code(code))
-    assert found.score == 0
-    assert reason in found.results["tests"][1]["output"]
-    assert found.seconds < 100
-    assert found.peak < MEMORY / 1e6
+    result = image.grade(with_code(code))
+    assert result.score == 0
+    assert reason in result.results["tests"][1]["output"]
+    assert result.seconds < 100
+    assert result.peak < MEMORY / 1e6
 
 
 @pytest.mark.slow
 @contained
 def test_without_a_sandbox_there_is_no_score(image: Image) -> None:
     """A container that can hold nobody back grades nobody, and says so."""
-    found = image.grade({f"{RING}.ipynb": RIGHT}, ("seccomp", "Landlock"))
-    assert "tests" not in found.results and "score" not in found.results
-    assert "no sandbox works here" in found.results["output"]
-    assert "no sandbox works here" in found.said
+    result = image.grade({f"{RING}.ipynb": RIGHT}, ("seccomp", "Landlock"))
+    assert "tests" not in result.results and "score" not in result.results
+    assert "no sandbox works here" in result.results["output"]
+    assert "no sandbox works here" in result.printed
 
 
 @pytest.mark.slow

@@ -59,12 +59,12 @@ class Day:
         for command in commands():
             if command.startswith(tuple(ELSEWHERE)):
                 continue
-            said = self.printed.setdefault(command, [])
+            outputs = self.printed.setdefault(command, [])
             if command.startswith("nbgrader zip_collect"):
                 self.is_delivered()
-            if command.startswith("nbgrader generate_assignment") and said:
+            if command.startswith("nbgrader generate_assignment") and outputs:
                 self.points_are_halved()
-            said.append(self.run(command))
+            outputs.append(self.run(command))
             if command.endswith("--remove"):
                 self.left = {path.name for path in self.folder.rglob("*example-*")}
                 self.strays_remain()
@@ -151,10 +151,10 @@ def test_examples_leave_no_trace(day: Day) -> None:
 
 def test_the_summary_is_of_those_who_should_hand_in(day: Day) -> None:
     """Those on the roster: eve is in the course, and has not this assignment."""
-    said = day.printed[GRADE][1]
-    assert "missing: dan\n" in said and "eve" not in said
-    assert re.search(r"ann +20 so far +to be graded by hand\n", said)
-    assert re.search(r"cem +- +not gradable: .* not a notebook", said)
+    output = day.printed[GRADE][1]
+    assert "missing: dan\n" in output and "eve" not in output
+    assert re.search(r"ann +20 so far +to be graded by hand\n", output)
+    assert re.search(r"cem +- +not gradable: .* not a notebook", output)
 
 
 def test_late_days_are_spent_before_points(day: Day) -> None:
@@ -173,7 +173,9 @@ def test_what_was_dismissed_is_left_alone(day: Day) -> None:
 
 def test_a_request_and_its_answer_reach_the_student(day: Day) -> None:
     """The check is repeated at once; the summary and both feedbacks have it."""
-    (repeated,) = (said for name, said in day.printed.items() if "--request" in name)
+    (repeated,) = (
+        output for name, output in day.printed.items() if "--request" in name
+    )
     assert repeated[0].endswith(f"{RING}: 20 points then, 20 now: the same\n")
     assert re.search("ann .*; regrade answered\n", day.printed[GRADE][-1])
     for kind in ("txt", "html"):
@@ -184,8 +186,8 @@ def test_a_request_and_its_answer_reach_the_student(day: Day) -> None:
 
 def test_feedback_is_of_those_in_the_gradebook(day: Day) -> None:
     """What lies about of a removed student costs nobody an error, and makes no page."""
-    said = day.printed[f"python -m autograder feedback {RING}"][0]
-    assert said == f"3 feedbacks in {day.folder / 'feedback'}\n"
+    output = day.printed[f"python -m autograder feedback {RING}"][0]
+    assert output == f"3 feedbacks in {day.folder / 'feedback'}\n"
     assert not (day.folder / "feedback" / "gone").exists()
 
 

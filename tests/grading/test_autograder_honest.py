@@ -26,7 +26,7 @@ ANSWER = "Because the order of the additions depends on the chunk."
         ("{'x': 'Übung'}".encode("latin-1"), "its byte 7 is no text in UTF-8"),
     ],
 )
-def test_a_bad_file_is_told_in_our_words(
+def test_a_bad_file_is_reported_in_our_words(
     tmp_path: Path, data: bytes, words: str
 ) -> None:
     """Not in those of Python's codecs and number parser."""
@@ -36,7 +36,7 @@ def test_a_bad_file_is_told_in_our_words(
         read(path)
 
 
-def test_what_cannot_be_pickled_is_told_apart() -> None:
+def test_what_cannot_be_pickled_is_distinguished() -> None:
     """A single-dispatch function cannot go to the ranks from a notebook."""
     source = "import functools\n@functools.singledispatch\ndef g(x): pass\n"
     space: dict[str, Any] = {"__name__": "__main__"}
@@ -95,8 +95,10 @@ def test_an_answer_that_may_be_elsewhere_waits_for_a_person(
     assert [name for name in ("why", "where") if grades[name] is None] == waiting
     if FULL in cells:
         assert asked["why"].source == ANSWER
-    told = [n for n in made.metadata[OURS]["notes"] if n.startswith("nothing was writ")]
-    assert len(told) == len(waiting) - (FULL in cells)
+    notes = [
+        n for n in made.metadata[OURS]["notes"] if n.startswith("nothing was writ")
+    ]
+    assert len(notes) == len(waiting) - (FULL in cells)
 
 
 def of(notebook: NotebookNode, name: str) -> NotebookNode:
@@ -153,7 +155,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Course:
     for student, data in STAMPS.items():
         path = course.hand_in(student, course.source(RING))
         path.with_name("timestamp.txt").write_bytes(data)
-    course.said = course.python("grade", RING).stdout
+    course.printed = course.python("grade", RING).stdout
     return course
 
 
@@ -169,8 +171,8 @@ def test_nbgrader_waits_for_a_person_where_an_answer_may_be(graded: Course) -> N
             grade = book.find_grade(WHY, *where)
             assert grade.needs_manual_grade == waits, student
             assert grade.auto_score == (None if waits else 0), student
-            said = book.find_comment(WHY, *where).auto_comment
-            assert said == (None if waits else "No response."), student
+            comment = book.find_comment(WHY, *where).auto_comment
+            assert comment == (None if waits else "No response."), student
             row = graded.rows()[student]
             assert row["score"] == "20.0", student
             assert row["status"] == ("to be graded by hand" if waits else "graded")

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 def seen() -> dict[str, Any]:
     """One assignment, from its release to its feedback; CI does not do without."""
     if lacks := hub.missing():
-        said = f"a JupyterHub needs {', '.join(lacks)}"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
+        reason = f"a JupyterHub needs {', '.join(lacks)}"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     done = subprocess.run(
         [*hub.IN_NAMESPACES, sys.executable, hub.__file__],
         capture_output=True,
@@ -50,9 +50,9 @@ def test_work_is_graded_and_comes_back(seen: dict[str, Any]) -> None:
     assert rows(seen)[ANN]["checked"] == "20" and seen["marks"][ANN] == 20
     assert rows(seen)[BEN]["checked"] == "18" and seen["marks"][BEN] == 18
     (right,), (wrong,) = seen["feedback"][ANN], seen["feedback"][BEN]
-    said = "it went through float32 on its way"
-    assert "two_ranks" in right and said not in right
-    assert said in wrong
+    message = "it went through float32 on its way"
+    assert "two_ranks" in right and message not in right
+    assert message in wrong
 
 
 def test_an_instructors_account_grades_in_a_sandbox(seen: dict[str, Any]) -> None:

@@ -115,8 +115,10 @@ def test_an_extension_spends_no_late_days(
     monkeypatch.setattr(books, "config", lambda: Config({**LATE_DAYS, **where}))
     hand_in(book, "first", timedelta(days=5))
     for hours, points in ((48, 0), (24, 5), (0, 10)):
-        said = students.extend("first", "ann", hours)
-        assert said.startswith(f"ann has until 2026-01-{10 + hours // 24} 12:00:00 UTC")
+        sentence = students.extend("first", "ann", hours)
+        assert sentence.startswith(
+            f"ann has until 2026-01-{10 + hours // 24} 12:00:00 UTC"
+        )
         book.db.expire_all()
         assert (
             book.find_submission("first", "ann").late_submission_penalty or 0
@@ -198,9 +200,9 @@ def test_an_lms_gets_what_it_reads(
 
 def test_a_mean_is_of_marks_that_are_there() -> None:
     """What waits, is missing or not gradable is no 0; the missing share a line."""
-    said = grades.summary(ROWS)
-    assert "\nmissing: dan\n" in said
-    assert "mean of the 1 with all marks: 12.5" in said
+    summary = grades.summary(ROWS)
+    assert "\nmissing: dan\n" in summary
+    assert "mean of the 1 with all marks: 12.5" in summary
 
 
 def receipt(**more: object) -> receipts.Receipt:

@@ -115,7 +115,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_missing_notebook_is_told_with_what_was_found(tmp_path: Path) -> None:
+def test_a_missing_notebook_is_reported_with_what_is_there(tmp_path: Path) -> None:
     """A student who renamed the file learns what it must be called."""
     (tmp_path / "homework(1).ipynb").touch()
     with pytest.raises(Unreadable, match=r"no f\.ipynb .*'homework\(1\)\.ipynb'"):

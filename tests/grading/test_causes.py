@@ -188,16 +188,16 @@ SUMS = {
 """A case, what ranks hold in it after a mistake, and what is said of it."""
 
 
-def matches(said: str, found: Judgement) -> bool:
-    return not found.holds and bool(re.search(said, found.message))
+def matches(pattern: str, judgement: Judgement) -> bool:
+    return not judgement.holds and bool(re.search(pattern, judgement.message))
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_a_wrong_sum_is_told_by_its_values(name: str) -> None:
+def test_a_wrong_sum_is_reported_by_its_values(name: str) -> None:
     """What was divided, lacks a rank, is rounded, stands elsewhere or was left out."""
-    label, after, said = SUMS[name]
-    found = judged("ring_all_reduce", label, after)
-    assert matches(said, found), found.message
+    label, after, message = SUMS[name]
+    judgement = judged("ring_all_reduce", label, after)
+    assert matches(message, judgement), judgement.message
 
 
 def test_the_maximum_of_one_number_may_be_a_broadcast() -> None:
@@ -210,32 +210,34 @@ def test_the_maximum_of_one_number_may_be_a_broadcast() -> None:
 
 def test_a_rank_that_was_left_out_is_as_it_was() -> None:
     """Its number is the largest, but a rank that has the sum took no maximum."""
-    found = judged(
+    judgement = judged(
         "ring_all_reduce", "2 ranks, 1 of", sums(lambda x: [x[0] + x[1], x[1]])
     )
-    assert "as it was before" in found.message and "maximum" not in found.message
+    assert (
+        "as it was before" in judgement.message and "maximum" not in judgement.message
+    )
 
 
 def test_a_new_tensor_is_one_that_was_returned() -> None:
     """It is said to be there only where the sum is in it."""
-    said = []
+    explained = []
     for factor in (1, 2):
-        found = judged(
+        judgement = judged(
             "ring_all_reduce",
             "2 ranks, 2 of",
             sums(list),
             lambda case, f=factor: [f * case.data["expected"]] * 2,
         )
-        said.append("not in a new one" in found.message)
-    assert said == [True, False]
+        explained.append("not in a new one" in judgement.message)
+    assert explained == [True, False]
 
 
 @pytest.mark.parametrize("off", [1.0, 3.0, 1e6 + 1, math.pi])
 @pytest.mark.parametrize("label", ["2 ranks, 8 of", "3 ranks, 7 of float64", "8 ranks"])
 def test_what_nothing_explains_is_not_guessed(label: str, off: float) -> None:
     """Numbers that are off by something else get no cause."""
-    found = judged("ring_all_reduce", label, everywhere(lambda x: x.sum(0) + off))
-    assert not found.holds and found.message.count(":") == 1, found.message
+    judgement = judged("ring_all_reduce", label, everywhere(lambda x: x.sum(0) + off))
+    assert not judgement.holds and judgement.message.count(":") == 1, judgement.message
 
 
 def test_random_numbers_have_no_cause() -> None:
@@ -243,22 +245,22 @@ def test_random_numbers_have_no_cause() -> None:
     drawn = random.Random(5)
     for k in range(200):
         p, n = (2, 3, 5, 8)[k % 4], 4
-        *given, found = (tensors.integers(drawn, [n]) for _ in range(p + 1))
-        sums = [causes.Sum(found, torch.stack(given).sum(0), given)]
+        *given, total = (tensors.integers(drawn, [n]) for _ in range(p + 1))
+        sums = [causes.Sum(total, torch.stack(given).sum(0), given)]
         assert not causes.explain_sums(sums, by_chunks=True)
-        assert not causes.miscounts(given, found)
+        assert not causes.miscounts(given, total)
 
 
 def test_counts_must_explain_the_neighbours_too() -> None:
     """One element that fits by chance is not enough where the next does not fit."""
     given = [torch.tensor([a, b]) for a, b in ((1013.0, 5077.0), (20011.0, 31.0))]
-    found = torch.tensor([3039.0 + 20011.0, 77.5])
-    assert not causes.miscounts(given, found)
+    total = torch.tensor([3039.0 + 20011.0, 77.5])
+    assert not causes.miscounts(given, total)
     assert causes.miscounts(given, torch.tensor([23050.0, 5108.0]))
 
 
 @pytest.mark.parametrize(
-    "counts, said",
+    "counts, message",
     [
         ([1, 0, 1], "it lacks rank 1"),
         ([2, 1, 1], "it counts rank 0 twice"),
@@ -268,11 +270,11 @@ def test_counts_must_explain_the_neighbours_too() -> None:
         ([50, 1, 1], ""),
     ],
 )
-def test_a_wrong_sum_names_what_it_lacks(counts: list[int], said: str) -> None:
+def test_a_wrong_sum_names_what_it_lacks(counts: list[int], message: str) -> None:
     """From the numbers alone, where they can only mean one thing."""
     given = [torch.tensor([float(n)]) for n in (1013, 20011, 700001)]
-    found = sum(c * x for c, x in zip(counts, given, strict=True))
-    assert causes.miscounts(given, found) == said
+    total = sum(c * x for c, x in zip(counts, given, strict=True))
+    assert causes.miscounts(given, total) == message
 
 
 # -- other exercises -------------------------------------------------------------------
@@ -399,11 +401,11 @@ HELD = {
 @pytest.mark.parametrize(
     "exercise, name", [(e, name) for e, known in HELD.items() for name in known]
 )
-def test_a_wrong_tensor_is_told_by_its_values(exercise: str, name: str) -> None:
+def test_a_wrong_tensor_is_reported_by_its_values(exercise: str, name: str) -> None:
     """In every exercise that writes tensors."""
-    label, after, said = HELD[exercise][name]
-    found = judged(exercise, label, after)
-    assert matches(said, found), found.message
+    label, after, message = HELD[exercise][name]
+    judgement = judged(exercise, label, after)
+    assert matches(message, judgement), judgement.message
 
 
 def numbers(case: Case) -> list[list[float]]:
@@ -507,20 +509,20 @@ RETURNED = {
 @pytest.mark.parametrize(
     "exercise, name", [(e, name) for e, known in RETURNED.items() for name in known]
 )
-def test_a_wrong_return_is_told_by_its_values(exercise: str, name: str) -> None:
+def test_a_wrong_return_is_reported_by_its_values(exercise: str, name: str) -> None:
     """In every exercise that returns numbers, by what all ranks have returned."""
-    label, returned, said = RETURNED[exercise][name]
-    found = judged(exercise, label, returned=returned)
-    assert matches(said, found), found.message
+    label, returned, message = RETURNED[exercise][name]
+    judgement = judged(exercise, label, returned=returned)
+    assert matches(message, judgement), judgement.message
 
 
 def test_a_float32_maximum_is_not_taken_for_a_local_one() -> None:
     """One rank's own maximum may be the rounded one: all ranks decide."""
-    found = judged(
+    judgement = judged(
         "distributed_argmax", "alike in float32", returned=lambda case: [(1.0, 0)] * 3
     )
-    assert "rounded to float32" in found.message
-    assert "of this rank alone" not in found.message
+    assert "rounded to float32" in judgement.message
+    assert "of this rank alone" not in judgement.message
 
 
 def stepped(change: Callable[[Case, torch.Tensor, torch.Tensor], torch.Tensor]):
@@ -530,14 +532,14 @@ def stepped(change: Callable[[Case, torch.Tensor, torch.Tensor], torch.Tensor]):
         gradients = torch.stack(case.data["gradients"])
         weights, length = case.data["weights"], len(case.data["weights"])
         momentum = case.data["momentum"][:length]
-        found = weights - case.data["lr"] * change(case, gradients, momentum)
-        return [(found, *args[1:3]) for args in case.args]
+        updated = weights - case.data["lr"] * change(case, gradients, momentum)
+        return [(updated, *args[1:3]) for args in case.args]
 
     return held
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "change, message",
     [
         (lambda case, g, m: 0.9 * m + g.sum(0), "the sum of the gradients, not their"),
         (lambda case, g, m: g.mean(0), "it took the mean gradient, and no momentum"),
@@ -549,7 +551,7 @@ def stepped(change: Callable[[Case, torch.Tensor, torch.Tensor], torch.Tensor]):
         ),
     ],
 )
-def test_a_wrong_step_is_told_by_all_its_weights(change, said: str) -> None:
+def test_a_wrong_step_is_reported_by_all_its_weights(change, message: str) -> None:
     """As one known mistake makes them; not by the first alone."""
-    found = judged("zero1_step", "2 ranks, 6 weights", stepped(change))
-    assert matches(said, found), found.message
+    judgement = judged("zero1_step", "2 ranks, 6 weights", stepped(change))
+    assert matches(message, judgement), judgement.message

@@ -73,8 +73,8 @@ def graded(
 
 
 def finding(report: Report, name: str):
-    (found,) = (f for f in report.findings if f.name == name)
-    return found
+    (verdict,) = (f for f in report.findings if f.name == name)
+    return verdict
 
 
 # -- exercises as data -----------------------------------------------------------------
@@ -171,11 +171,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_solution_is_told_why(box: Box, name: str) -> None:
+def test_a_wrong_solution_gets_the_reason(box: Box, name: str) -> None:
     """By the property that it fails, with what is missing, doubled or too much."""
-    text, prop, said = WRONG[name]
-    found = finding(graded(box, text), prop)
-    assert not found.passed and found.points == 0 and said in found.message, found
+    text, prop, message = WRONG[name]
+    verdict = finding(graded(box, text), prop)
+    assert not verdict.passed and verdict.points == 0 and message in verdict.message, (
+        verdict
+    )
 
 
 def test_the_smallest_case_speaks(box: Box) -> None:
@@ -274,8 +276,8 @@ def test_a_right_result_counts_if_it_came_over_the_wire(name: str, box: Box) -> 
     judge, last = EXERCISES[name].result, case.world_size - 1
     assert judge(case, outcome).holds, judge(case, outcome).message
     for lost in (lambda event: True, lambda event: event.rank == last):
-        found = judge(case, without(outcome, lost))
-        assert not found.holds and "came over the wire" in found.message
+        judgement = judge(case, without(outcome, lost))
+        assert not judgement.holds and "came over the wire" in judgement.message
 
 
 def test_every_exercise_that_moves_bytes_has_its_least() -> None:
@@ -290,8 +292,8 @@ def test_too_little_between_nodes_is_no_good_mark(box: Box) -> None:
     judge, node = EXERCISES["hierarchical_all_reduce"].judges["crossing"], 2
     assert judge(case, outcome).holds
     inside = without(outcome, lambda e: e.rank // node != (e.peer or 0) // node)
-    found = judge(case, inside)
-    assert not found.holds and "only 0 S (0 B) leave node 0" in found.message
+    judgement = judge(case, inside)
+    assert not judgement.holds and "only 0 S (0 B) leave node 0" in judgement.message
 
 
 # -- words -----------------------------------------------------------------------------
@@ -334,7 +336,7 @@ NEARLY = (
     "weights.copy_(padded[: len(weights)])",
     "weights.copy_(padded[: len(weights)] * (1 + rank * 2**-20))",
 )
-TOLD = {
+MISTAKES = {
     "the limit of all_reduces": (
         ("overlapped_ddp", "buckets", PIECES),
         "in 25 all_reduces; 5 are enough for 5 layers of 100 B in buckets of 4 B",
@@ -379,12 +381,12 @@ TOLD = {
 """A wrong answer by exercise, property and text, and what is said of it."""
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_a_mistake_is_told_in_its_words(name: str, box: Box) -> None:
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_reported_in_its_words(name: str, box: Box) -> None:
     """With the limit that counts, with digits that differ, and with what to do."""
-    (exercise, prop, text), said = TOLD[name]
-    found = finding(graded(box, text, name=exercise), prop)
-    assert not found.passed and re.search(said, found.message), found.message
+    (exercise, prop, text), message = MISTAKES[name]
+    verdict = finding(graded(box, text, name=exercise), prop)
+    assert not verdict.passed and re.search(message, verdict.message), verdict.message
 
 
 # -- in a notebook, and outside --------------------------------------------------------
@@ -408,16 +410,16 @@ def test_the_self_check_predicts_the_grade(box: Box) -> None:
     """A function of the kernel and its text in a file have the same findings."""
     import inspect
 
-    mine = lab.check("ring_all_reduce", ring_all_reduce)
+    own = lab.check("ring_all_reduce", ring_all_reduce)
     text = "import torch, torch.distributed as dist\n" + inspect.getsource(
         ring_all_reduce
     )
     theirs = graded(box, text)
-    assert mine.points == theirs.points == 14
-    assert [f.message for f in mine.findings] == [f.message for f in theirs.findings]
+    assert own.points == theirs.points == 14
+    assert [f.message for f in own.findings] == [f.message for f in theirs.findings]
 
 
-def test_a_function_from_a_file_of_ones_own_is_said(tmp_path, monkeypatch) -> None:
+def test_a_function_from_a_file_of_ones_own_is_reported(tmp_path, monkeypatch) -> None:
     """The grader gets the notebook only, so the check says what else it has used."""
     (tmp_path / "my_rings.py").write_text(
         "import torch.distributed as dist\n\ndef mine(tensor):\n"
@@ -444,7 +446,7 @@ def takes_a_lock(tensor: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, solution, error, said",
+    "name, solution, error, message",
     [
         ("ring", ring_all_reduce, ValueError, "no exercise 'ring'; there are"),
         ("ring_all_reduce", 3, TypeError, "is int; need the function"),
@@ -453,8 +455,8 @@ def takes_a_lock(tensor: torch.Tensor) -> None:
         ("ring_all_reduce", {"ring": ring_all_reduce}, TypeError, "asks for ring_all"),
     ],
 )
-def test_a_wrong_call_says_what_is_right(name, solution, error, said) -> None:
-    with pytest.raises(error, match=said):
+def test_a_wrong_call_says_what_is_right(name, solution, error, message) -> None:
+    with pytest.raises(error, match=message):
         lab.check(name, solution)
 
 
@@ -551,15 +553,15 @@ def test_memory_beside_a_view_is_watched(kind: str) -> None:
     assert torch.equal(given.view, torch.arange(15.0).view(3, 5))
     after = given.storage.clone()
     Strided(after, given.size, given.stride, given.offset).view.add_(1)
-    found, wrong = tensors.returned(given, after)
-    assert not wrong and torch.equal(found, given.view + 1)
+    tensor, wrong = tensors.returned(given, after)
+    assert not wrong and torch.equal(tensor, given.view + 1)
     if kind != "transposed":
         after[0] += 1
         assert "beside it" in tensors.returned(given, after)[1]
 
 
 @pytest.mark.parametrize(
-    "found, expected, said",
+    "actual, expected, message",
     [
         (2.5, 3.0, "x[0] is 2.5, not 3"),
         (
@@ -571,12 +573,12 @@ def test_memory_beside_a_view_is_watched(kind: str) -> None:
     ],
 )
 def test_numbers_that_differ_are_seen_to_differ(
-    found: float, expected: float, said: str
+    actual: float, expected: float, message: str
 ) -> None:
     """With more digits where eight of them are alike."""
-    dtype = torch.int64 if isinstance(found, int) else torch.float64
-    both = [torch.tensor([n], dtype=dtype) for n in (found, expected)]
-    assert tensors.compare(*both, "x")[0].startswith(said)
+    dtype = torch.int64 if isinstance(actual, int) else torch.float64
+    both = [torch.tensor([n], dtype=dtype) for n in (actual, expected)]
+    assert tensors.compare(*both, "x")[0].startswith(message)
 
 
 def test_a_case_says_what_it_is() -> None:
@@ -645,10 +647,10 @@ def test_a_run_of_very_many_operations_is_not_drawn(
 
 def test_a_large_tensor_is_searched_within_its_own_memory() -> None:
     """What a rank has left in an input may be as large as a frame."""
-    found, part = torch.zeros(3_900_000), torch.arange(1.0, 65.0)
-    found[-64:] = part
+    large, part = torch.zeros(3_900_000), torch.arange(1.0, 65.0)
+    large[-64:] = part
     memory = Memory()
-    assert tensors.contains(found, part) and not tensors.contains(found, part + 1)
+    assert tensors.contains(large, part) and not tensors.contains(large, part + 1)
     assert memory.grown() < 128 << 20
 
 

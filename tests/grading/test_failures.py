@@ -141,11 +141,11 @@ def test_only_a_slow_rank_lets_the_job_end() -> None:
 
 def test_recordings_are_one_s_own() -> None:
     """They follow from the id, however it is written, and others have others."""
-    mine, again = (
+    own, again = (
         failure_recordings.recordings(" Ada "),
         failure_recordings.recordings("ada"),
     )
-    assert all(mine[case] == again[case] for case in CASES)
+    assert all(own[case] == again[case] for case in CASES)
     drawn = {tuple(failure_recordings.seeded(student).values()) for student in STUDENTS}
     assert len(drawn) == len(STUDENTS)
     kinds = Counter(
@@ -216,7 +216,7 @@ def test_both_swapped_lines_name_the_place(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    "change, name, told",
+    "change, name, message",
     [
         ({"kind": "late"}, "A_kind", "none of the kinds"),
         ({"kind": 3}, "A_kind", "not a name in quotation marks"),
@@ -228,17 +228,17 @@ def test_both_swapped_lines_name_the_place(box: Box) -> None:
         ({"line": None}, "A_place", "not a whole number"),
     ],
 )
-def test_a_wrong_field_is_told(
-    box: Box, change: dict[str, object], name: str, told: str
+def test_a_wrong_field_is_reported(
+    box: Box, change: dict[str, object], name: str, message: str
 ) -> None:
     """The message says what is not so, and not what is."""
     answers = right("ada")
     answers["A"] |= change
-    (found,) = failed(box, answers).items()
-    assert found[0] == name and told in found[1]
+    (failure,) = failed(box, answers).items()
+    assert failure[0] == name and message in failure[1]
 
 
-def test_a_later_slow_step_is_told_as_such(box: Box) -> None:
+def test_a_later_slow_step_is_reported_as_such(box: Box) -> None:
     """Where a rank stays slow, the first step is asked for, and only that is right."""
     student, case = next(
         (s, c)
@@ -252,7 +252,7 @@ def test_a_later_slow_step_is_told_as_such(box: Box) -> None:
     assert "not for the first time" in message
 
 
-def test_a_wrong_kind_is_told_without_the_right_one(box: Box) -> None:
+def test_a_wrong_kind_is_reported_without_the_right_one(box: Box) -> None:
     """What would be to see of the wrong kind is told, and the right one is not."""
     fault = failure_recordings.seeded("ada")["A"]
     for kind in set(KINDS) - {fault.kind}:

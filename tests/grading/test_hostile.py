@@ -246,14 +246,14 @@ def test_nothing_is_found_where_the_kernel_has_no_landlock() -> None:
     pytest_there = [HOSTILE.with_name("without.py"), "Landlock", "-m", "pytest", "-qrA"]
     tests = [f"{hostile}[{tier}-reads_the_solution]" for tier in "AB"]
     tests += [f"{channels}[{tier}]" for tier in "AB"]
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, *pytest_there, *tests],
         capture_output=True,
         text=True,
         timeout=360,
     )
-    assert told.returncode == 0, told.stdout
-    passed = [x.split("::")[1] for x in told.stdout.splitlines() if "PASSED" in x]
+    assert completed.returncode == 0, completed.stdout
+    passed = [x.split("::")[1] for x in completed.stdout.splitlines() if "PASSED" in x]
     assert "test_a_hostile_file_gets_its_verdict[B-reads_the_solution]" in passed
     assert "test_two_sealed_ranks_have_no_channel[B]" in passed
 

@@ -70,7 +70,7 @@ def attempts(mode: str, folder: Path, *codes: str, prelude: str = "") -> list:
     """Exit status, (error, errno or text) and output of each, in a rank of its own."""
     for name in ("mine", "other"):
         (folder / name).write_text("text")
-    told = subprocess.run(
+    completed = subprocess.run(
         [
             sys.executable,
             "-c",
@@ -81,8 +81,8 @@ def attempts(mode: str, folder: Path, *codes: str, prelude: str = "") -> list:
         text=True,
         timeout=100,
     )
-    assert told.returncode == 0, told.stderr
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 EPERM, EACCES, ENOSYS = errno.EPERM, errno.EACCES, errno.ENOSYS
@@ -167,18 +167,21 @@ DENIED = {
 def test_what_a_rank_may_not_do(tmp_path: Path) -> None:
     """Each attempt fails in a sealed rank, by the error of the layer that ends it."""
     codes = [code for code, _ in DENIED.values()]
-    found = attempts("sealed", tmp_path, *codes)
-    errors = {name: told[1] for name, (_, told, _) in zip(DENIED, found, strict=True)}
+    outcomes = attempts("sealed", tmp_path, *codes)
+    errors = {
+        name: reported[1]
+        for name, (_, reported, _) in zip(DENIED, outcomes, strict=True)
+    }
     assert errors == {name: errno for name, (_, errno) in DENIED.items()}
 
 
 def test_the_attempts_succeed_without_a_seal(tmp_path: Path) -> None:
     """The same attempts go well without a seal, so the test above can fail."""
-    found = attempts("open", tmp_path, *(code for code, _ in DENIED.values()))
+    outcomes = attempts("open", tmp_path, *(code for code, _ in DENIED.values()))
     failed = {
-        name: told
-        for name, (_, told, _) in zip(DENIED, found, strict=True)
-        if told[0] != "done"
+        name: reported
+        for name, (_, reported, _) in zip(DENIED, outcomes, strict=True)
+        if reported[0] != "done"
     }
     assert failed == {}
 
@@ -226,17 +229,21 @@ TORCH = {
 
 def test_what_a_rank_can_do(tmp_path: Path) -> None:
     """What honest code needs works under the seal."""
-    found = attempts("sealed", tmp_path, *POSSIBLE.values())
-    told = {name: one[:2] for name, one in zip(POSSIBLE, found, strict=True)}
-    assert told == {name: [0, ["done", ""]] for name in POSSIBLE}
-    assert [printed for *_, printed in found if "heard" in printed] == ["heard\n" * 2]
+    outcomes = attempts("sealed", tmp_path, *POSSIBLE.values())
+    reported = {name: one[:2] for name, one in zip(POSSIBLE, outcomes, strict=True)}
+    assert reported == {name: [0, ["done", ""]] for name in POSSIBLE}
+    assert [printed for *_, printed in outcomes if "heard" in printed] == [
+        "heard\n" * 2
+    ]
 
 
 def test_torch_works_sealed(tmp_path: Path) -> None:
     """A rank whose server has imported torch and numpy computes with them."""
-    found = attempts("sealed", tmp_path, *TORCH.values(), prelude="import torch, numpy")
-    told = {name: one[:2] for name, one in zip(TORCH, found, strict=True)}
-    assert told == {name: [0, ["done", ""]] for name in TORCH}
+    outcomes = attempts(
+        "sealed", tmp_path, *TORCH.values(), prelude="import torch, numpy"
+    )
+    reported = {name: one[:2] for name, one in zip(TORCH, outcomes, strict=True)}
+    assert reported == {name: [0, ["done", ""]] for name in TORCH}
 
 
 @pytest.mark.parametrize(
@@ -253,8 +260,8 @@ def test_torch_works_sealed(tmp_path: Path) -> None:
 )
 def test_what_fails_cleanly(tmp_path: Path, code: str, error: str) -> None:
     """What a rank tries in vain raises the error that Python has for it."""
-    ((status, told, _),) = attempts("sealed", tmp_path, code)
-    assert (status, told[0]) == (0, error)
+    ((status, outcome, _),) = attempts("sealed", tmp_path, code)
+    assert (status, outcome[0]) == (0, error)
 
 
 @pytest.mark.parametrize(
@@ -293,14 +300,14 @@ LATER = {
 def test_landlock_alone_closes_the_server(tmp_path: Path) -> None:
     """Where seccomp is missing Landlock still keeps a rank from files and processes."""
     codes = BY_LANDLOCK | dict(LATER[n] for n in LATER if landlock.abi() >= n)
-    found = attempts("Landlock", tmp_path, *codes.values())
-    told = {name: one[1] for name, one in zip(codes, found, strict=True)}
+    outcomes = attempts("Landlock", tmp_path, *codes.values())
+    reported = {name: one[1] for name, one in zip(codes, outcomes, strict=True)}
     assert {
-        name for name, (error, _) in told.items() if error != "PermissionError"
+        name for name, (error, _) in reported.items() if error != "PermissionError"
     } == set()
     if os.getuid() == 0:  # others are kept out of the server by its own hardening too
-        found = attempts("open", tmp_path, *codes.values())
-        assert {one[1][0] for one in found} == {"done"}
+        outcomes = attempts("open", tmp_path, *codes.values())
+        assert {one[1][0] for one in outcomes} == {"done"}
 
 
 @pytest.mark.parametrize(
@@ -344,8 +351,8 @@ def test_a_layer_that_the_machine_lacks_is_named(
 ) -> None:
     """Seals that do without a layer say which."""
     code = "print(lockdown.enter([1, wire.fileno()]), file=sys.stdout, flush=True)"
-    ((_, told, printed),) = attempts("open", tmp_path, code, prelude=prelude)
-    assert (told, printed) == (["done", ""], f"{missing}\n")
+    ((_, outcome, printed),) = attempts("open", tmp_path, code, prelude=prelude)
+    assert (outcome, printed) == (["done", ""], f"{missing}\n")
 
 
 def test_what_is_left_out_is_so_by_every_name(tmp_path: Path) -> None:
@@ -360,10 +367,10 @@ def test_what_is_left_out_is_so_by_every_name(tmp_path: Path) -> None:
         "up": tmp_path,
     }.items():
         (packages / name).symlink_to(target)
-    found = {
+    left_out = {
         str(p.relative_to(tmp_path)) for p in lockdown._around(tmp_path, [package])
     }
-    assert found == {"lib/site-packages/torch", "lib/os"}
+    assert left_out == {"lib/site-packages/torch", "lib/os"}
 
 
 def returned(

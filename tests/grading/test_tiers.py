@@ -143,8 +143,10 @@ server.rank_module.warm_up()
 for module in list(sys.modules.values()):
     print(getattr(module, "__file__", ""))
 """
-    told = subprocess.run(tiers.bare_python(code), stdout=subprocess.PIPE, text=True)
-    files = [Path(line) for line in told.stdout.splitlines()]
+    completed = subprocess.run(
+        tiers.bare_python(code), stdout=subprocess.PIPE, text=True
+    )
+    files = [Path(line) for line in completed.stdout.splitlines()]
     ours = [path for path in files if path.is_relative_to(lockdown.PACKAGE)]
     return {str(path.relative_to(lockdown.PACKAGE)) for path in ours}
 
@@ -226,16 +228,16 @@ def test_an_installed_package_is_hidden(runs: str, tmp_path: Path) -> None:
     paths = [str(lockdown.PACKAGE.parent)] * (runs != "the wheel")
     paths += [sysconfig.get_path("purelib")]  # has torch, which no box needs here
     python, code = tmp_path / "venv/bin/python", WIRE + ASKED + SEARCH
-    told = subprocess.run(
+    completed = subprocess.run(
         [python, "-P", "-c", INSTALLED, code, packages],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths)},
         stdout=subprocess.PIPE,
         timeout=60,
     )
-    package, found = json.loads(told.stdout)
+    package, output = json.loads(completed.stdout)
     assert (package == str(lockdown.PACKAGE)) == (runs != "the wheel")
-    assert len(found.pop("D")) > 500  # so the search does find it
-    assert found == {letter: [] for letter in "ABC"}
+    assert len(output.pop("D")) > 500  # so the search does find it
+    assert output == {letter: [] for letter in "ABC"}
 
 
 CHANNELS = {
@@ -384,8 +386,12 @@ def test_two_ranks_can_reach_each_other_without_a_sandbox(start, tmp_path) -> No
     """Every channel works between plain processes, so the next test can fail."""
     if os.getuid():
         pytest.skip("the server's hardening keeps its ranks apart unless root runs it")
-    told = pair("D", start, tmp_path)
-    assert {name: said for name, said in told.items() if said != ["done", "done"]} == {}
+    reported = pair("D", start, tmp_path)
+    assert {
+        name: outcome
+        for name, outcome in reported.items()
+        if outcome != ["done", "done"]
+    } == {}
 
 
 SLOW = [pytest.param(letter, marks=pytest.mark.slow) for letter in "BCU"]
@@ -397,10 +403,12 @@ def test_two_sealed_ranks_have_no_channel(letter: str, start) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)  # no mode of a file is what keeps them apart
-        told = pair(tier(letter), start, folder)
+        reported = pair(tier(letter), start, folder)
         assert [p for p in folder.iterdir() if p.name != "shared"] == []
-    assert len(told) == len(CHANNELS)
-    assert {name: said for name, said in told.items() if said[1] == "done"} == {}
+    assert len(reported) == len(CHANNELS)
+    assert {
+        name: outcome for name, outcome in reported.items() if outcome[1] == "done"
+    } == {}
 
 
 FAMILY = """
@@ -528,7 +536,7 @@ def test_a_cgroup_bounds_the_memory_of_all(start) -> None:
     assert codes[-1] == 0
 
 
-def test_a_box_that_takes_too_much_is_told(each: str, start) -> None:
+def test_a_box_that_takes_too_much_is_reported(each: str, start) -> None:
     """What a box has of memory and threads can be asked where no cgroup bounds it."""
     started, wire = start(each, f"MIB = 60\n{HOGS}")
     assert wire.recv(5) == b"ready"

@@ -458,14 +458,14 @@ def value_of_a_list(rank, P, a):
 
 
 def futures_that_raise(rank, P, a):
-    x, said = a * 1, []
+    x, message = a * 1, []
     late = dist.all_reduce(x, async_op=True).get_future().then(lambda done: 1 / 0)
     for wait in (late.wait, torch.futures.collect_all([late]).wait):
         try:
             wait()
         except Exception as error:
-            said.append("division by zero" in str(error))
-    return said
+            message.append("division by zero" in str(error))
+    return message
 
 
 def coalesced(rank, P, a):
@@ -602,8 +602,8 @@ def test_what_crosses_ranks_is_counted_however_uneven(box: Box) -> None:
             outcome = ranks.call("f", [(verb,)] * 3)
             assert outcome.failure is None, (verb, outcome.failure)
             trace = outcome.trace
-            found = trace.bytes_sent(), trace.bytes_received()
-            assert found == tuple([4 * n for n in side] for side in elements), verb
+            actual = trace.bytes_sent(), trace.bytes_received()
+            assert actual == tuple([4 * n for n in side] for side in elements), verb
             elapsed = trace.replay(lab.fabrics.uniform(3, 0.0, 1e-9)).elapsed
             assert bool(elapsed) == any(elements[0]), verb
 
@@ -823,7 +823,7 @@ def test_what_is_received_is_there_after_the_wait_only(box: Box) -> None:
 # -- what the checker bears ------------------------------------------------------------
 
 
-def end_of_a_call(said: Iterable[bytes], world_size: int = 2) -> Failure | None:
+def end_of_a_call(message: Iterable[bytes], world_size: int = 2) -> Failure | None:
     """How a call ends in which rank 0 says this and the others say nothing."""
     pairs = [socket.socketpair() for _ in range(world_size)]
     outputs = [os.pipe() for _ in range(world_size)]
@@ -831,7 +831,7 @@ def end_of_a_call(said: Iterable[bytes], world_size: int = 2) -> Failure | None:
 
     def talk() -> None:
         with contextlib.suppress(OSError):  # the switch has closed the wire
-            for data in said:
+            for data in message:
                 at_rank[0].sendall(data)
 
     wire = switch.Switch(
@@ -887,9 +887,9 @@ FLOODS = {
 @pytest.mark.parametrize("name", FLOODS)
 def test_what_a_rank_makes_the_switch_remember_has_a_bound(name: str) -> None:
     """It is the rank's failure, long before it fills the memory of the checker."""
-    said, kind = FLOODS[name]
+    message, kind = FLOODS[name]
     memory = Memory()
-    failure = end_of_a_call(said(n) for n in range(1, 1 << 20))
+    failure = end_of_a_call(message(n) for n in range(1, 1 << 20))
     assert failure is not None and (failure.kind, failure.rank) == (kind, 0)
     assert memory.grown() < 256 << 20
 
@@ -1147,7 +1147,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_a_failure_is_told_and_the_next_run_is_well(box: Box, kind: str) -> None:
+def test_a_failure_is_reported_and_the_next_run_is_well(box: Box, kind: str) -> None:
     """Each way to fail has its name, and leaves the box as it was."""
     body, world_size = FAILURES[kind]
     failure = outcome_of(box, body, world_size).failure
@@ -1188,7 +1188,7 @@ def test_a_thread_that_goes_on_is_no_forger(box: Box) -> None:
     assert "(cell 1:9)" in failure.text
 
 
-def test_the_rank_that_raised_is_told_with_its_lines(box: Box) -> None:
+def test_the_rank_that_raised_is_reported_with_its_lines(box: Box) -> None:
     """Not those that waited for it in vain."""
     failure = outcome_of(box, *FAILURES["raised"]).failure
     assert (failure.rank, failure.type_name) == (1, "ZeroDivisionError")
@@ -1196,7 +1196,7 @@ def test_the_rank_that_raised_is_told_with_its_lines(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    "body, said",
+    "body, message",
     [
         ("dist.all_reduce(x) if r else dist.broadcast(x, 0)", "calls all_reduce"),
         ("dist.broadcast(x, r)", "with root 1"),
@@ -1211,11 +1211,11 @@ def test_the_rank_that_raised_is_told_with_its_lines(box: Box) -> None:
         ("dist.all_to_all_single(x, x, [r, 2 - r], [1, 1])", "takes 0 bytes of rank 0"),
     ],
 )
-def test_calls_that_do_not_fit_are_told(box: Box, body: str, said: str) -> None:
+def test_calls_that_do_not_fit_are_reported(box: Box, body: str, message: str) -> None:
     """With both ranks and what each of them did."""
     source = f"def f():\n    r, x = dist.get_rank(), torch.ones(2)\n    {body}\n"
     failure = outcome_of(box, source, 2).failure
-    assert failure.kind == "mismatch" and said in failure.text, failure.text
+    assert failure.kind == "mismatch" and message in failure.text, failure.text
 
 
 def test_a_verb_that_is_not_allowed_is_refused(box: Box) -> None:

@@ -74,9 +74,11 @@ def mutants(exercise: str) -> list[ZooProgram]:
         matched = SECTION.match(heading)
         assert matched, f"{exercise}: {heading!r} is no heading of mutants"
         base = matched["base"]
-        found = list(MUTANT.finditer(body))
-        assert len(found) == body.count("\n### "), f"{exercise}: {heading}: unreadable"
-        for mutant in found:
+        matches = list(MUTANT.finditer(body))
+        assert len(matches) == body.count("\n### "), (
+            f"{exercise}: {heading}: unreadable"
+        )
+        for mutant in matches:
             code = mutant["code"]
             assert (mutant["kind"] == "diff") == bool(base), mutant["name"]
             if base:

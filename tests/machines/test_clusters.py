@@ -205,8 +205,8 @@ def family(some: Sequence[Host]) -> list[int]:
     spaces = [some[0]._switch, *(host._space for host in some)]
     heads = [space._holder.pid for space in spaces]
     heads += [process.pid for host in some for process in host.started]
-    found = [psutil.Process(pid).children(recursive=True) for pid in heads]
-    return heads + [child.pid for children in found for child in children]
+    processes = [psutil.Process(pid).children(recursive=True) for pid in heads]
+    return heads + [child.pid for children in processes for child in children]
 
 
 def test_nothing_is_left_of_hosts_after_a_failure() -> None:
@@ -268,7 +268,7 @@ def worst(
     clock: Ticking, align: Callable[[Clock, np.ndarray], np.ndarray], rounds: int = 24
 ) -> float:
     """How far an aligned time is from rank 0's, in units of the bound; of 50 tries."""
-    found = []
+    errors = []
     for seed in range(50):
         random = np.random.default_rng(seed)
         readings = [clock.read(0, random, rounds), clock.read(20, random, rounds)]
@@ -276,8 +276,8 @@ def worst(
         own = Clock.of([readings], is_reference=False)
         shown = np.array([clock.shows(t) for t in times])
         apart = np.abs(align(own, shown) - times).max()
-        found.append(apart / own.error(shown[-1]))
-    return max(found)
+        errors.append(apart / own.error(shown[-1]))
+    return max(errors)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -374,9 +374,9 @@ def test_parts_make_one_trace(tmp_path: Path) -> None:
 def test_messages_that_arrive_early_show_the_limit(tmp_path: Path) -> None:
     """None can; where some seem to, the trace says how many and by how much."""
     write_parts(tmp_path)
-    told = lab.Trace.load(tmp_path).meta["clocks"]
+    clocks = lab.Trace.load(tmp_path).meta["clocks"]
     # Rank 2 sends at 3, and rank 0 has it at 2.
-    assert told["early"] == 1 and told["earliest"] == pytest.approx(1)
+    assert clocks["early"] == 1 and clocks["earliest"] == pytest.approx(1)
 
 
 def write_uneven_parts(folder: Path, *ends: float, count: int = 2) -> None:
@@ -398,8 +398,8 @@ def test_collectives_that_end_early_show_the_limit(tmp_path: Path) -> None:
     assert even.meta["clocks"]["early"] == 0 and "too early" not in repr(even)
     write_uneven_parts(tmp_path / "uneven", 2, 0.75)
     uneven = lab.Trace.load(tmp_path / "uneven")
-    told = uneven.meta["clocks"]
-    assert told["early"] == 1 and told["earliest"] == pytest.approx(0.25)
+    clocks = uneven.meta["clocks"]
+    assert clocks["early"] == 1 and clocks["earliest"] == pytest.approx(0.25)
     assert "2 clocks to 1 ms, and yet some calls end up to 250 ms" in repr(uneven)
     write_uneven_parts(tmp_path / "one", 2, 0.75, count=1)
     alone = repr(lab.Trace.load(tmp_path / "one"))
@@ -472,7 +472,7 @@ def empty(folder: Path) -> None:
         (empty, "holds no part of a recording"),
     ],
 )
-def test_parts_that_make_no_recording_are_told(
+def test_parts_that_make_no_recording_are_reported(
     tmp_path: Path, change: Callable, complaint: str
 ) -> None:
     """Each with the ranks it is about, and what to do."""
@@ -528,8 +528,8 @@ def recorded_twice(folder: Path) -> str:
 
 def test_ranks_are_recorded_once(tmp_path: Path) -> None:
     """Under lab.run the trace is there already, and two recorders would be blind."""
-    (told,) = lab.run(recorded_twice, 1, args=(tmp_path,)).results
-    assert "recorded already" in told and "run.trace" in told
+    (message,) = lab.run(recorded_twice, 1, args=(tmp_path,)).results
+    assert "recorded already" in message and "run.trace" in message
     assert not list(tmp_path.iterdir())
 
 
@@ -580,17 +580,20 @@ def rank_1_has_no_folder(folder: Path) -> str:
 def test_every_rank_enters_a_recording(tmp_path: Path) -> None:
     """One that stays outside is told of by the rest, and no folder is left."""
     run = lab.run(in_a_group_of_torch, 2, args=(tmp_path, only_rank_0_records))
-    told, outside = run.results
-    assert "rank 0 of 2" in told and f"lab.record('{tmp_path}/parts')" in told
-    assert "Every rank of the world must enter" in told and "from RuntimeError" in told
+    message, outside = run.results
+    assert "rank 0 of 2" in message and f"lab.record('{tmp_path}/parts')" in message
+    assert (
+        "Every rank of the world must enter" in message
+        and "from RuntimeError" in message
+    )
     assert outside == "outside" and not (tmp_path / "parts").exists()
 
 
 def test_a_rank_without_a_folder_is_known_to_all(tmp_path: Path) -> None:
     """Before anything is recorded; where all have one, all write."""
     run = lab.run(in_a_group_of_torch, 2, args=(tmp_path, rank_1_has_no_folder))
-    for told in run.results:
-        assert re.search(r"rank 1 on \S+ cannot write to its folder .*a file", told)
+    for result in run.results:
+        assert re.search(r"rank 1 on \S+ cannot write to its folder .*a file", result)
     (tmp_path / "store").unlink()
     lab.run(in_a_group_of_torch, 2, args=(tmp_path, recording_well))
     written = sorted(path.name for path in (tmp_path / "parts").iterdir())
@@ -606,9 +609,9 @@ def nobody_has_a_folder(folder: Path) -> str:
 def test_a_world_without_a_folder_says_so_in_few_words(tmp_path: Path) -> None:
     """Three ranks speak for all of them."""
     run = lab.run(in_a_group_of_torch, 5, args=(tmp_path, nobody_has_a_folder))
-    for told in run.results:
-        assert told.count("cannot write") == 3 and "rank 2 on" in told
-        assert "; and 2 more ranks" in told
+    for result in run.results:
+        assert result.count("cannot write") == 3 and "rank 2 on" in result
+        assert "; and 2 more ranks" in result
 
 
 @contextlib.contextmanager
@@ -637,12 +640,14 @@ def rank_1_fails_with_a_full_disk(folder: Path) -> list[str]:
         return error.__notes__
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     """By the rank, its folder and the system's words; nothing unfinished is left."""
     args = tmp_path, rank_1_has_a_full_disk
-    recorded, told = lab.run(in_a_group_of_torch, 2, args=args).results
+    recorded, results = lab.run(in_a_group_of_torch, 2, args=args).results
     assert recorded == "recorded"
-    assert re.search(r"rank 1 of 2 on \S+ recorded is lost: .*/parts \(OSError", told)
+    assert re.search(
+        r"rank 1 of 2 on \S+ recorded is lost: .*/parts \(OSError", results
+    )
     left = sorted(path.name for path in (tmp_path / "parts").iterdir())
     assert left == ["rank_0_of_2.npz"]
 
@@ -754,9 +759,9 @@ def test_two_hosts_give_the_trace_of_one_process_group(tmp_path: Path) -> None:
     assert trace == expected.trace
     assert len(trace.messages) == len(expected.trace.messages) > 20
     assert trace.wire is not None and trace.wire[0, 1] >= trace.bytes_by_pair()[0][1]
-    told = trace.meta["clocks"]
-    assert told["count"] == 2 and 0 < told["error"] < 0.1
-    assert told["earliest"] <= 2 * told["error"]
+    clocks = trace.meta["clocks"]
+    assert clocks["count"] == 2 and 0 < clocks["error"] < 0.1
+    assert clocks["earliest"] <= 2 * clocks["error"]
     names = [trace.meta["environment"][str(rank)]["host"] for rank in range(4)]
     assert names == ["host0", "host0", "host1", "host1"]
 
@@ -813,16 +818,16 @@ def test_a_clock_that_is_ahead_and_fast_is_undone(
     env = [{}, {"PYTHONPATH": f"{watch}{os.pathsep}{ROOT}"}]
     with hosts(2, ahead=[0, 300]) as some:
         outputs = ended_well(started(path, some, env=env))
-    found = sorted(re.findall(r"^rank (\d): (.*)$", "".join(outputs), re.M))
-    looks = [[tuple(pair) for pair in eval(text)] for _, text in found]
+    match = sorted(re.findall(r"^rank (\d): (.*)$", "".join(outputs), re.M))
+    looks = [[tuple(pair) for pair in eval(text)] for _, text in match]
     folder = tmp_path / "traces" / "seen_by_the_world"
     trace = lab.Trace.load(folder)
-    told = trace.meta["clocks"]
-    assert unexplained(trace, looks) <= told["error"]
-    assert -0.0025 < told["drift_by_rank"]["3"] < -0.0015
+    clocks = trace.meta["clocks"]
+    assert unexplained(trace, looks) <= clocks["error"]
+    assert -0.0025 < clocks["drift_by_rank"]["3"] < -0.0015
     for align in (WRONG["not at all"], WRONG["the wrong way"], first_reading_only):
         monkeypatch.setattr(Clock, "at_reference", align)
-        assert unexplained(lab.Trace.load(folder), looks) > told["error"]
+        assert unexplained(lab.Trace.load(folder), looks) > clocks["error"]
 
 
 def endless() -> None:
@@ -837,8 +842,8 @@ def endless() -> None:
 
 def read_until(process: subprocess.Popen, line: str) -> None:
     assert process.stdout is not None
-    for found in process.stdout:
-        if line in found:
+    for output in process.stdout:
+        if line in output:
             return
     raise AssertionError(f"ended without {line!r}")
 
@@ -972,11 +977,11 @@ def test_the_page_tells_a_task_its_rank(tmp_path: Path) -> None:
         (tmp_path / name).write_text(program)
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    told = subprocess.run(
+    completed = subprocess.run(
         command, shell=True, env=env, capture_output=True, text=True, timeout=20
     )
     ranks = [f"{rank} 4 {rank % 2} host0 29500 train.py" for rank in range(4)]
-    assert told.stdout.splitlines() == ranks, told.stderr
+    assert completed.stdout.splitlines() == ranks, completed.stderr
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ def findings() -> list[Finding]:
     return list(doctor.examine())
 
 
-def named(found: list[Finding], name: str) -> Finding:
-    (one,) = (f for f in found if f.name == name)
+def named(findings: list[Finding], name: str) -> Finding:
+    (one,) = (f for f in findings if f.name == name)
     return one
 
 
@@ -63,15 +63,15 @@ def test_it_fits_a_terminal(findings: list[Finding], width: int) -> None:
 @pytest.mark.parametrize("missing, code", [(False, 0), (True, 1)])
 def test_json_and_exit_code(findings, missing, code, monkeypatch, capsys) -> None:
     """A bug report holds all of it; the exit code says whether the core can run."""
-    told = [*findings, Finding("core", "x", "bad", "not there")][
+    examined = [*findings, Finding("core", "x", "bad", "not there")][
         : None if missing else -1
     ]
-    monkeypatch.setattr(doctor, "examine", lambda: iter(told))
+    monkeypatch.setattr(doctor, "examine", lambda: iter(examined))
     assert doctor.main(["--json"]) == code
     report = json.loads(capsys.readouterr().out)
     assert report["collectives_lab"] == lab.__version__
     assert report["works"] is not missing
-    assert [f["name"] for f in report["findings"]] == [f.name for f in told]
+    assert [f["name"] for f in report["findings"]] == [f.name for f in examined]
 
 
 @pytest.mark.parametrize("state", ["ok", "note", "less"])
@@ -100,19 +100,21 @@ def without(package: str, folder: Path, *command: str, error: str = "ImportError
 @pytest.mark.parametrize("error", ["ImportError", "OSError"])
 def test_without_torch_it_says_what_to_do(tmp_path: Path, error: str) -> None:
     """The doctor comes without torch, names it, and still looks at all the rest."""
-    told = without("torch", tmp_path, "-m", "collectives_lab", "doctor", error=error)
-    assert told.returncode == 1 and not told.stderr
-    assert "!! torch         libfoo is gone" in told.stdout
-    assert "installed and broken" in told.stdout  # its metadata is still there
-    assert "not tried: the core is not complete" in told.stdout
-    assert "ok cores" in told.stdout and "notebooks" in told.stdout
+    completed = without(
+        "torch", tmp_path, "-m", "collectives_lab", "doctor", error=error
+    )
+    assert completed.returncode == 1 and not completed.stderr
+    assert "!! torch         libfoo is gone" in completed.stdout
+    assert "installed and broken" in completed.stdout  # its metadata is still there
+    assert "not tried: the core is not complete" in completed.stdout
+    assert "ok cores" in completed.stdout and "notebooks" in completed.stdout
 
 
 def test_without_numpy_one_line_says_what_to_do(tmp_path: Path) -> None:
     """Nothing works without it, not even the doctor."""
-    told = without("numpy", tmp_path, "-m", "collectives_lab", "doctor")
-    assert told.returncode == 1
-    last = told.stderr.rstrip().splitlines()[-1]
+    completed = without("numpy", tmp_path, "-m", "collectives_lab", "doctor")
+    assert completed.returncode == 1
+    last = completed.stderr.rstrip().splitlines()[-1]
     assert last.startswith("ImportError: collectives_lab needs numpy, which cannot be")
     assert "libfoo is gone" in last and "pip install numpy" in last
 
@@ -131,12 +133,12 @@ from collectives_lab import checking
 
 def test_without_torch_theory_works(tmp_path: Path) -> None:
     """Plans, replay and strategies need none; what does says so, and whom to ask."""
-    told = without("torch", tmp_path, "-c", THEORY)
-    assert told.stdout.startswith("True collectives_lab.strategies\n")
-    assert "collectives_lab.run needs torch" in told.stdout
-    assert "collectives_lab doctor" in told.stdout
+    completed = without("torch", tmp_path, "-c", THEORY)
+    assert completed.stdout.startswith("True collectives_lab.strategies\n")
+    assert "collectives_lab.run needs torch" in completed.stdout
+    assert "collectives_lab doctor" in completed.stdout
     assert (
-        told.stderr.rstrip()
+        completed.stderr.rstrip()
         .splitlines()[-1]
         .startswith("ImportError: collectives_lab.checking needs torch")
     )
@@ -147,9 +149,9 @@ def test_without_torch_a_command_says_what_to_do(
     tmp_path: Path, name: str, room: str
 ) -> None:
     """`python -m collectives_lab bench` ends in one line, and not in a traceback."""
-    told = without("torch", tmp_path, "-m", "collectives_lab", name)
-    assert told.returncode == 1 and not told.stdout
-    (line,) = told.stderr.splitlines()
+    completed = without("torch", tmp_path, "-m", "collectives_lab", name)
+    assert completed.returncode == 1 and not completed.stdout
+    (line,) = completed.stderr.splitlines()
     assert f"collectives_lab.{room} needs torch" in line and "libfoo is gone" in line
     assert "`python -m collectives_lab doctor` says what to do" in line
 
@@ -162,7 +164,7 @@ def test_a_reader_who_leaves_ends_it(command: str) -> None:
     """Into `head`, or a pager that is left, it ends without a traceback."""
     reader, writer = os.pipe()
     os.close(reader)
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", *f"collectives_lab {command}".split()],
         stdout=writer,
         stderr=subprocess.PIPE,
@@ -170,7 +172,7 @@ def test_a_reader_who_leaves_ends_it(command: str) -> None:
         timeout=100,
     )
     os.close(writer)
-    assert told.returncode == 141 and "Error" not in told.stderr
+    assert completed.returncode == 141 and "Error" not in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_a_wrong_run_is_no_run(results: list, ops: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    "error, found",
+    "error, actual",
     [
         (OSError(99, "no address"), "OSError: [Errno 99] no address"),
         (
@@ -217,7 +219,7 @@ def test_a_wrong_run_is_no_run(results: list, ops: dict) -> None:
         ),
     ],
 )
-def test_a_run_that_cannot_be_is_no_run(error, found, monkeypatch) -> None:
+def test_a_run_that_cannot_be_is_no_run(error, actual, monkeypatch) -> None:
     """Whatever error ends the last run, it ends the doctor's trust, and is named."""
 
     def refused(*_: object, **__: object) -> None:
@@ -225,9 +227,9 @@ def test_a_run_that_cannot_be_is_no_run(error, found, monkeypatch) -> None:
 
     monkeypatch.setattr("collectives_lab.launch.run", refused)
     (last,) = rank_probes.real_run()
-    assert (last.state, last.result) == ("bad", found)
+    assert (last.state, last.result) == ("bad", actual)
     (unproved,) = rank_probes.deadlock()
-    assert unproved.state == "less" and found in unproved.result
+    assert unproved.state == "less" and actual in unproved.result
 
 
 def test_where_ranks_cannot_meet_none_is_tried(monkeypatch, tmp_path) -> None:
@@ -241,11 +243,13 @@ def test_where_ranks_cannot_meet_none_is_tried(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(socket, "create_connection", refused)
     monkeypatch.setattr(core, "PROC", tmp_path / "gone")
     monkeypatch.setattr(sys, "platform", "linux")
-    told = list(doctor.examine())
-    assert [f.name for f in told if f.state == "bad"] == ["loopback", "/proc"]
-    assert named(told, "loopback").result.endswith("127.0.0.1: Network is unreachable")
-    assert (told[-1].state, told[-1].result[:9]) == ("note", "not tried")
-    assert not any(f.section == "ranks" for f in told)
+    examined = list(doctor.examine())
+    assert [f.name for f in examined if f.state == "bad"] == ["loopback", "/proc"]
+    assert named(examined, "loopback").result.endswith(
+        "127.0.0.1: Network is unreachable"
+    )
+    assert (examined[-1].state, examined[-1].result[:9]) == ("note", "not tried")
+    assert not any(f.section == "ranks" for f in examined)
 
 
 def test_a_look_that_fails_does_not_end_it() -> None:
@@ -333,7 +337,7 @@ def test_gpus_and_their_links(tmp_path, monkeypatch) -> None:
     assert core.nccl(driver=True, gpus=0).state == "less"
 
 
-def test_a_driver_that_fails_is_told(tmp_path, monkeypatch) -> None:
+def test_a_driver_that_fails_is_reported(tmp_path, monkeypatch) -> None:
     """A tool that is there and does not answer is not taken for no GPU."""
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\nexit 9\n")
@@ -355,9 +359,9 @@ def test_commands_are_listed_and_there(monkeypatch, capsys) -> None:
     """Without a command all are listed; each is a module that can be run."""
     monkeypatch.setattr(sys, "argv", ["collectives_lab"])
     assert commands.main() == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in commands.COMMANDS:
-        assert f"\n  {name}" in told
+        assert f"\n  {name}" in output
         module, _ = commands.COMMANDS[name]
         assert callable(import_module(f"collectives_lab.{module}").main)
     monkeypatch.setattr(sys, "argv", ["collectives_lab", "chek"])

@@ -37,7 +37,12 @@ from collectives_lab.doctor import rank_probes
 from collectives_lab.launch import LaunchError
 from collectives_lab.launch.processes import backends
 from collectives_lab.parallel import mesh, pipeline, problem, schedules
-from collectives_lab.recorder import cuda_timing, interposer, staging, torch_ops
+from collectives_lab.recorder import (
+    call_arguments,
+    cuda_timing,
+    interposer,
+    staging,
+)
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Failure, Program
 
@@ -141,18 +146,18 @@ def test_the_runner_outlives_what_it_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, out, said",
+    "words, out, message",
     [
         (["--only", "nosuch"], "out", "no check is called so; there are"),
         (["--ways", "nosuch"], "out", "gloo-cpu: ranks_have_their_gpu"),
         ([], "file/out", "need a folder that can be made"),
     ],
 )
-def test_the_runner_says_what_it_cannot(words, out, said, tmp_path: Path) -> None:
+def test_the_runner_says_what_it_cannot(words, out, message, tmp_path: Path) -> None:
     """A check that is not there, or a folder, is no run that went well."""
     (tmp_path / "file").touch()
     done = run(tmp_path / out, "--device", "cpu", *words)
-    assert done.returncode == 2 and said in done.stdout and not done.stderr
+    assert done.returncode == 2 and message in done.stdout and not done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -198,8 +203,8 @@ def test_the_backend_is_what_the_gpus_allow(
     """NCCL with a GPU a rank, else Gloo, and the reason says what that means."""
     gpus(count)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    found, why = backends.choose(asked, 4, env)
-    assert found == backend and reason in why
+    actual, why = backends.choose(asked, 4, env)
+    assert actual == backend and reason in why
 
 
 def test_ranks_share_a_gpu_where_nccl_lets_them(gpus) -> None:
@@ -222,11 +227,11 @@ def test_each_rank_has_a_host_of_its_own() -> None:
     env = {"NCCL_HOSTID": "host{rank}", "A": "{rank}"}
     assert backends.of_rank(env, 3) == {"NCCL_HOSTID": "host3"}
     assert backends.of_rank({"A": "{rank}"}, 3) == {}
-    told = lab.run(lambda: __import__("os").environ["NCCL_HOSTID"], 2, env=env)
-    assert told.results == ["host0", "host1"]
+    run = lab.run(lambda: __import__("os").environ["NCCL_HOSTID"], 2, env=env)
+    assert run.results == ["host0", "host1"]
 
 
-def test_a_rank_computes_where_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_computes_where_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU under Gloo; COLLECTIVES_LAB_DEVICE says otherwise."""
     assert devices.own() == torch.device("cpu")
     monkeypatch.setenv(devices.SETTING, "tpu")
@@ -336,9 +341,9 @@ def test_messages_that_wait_for_each_other_are_one_batch() -> None:
 
 def test_what_needs_tags_is_refused_under_nccl() -> None:
     """A pipeline says what to do instead of hanging."""
-    for rank, said in enumerate(lab.run(refused, 2).results):
-        assert said.startswith(f"rank {rank}: this group sends by NCCL"), said
-        assert 'dist.new_group(backend="gloo")' in said
+    for rank, result in enumerate(lab.run(refused, 2).results):
+        assert result.startswith(f"rank {rank}: this group sends by NCCL"), result
+        assert 'dist.new_group(backend="gloo")' in result
 
 
 def same_grids(**levels: int) -> list[bool]:
@@ -352,8 +357,8 @@ def same_grids(**levels: int) -> list[bool]:
 def test_a_grid_of_gloos_is_the_same() -> None:
     """With Gloo and GPUs a grid has the levels that torch gives it elsewhere."""
     for levels in ({"data": 6}, {"data": 2, "tensor": 3}, {"a": 1, "b": 6, "c": 1}):
-        found = lab.run(lambda levels: same_grids(**levels), 6, (levels,)).results
-        assert found == [[True] * len(levels)] * 6
+        results = lab.run(lambda levels: same_grids(**levels), 6, (levels,)).results
+        assert results == [[True] * len(levels)] * 6
 
 
 def alone_on_nccl() -> float:
@@ -407,9 +412,9 @@ def with_a_fake_gpu(late: float) -> None:
     cuda_timing.free_stream = lambda device: nullcontext()
     cuda_timing._clock = lambda device: (_fresh := FakeEvent(), _fresh.at)
     devices.runs_on_nccl = lambda group=None: True
-    torch_ops.device_of = lambda operator, args: 0
-    describe = torch_ops.describe
-    torch_ops.describe = lambda *args: describe(*args)._replace(on_cpu=False)
+    call_arguments.device_of = lambda operator, args: 0
+    describe = call_arguments.describe
+    call_arguments.describe = lambda *args: describe(*args)._replace(on_cpu=False)
 
 
 def on_a_fake_gpu(late: float) -> tuple[float, float]:
@@ -442,16 +447,16 @@ def test_recorded_times_are_the_gpus(late: float) -> None:
 def blocked_inside() -> list[list[str]]:
     """What a rank is seen to wait for inside of a barrier, and of an all_reduce."""
     with_a_fake_gpu(0.0)
-    mine, seen = recorder.Recorder(dist.get_rank()), []
+    own, seen = recorder.Recorder(dist.get_rank()), []
 
     def watched(op: Any, args: tuple, go: Callable) -> Any:
         def going() -> Any:
-            seen.append([waiting.op for waiting in mine.snapshot().waiting])
+            seen.append([waiting.op for waiting in own.snapshot().waiting])
             return go()
 
-        return mine.call(op, args, going)
+        return own.call(op, args, going)
 
-    recorder.start(mine)
+    recorder.start(own)
     interposer._seat.handler = watched
     dist.barrier()
     dist.all_reduce(torch.ones(1))
@@ -525,8 +530,8 @@ def test_a_verb_that_does_nothing_is_found() -> None:
         dist.broadcast = lambda *args: None
         return bodies.verbs()
 
-    for rank, found in enumerate(lab.run(broken, 2).results):
-        wrong = {name for name, said in found.items() if said}
+    for rank, result in enumerate(lab.run(broken, 2).results):
+        wrong = {name for name, complaint in result.items() if complaint}
         assert wrong == (set() if rank == 1 else {"broadcast"})
 
 

@@ -218,11 +218,13 @@ def test_nothing_of_the_course_is_copied() -> None:
 
 def test_the_devcontainer_is_of_this_image() -> None:
     """It names a target of the Containerfile, its user and its folder."""
-    told = json.loads((FOLDER / "devcontainer.json").read_text())
-    assert told["build"]["dockerfile"] == CONTAINERFILE.name
-    found = steps(told["build"]["target"])
-    assert [rest for word, rest in found if word == "USER"][-1] == told["remoteUser"]
-    assert ("WORKDIR", told["workspaceFolder"]) in found
+    container = json.loads((FOLDER / "devcontainer.json").read_text())
+    assert container["build"]["dockerfile"] == CONTAINERFILE.name
+    known_steps = steps(container["build"]["target"])
+    assert [rest for word, rest in known_steps if word == "USER"][-1] == container[
+        "remoteUser"
+    ]
+    assert ("WORKDIR", container["workspaceFolder"]) in known_steps
 
 
 CHECK = """
@@ -252,9 +254,9 @@ def test_jupyterlab_answers_in_the_image(student: Image) -> None:
     argv = student.argv(shlex.join(student.command))
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as server:
         try:
-            said = iter(server.stderr.readline, "")
-            found = (re.search(r"http://127\S+token=\w+", line) for line in said)
-            page = next(match[0] for match in found if match)
+            output = iter(server.stderr.readline, "")
+            matches = (re.search(r"http://127\S+token=\w+", line) for line in output)
+            page = next(match[0] for match in matches if match)
             files = page.replace("/lab?", "/api/contents/?")
             names = [one["name"] for one in json.load(opened(files))["content"]]
             assert b"jupyterlab" in opened(page).read().lower()

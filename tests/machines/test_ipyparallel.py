@@ -231,7 +231,7 @@ def test_our_own_clock_is_left_alone() -> None:
         ((8, 9), "rank 1: waiting in all_reduce(9 float32, SUM) in line 3"),
     ],
 )
-def test_calls_that_do_not_fit_are_told_at_the_deadline(counts, words) -> None:
+def test_calls_that_do_not_fit_are_reported_at_the_deadline(counts, words) -> None:
     """Between hosts nobody compares calls before they are sent: all are named then."""
     outcome = Outcome([0, 1], late=True)
     for rank, count in enumerate(counts):
@@ -259,7 +259,7 @@ def test_what_is_no_cluster_is_refused(cluster, words, monkeypatch, tmp_path) ->
         lab.Ranks(2, cluster=cluster)
 
 
-def test_without_ipyparallel_it_is_said_what_is_missing(monkeypatch) -> None:
+def test_without_ipyparallel_the_error_names_it(monkeypatch) -> None:
     """cluster= names the package that it needs, and everything else goes without."""
     monkeypatch.setitem(sys.modules, "ipyparallel", None)
     with pytest.raises(lab.LaunchError, match="needs ipyparallel"):
@@ -334,8 +334,8 @@ def texts(run: lab.Run) -> list[str | None]:
 def children_of(client: ipp.Client) -> list[psutil.Process]:
     """What we have started beside the engines and what runs still."""
     pids = client[:].apply_sync(os.getpid)
-    found = [child for pid in pids for child in psutil.Process(pid).children()]
-    return [child for child in found if is_ours(child)]
+    processes = [child for pid in pids for child in psutil.Process(pid).children()]
+    return [child for child in processes if is_ours(child)]
 
 
 def is_ours(process: psutil.Process) -> bool:
@@ -365,11 +365,11 @@ def test_variables_stay_and_output_comes_by_rank(ranks, capfd, monkeypatch) -> N
 
 
 @slow
-def test_ranks_are_told_what_torchrun_tells(ranks) -> None:
+def test_ranks_get_the_environment_of_torchrun(ranks) -> None:
     """The environment of each rank says its place in the world and on its host."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
-    told = ranks.run(lambda: [os.environ[name] for name in names]).results
-    assert told == [[str(rank), "4", str(rank), "4", "0"] for rank in range(4)]
+    results = ranks.run(lambda: [os.environ[name] for name in names]).results
+    assert results == [[str(rank), "4", str(rank), "4", "0"] for rank in range(4)]
 
 
 @slow
@@ -472,7 +472,7 @@ def test_what_only_silence_would_prove_is_left_to_the_deadline(ranks) -> None:
 
 
 @slow
-def test_a_rank_that_dies_is_told_with_its_signal(ranks) -> None:
+def test_a_rank_that_dies_is_reported_with_its_signal(ranks) -> None:
     """Its exit status comes from its host; the next cell has new ranks."""
     with pytest.raises(lab.RankDied, match="rank 2 of 4 died by SIGKILL") as caught:
         ranks.execute(
@@ -598,7 +598,7 @@ def test_an_engine_that_does_not_fit_is_named(client, hide, restore, words) -> N
 
 
 @slow
-def test_a_closed_client_is_told(client, profile) -> None:
+def test_a_closed_client_is_reported(client, profile) -> None:
     """Who closed a client reads what to do, also where it is known by its view."""
     (file,) = profile.glob("security/ipcontroller-*-client.json")
     other = ipp.Client(str(file))
@@ -628,7 +628,7 @@ def test_a_busy_engine_is_named(client, monkeypatch, tmp_path) -> None:
 
 
 @slow
-def test_a_lost_engine_is_told_and_the_others_serve_on(tmp_path) -> None:
+def test_a_lost_engine_is_reported_and_the_others_serve_on(tmp_path) -> None:
     """kill -9 of an engine takes its rank along; the error says whose it was."""
     with running(tmp_path, 3) as cluster, lab.Ranks(3, cluster=cluster) as ranks:
         pids = pids_of(ranks)
@@ -856,19 +856,23 @@ def test_across_hosts(three_hosts, tmp_path) -> None:
                 return text.removeprefix(beginning)
         raise AssertionError(f"ended without {beginning!r}")
 
-    told = json.loads(line("told"))
-    assert [r[0] for r in told["results"]] == [3.0] * 4
-    assert sorted(tuple(r[1:]) for r in told["results"]) == [
+    reported = json.loads(line("told"))
+    assert [r[0] for r in reported["results"]] == [3.0] * 4
+    assert sorted(tuple(r[1:]) for r in reported["results"]) == [
         ("0", "0"),
         ("0", "1"),
         ("1", "0"),
         ("1", "1"),
     ]
-    assert told["equal"] and told["deadlock"] == [0, 1, 2, 3] and told["kept"] == 1.0
-    error = told["clocks"]["error"]
-    assert told["clocks"]["count"] == 3 and 0 < error < 1
-    assert -2 * error < told["travelled"] < told["elapsed"] + 2 * error < 100
-    assert "4 engines on " in told["why"] and " and " in told["why"]
+    assert (
+        reported["equal"]
+        and reported["deadlock"] == [0, 1, 2, 3]
+        and reported["kept"] == 1.0
+    )
+    error = reported["clocks"]["error"]
+    assert reported["clocks"]["count"] == 3 and 0 < error < 1
+    assert -2 * error < reported["travelled"] < reported["elapsed"] + 2 * error < 100
+    assert "4 engines on " in reported["why"] and " and " in reported["why"]
     notebook.stdin.write("go on\n")
     notebook.stdin.flush()
     line("begun")

@@ -62,8 +62,8 @@ def test_the_citation_is_whole() -> None:
 
 def files_of_the_package() -> set[str]:
     """All that a wheel must hold, as paths in the repository."""
-    found = (ROOT / "collectives_lab").rglob("*")
-    kept = (p for p in found if p.is_file() and "__pycache__" not in p.parts)
+    paths = (ROOT / "collectives_lab").rglob("*")
+    kept = (p for p in paths if p.is_file() and "__pycache__" not in p.parts)
     return {p.relative_to(ROOT).as_posix() for p in kept}
 
 
@@ -80,14 +80,14 @@ def built(tmp_path_factory) -> Path:
     """A folder with the wheel and the sdist, built as they are for an index."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
-    told = subprocess.run(
+    completed = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=quiet()
     )
-    said = told.stdout + told.stderr
-    if "hatchling" in said and re.search("No matching|Could not find", said):
+    output = completed.stdout + completed.stderr
+    if "hatchling" in output and re.search("No matching|Could not find", output):
         pytest.skip("hatchling cannot be had: there is no package index here")
-    assert told.returncode == 0, said
-    assert not re.search("warn|deprecat", said, re.IGNORECASE), said
+    assert completed.returncode == 0, output
+    assert not re.search("warn|deprecat", output, re.IGNORECASE), output
     return folder
 
 
@@ -131,32 +131,37 @@ def test_the_metadata_is_complete(built: Path) -> None:
     """An index can show what it is, for whom, under which licence, and its extras."""
     with zipfile.ZipFile(wheel_in(built)) as wheel:
         (name,) = (n for n in wheel.namelist() if n.endswith("METADATA"))
-        told = email.message_from_bytes(wheel.read(name))
-    assert told["Name"] == "collectives-lab" and told["Version"] == lab.__version__
-    assert told["Summary"] == project()["description"]
-    assert told["License-Expression"] == "MIT" and told["License-File"] == "LICENSE"
-    assert told["Requires-Python"] == project()["requires-python"]
-    assert told["Description-Content-Type"] == "text/markdown"
-    assert told["Classifier"] and told["Keywords"]
+        metadata = email.message_from_bytes(wheel.read(name))
+    assert (
+        metadata["Name"] == "collectives-lab" and metadata["Version"] == lab.__version__
+    )
+    assert metadata["Summary"] == project()["description"]
+    assert (
+        metadata["License-Expression"] == "MIT"
+        and metadata["License-File"] == "LICENSE"
+    )
+    assert metadata["Requires-Python"] == project()["requires-python"]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata["Classifier"] and metadata["Keywords"]
     extras = project()["optional-dependencies"]
-    assert set(told.get_all("Provides-Extra")) == set(extras)
+    assert set(metadata.get_all("Provides-Extra")) == set(extras)
 
 
 def closure(names: list[str]) -> set[str]:
     """These packages and all that they require here, by name."""
-    found: set[str] = set()
+    collected: set[str] = set()
     todo = list(names)
     while todo:
         name = name_of(todo.pop())
-        if name in found:
+        if name in collected:
             continue
         try:
             required = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:
             continue  # for another system, or of an extra
-        found.add(name)
+        collected.add(name)
         todo += [line for line in required if "extra ==" not in line]
-    return found
+    return collected
 
 
 def linked(src: str, dst: str) -> None:
@@ -176,8 +181,8 @@ def fresh_environment(folder: Path) -> Path:
     venv.create(folder, with_pip=True, symlinks=True)
     python = folder / "bin" / "python"
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    told = subprocess.run([python, "-c", ask], capture_output=True, text=True)
-    site = Path(told.stdout.strip())
+    completed = subprocess.run([python, "-c", ask], capture_output=True, text=True)
+    site = Path(completed.stdout.strip())
     for name in closure(NEEDED):
         files = importlib.metadata.distribution(name).files or []
         tops = {f.parts[0]: f.locate() for f in files if ".." not in f.parts}
@@ -200,17 +205,17 @@ def installed(request, built, tmp_path_factory) -> Iterator[Path]:
     python = fresh_environment(folder / "env")
     package = wheel_in(built) if request.param == "wheel" else sdist_in(built)
     command = [python, "-m", "pip", "install", str(package)]
-    told = subprocess.run(
+    completed = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=quiet(), cwd=folder
     )
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     yield python
     shutil.rmtree(folder / "env")
 
 
 def in_an_empty_folder(python: Path, folder: Path, *command: str, code: int = 0) -> str:
     """Run Python there, with nothing of the repository; what it prints."""
-    told = subprocess.run(
+    completed = subprocess.run(
         [python, *command],
         cwd=folder,
         env=quiet(),
@@ -218,8 +223,8 @@ def in_an_empty_folder(python: Path, folder: Path, *command: str, code: int = 0)
         text=True,
         timeout=300,
     )
-    assert told.returncode == code, told.stdout + told.stderr
-    return told.stdout
+    assert completed.returncode == code, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 EVERYTHING = """
@@ -267,10 +272,10 @@ def test_it_works_where_the_repository_is_not(installed: Path, tmp_path: Path) -
     """Ranks, figures and steppers; every module comes, or lacks an optional package."""
     (tmp_path / "everything.py").write_text(EVERYTHING)
     command = ("everything.py", str(ROOT))
-    told = in_an_empty_folder(installed, tmp_path, *command).splitlines()
-    assert "results [3.0, 3.0] {'all_reduce': 2}" in told
+    lines = in_an_empty_folder(installed, tmp_path, *command).splitlines()
+    assert "results [3.0, 3.0] {'all_reduce': 2}" in lines
     assert (tmp_path / "run.png").stat().st_size > 5000
-    (missing,) = (line for line in told if line.startswith("missing"))
+    (missing,) = (line for line in lines if line.startswith("missing"))
     assert set(missing.split()[1:]) <= OPTIONAL
 
 
@@ -311,8 +316,8 @@ def test_commands_work_there(installed: Path, tmp_path: Path) -> None:
 def python_of(version: str) -> str | None:
     """An interpreter of this version, from the path or from pyenv."""
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = [str(p) for p in sorted(home.glob(f"{version}.*/bin/python"))]
-    return next(iter(found), None) or shutil.which(f"python{version}")
+    path = [str(p) for p in sorted(home.glob(f"{version}.*/bin/python"))]
+    return next(iter(path), None) or shutil.which(f"python{version}")
 
 
 SKIPS = '''"""A test that wants ranks is skipped: there is no torch here."""
@@ -341,7 +346,7 @@ def test_theory_needs_numpy_only(version: str, tmp_path: Path) -> None:
     install = [python, "-m", "pip", "install", *wanted]
     subprocess.run(install, check=True, timeout=300, env=quiet())
     (tmp_path / "without_torch.py").write_text(SKIPS)
-    told = subprocess.run(
+    completed = subprocess.run(
         [
             *(python, "-m", "pytest", "--noconftest", "-q", "-p", "without_torch"),
             *("-p", "no:cacheprovider", "-m", "not slow", "-rs"),
@@ -353,7 +358,7 @@ def test_theory_needs_numpy_only(version: str, tmp_path: Path) -> None:
         text=True,
         timeout=500,
     )
-    assert told.returncode == 0, told.stdout
-    (passed,) = re.findall(r"(\d+) passed", told.stdout)
-    (skipped,) = re.findall(r"(\d+) skipped", told.stdout)
+    assert completed.returncode == 0, completed.stdout
+    (passed,) = re.findall(r"(\d+) passed", completed.stdout)
+    (skipped,) = re.findall(r"(\d+) skipped", completed.stdout)
     assert int(passed) > 300 and int(skipped) < 20

@@ -100,10 +100,12 @@ def oldest() -> str:
 def newest() -> str:
     """The newest torch on the reader's index."""
     command = [sys.executable, "-m", "pip", "index", "versions", "torch"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if found := re.search(r"Available versions: ([\d.]+)", told.stdout):
-        return found[1]
-    raise SystemExit(f"versions: the index does not say which torch is newest: {told}")
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if match := re.search(r"Available versions: ([\d.]+)", completed.stdout):
+        return match[1]
+    raise SystemExit(
+        f"versions: the index does not say which torch is newest: {completed}"
+    )
 
 
 def make(folder: Path, torch: str) -> Path:
@@ -139,8 +141,8 @@ def tested(python: Path, tree: Path, torch: str, options: Sequence[str]) -> Resu
         "import json, platform, numpy, torch; print(json.dumps([torch.__version__, "
         "platform.python_version(), numpy.__version__]))"
     )
-    found = subprocess.run([python, "-c", ask], capture_output=True, check=True)
-    result = Result(*json.loads(found.stdout))
+    completed = subprocess.run([python, "-c", ask], capture_output=True, check=True)
+    result = Result(*json.loads(completed.stdout))
     result.date = datetime.date.today().isoformat()
     if not report.exists():
         raise SystemExit(f"versions: pytest told nothing on torch {torch}")

@@ -89,12 +89,12 @@ class System:
         expected, right = self.alone(len(results))
         losses, parameters = zip(*results, strict=True)
         near = self.of_parameters
-        whole = [found for found in parameters if found is not None]
+        whole = [one for one in parameters if one is not None]
         return (
             all(
                 list(curve) == pytest.approx(list(of_one), rel=self.of_losses)
                 for curve, of_one in zip(self.curves(losses), cycle(expected))
             )
-            and all(torch.equal(found, whole[0]) for found in whole)
+            and all(torch.equal(one, whole[0]) for one in whole)
             and all(torch.allclose(p, right, near, near) for p in whole)
         )

@@ -71,7 +71,7 @@ def differing(ranks, name, plan=None, move=None):
             act(move, verb, count, dtype, **options)
 
     trace = ranks.run(all_cases).trace
-    found = []
+    collected = []
     for rank in range(world_size):
         made = calls(trace, rank)
         for count, dtype, options in cases:
@@ -81,10 +81,10 @@ def differing(ranks, name, plan=None, move=None):
             if not ROWS[name].in_step:  # sends and receives each keep their own order
                 given, planned = by_direction(given), by_direction(planned)
             if given != planned:
-                found.append((rank, count, dtype, options))
+                collected.append((rank, count, dtype, options))
         if made:
-            found.append((rank, "calls that are not in the plan", made))
-    return found
+            collected.append((rank, "calls that are not in the plan", made))
+    return collected
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -87,18 +87,18 @@ def cases(world_size: int) -> list[Case]:
     """
     odd = (world_size + 1,)
     lengths = sorted({0, 1, world_size - 1, world_size, 2 * world_size + 3})
-    found = [*(Case((n,)) for n in lengths), Case(odd, "PRODUCT", torch.float32)]
-    found.append(Case(odd, group="all but 0"))
+    all_cases = [*(Case((n,)) for n in lengths), Case(odd, "PRODUCT", torch.float32)]
+    all_cases.append(Case(odd, group="all but 0"))
     if world_size > 5:
-        return found
+        return all_cases
     ops = ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
-    found += [Case(odd, op, torch.int32) for op in ops]
-    found += [Case(odd, op, torch.float32) for op in ("SUM", "MIN", "MAX", "AVG")]
-    found += [Case(odd, op, torch.bfloat16) for op in ("SUM", "AVG")]
-    found += [Case(odd, "SUM", torch.float16), Case(odd, "MAX", torch.uint8)]
-    found += [Case(odd, "SUM", torch.int64), Case(())]
-    found += [Case((3, 2, 2), layout=name) for name in LAYOUTS]
-    return found + [
+    all_cases += [Case(odd, op, torch.int32) for op in ops]
+    all_cases += [Case(odd, op, torch.float32) for op in ("SUM", "MIN", "MAX", "AVG")]
+    all_cases += [Case(odd, op, torch.bfloat16) for op in ("SUM", "AVG")]
+    all_cases += [Case(odd, "SUM", torch.float16), Case(odd, "MAX", torch.uint8)]
+    all_cases += [Case(odd, "SUM", torch.int64), Case(())]
+    all_cases += [Case((3, 2, 2), layout=name) for name in LAYOUTS]
+    return all_cases + [
         Case(odd, op, torch.float32, group="all but 0") for op in ("MIN", "AVG")
     ]
 
@@ -164,11 +164,11 @@ def run_reduce(algorithm: Callable, call: Call) -> list[Complaint]:
     case, count = call.case, torch.Size(call.case.shape).numel()
     wrong = []
     for dst in {call.ranks[0], call.ranks[-1]}:
-        mine = case.term(dist.get_rank(), count)
-        x = laid_out(case, case.shape, mine)
+        own = case.term(dist.get_rank(), count)
+        x = laid_out(case, case.shape, own)
         algorithm(x, dst, case.reduce_op, group=call.group)
         is_root = dist.get_rank() == dst
-        wrong += call.compare(x, case.truth(call.ranks, count) if is_root else mine)
+        wrong += call.compare(x, case.truth(call.ranks, count) if is_root else own)
     return wrong
 
 
@@ -177,15 +177,15 @@ def run_reduce_scatter(algorithm: Callable, call: Call) -> list[Complaint]:
     case, p = call.case, len(call.ranks)
     each = torch.Size(case.shape).numel()
     shape = (p * case.shape[0], *case.shape[1:]) if case.shape else (p,)
-    mine = case.term(dist.get_rank(), p * each)
+    ours = case.term(dist.get_rank(), p * each)
     x, output = (
-        laid_out(case, shape, mine),
+        laid_out(case, shape, ours),
         LAYOUTS[case.layout](case.shape, case.dtype),
     )
     algorithm(output, x, case.reduce_op, group=call.group)
     share = case.truth(call.ranks, p * each).view(p, each)
     own = share[call.ranks.index(dist.get_rank())]
-    return call.compare(output, own) + call.compare(x, mine)
+    return call.compare(output, own) + call.compare(x, ours)
 
 
 def battery(algorithm: Callable, run_verb: Callable) -> list[Complaint]:
@@ -217,7 +217,7 @@ def average_of_integers(
 def complaints(ranks: lab.Ranks, algorithm: Callable, run_verb: Callable) -> str:
     """What all ranks say is wrong; "" where nothing is."""
     run = ranks.run(battery, (algorithm, run_verb), timeout=60)
-    return "\n".join(line for found in run.results for line in found)
+    return "\n".join(line for each in run.results for line in each)
 
 
 def named(algorithms_: list[Callable]) -> list:
@@ -259,12 +259,12 @@ def floats(rank: int, count: int) -> torch.Tensor:
 
 
 def sums_of_floats(algorithms_: list[Callable]) -> dict[str, torch.Tensor]:
-    found = {}
+    collected = {}
     for algorithm in algorithms_:
         x = floats(dist.get_rank(), 1001)
         algorithm(x)
-        found[algorithm.__name__] = x
-    return found
+        collected[algorithm.__name__] = x
+    return collected
 
 
 def differing(results: list[torch.Tensor]) -> list[int]:
@@ -280,7 +280,7 @@ def test_floating_sums(world_size: int) -> None:
     terms = [floats(rank, 1001) for rank in range(world_size)]
     truth = torch.stack(terms).double().sum(0)
     for name in (algorithm.__name__ for algorithm in ALL_REDUCES):
-        by_rank = [found[name] for found in sums]
+        by_rank = [by_name[name] for by_name in sums]
         for x in by_rank:
             torch.testing.assert_close(x.double(), truth, rtol=0, atol=1e-4)
         if ROWS[name].same_bits:
@@ -291,7 +291,7 @@ def test_bits_that_differ_are_found() -> None:
     """The comparison above sees an algorithm in which every rank has its own order."""
     (name,) = (name for name in ROWS if not ROWS[name].same_bits)
     sums = lab.run(sums_of_floats, 5, ([getattr(algorithms, name)],)).results
-    assert differing([found[name] for found in sums])
+    assert differing([by_name[name] for by_name in sums])
 
 
 # -- wrong algorithms ------------------------------------------------------------------
@@ -339,8 +339,8 @@ def receives_into_the_live_slice(tensor, op=ReduceOp.SUM, group=None):
     row = tensor.contiguous().view(-1)
     combine = combination(op, tensor.dtype)
     for k in range(1, p):
-        mine = row.clone()
-        exchange(group, [(row, (rank - k) % p)], [(mine, (rank + k) % p)])
+        own = row.clone()
+        exchange(group, [(row, (rank - k) % p)], [(own, (rank + k) % p)])
         combine(row, row, out=row)
     if op == ReduceOp.AVG:
         row.div_(p)
@@ -422,7 +422,7 @@ def keeps_the_share_of_the_next(output, input, op=ReduceOp.SUM, group=None):
 
 
 @pytest.mark.parametrize(
-    "wrong, run_verb, world_size, said",
+    "wrong, run_verb, world_size, message",
     [
         (drops_the_tail, run_all_reduce, 3, "element 0 is 4.0, not 21.0"),
         (counts_on_torch_chunk, run_all_reduce, 4, "IndexError"),
@@ -442,14 +442,18 @@ def keeps_the_share_of_the_next(output, input, op=ReduceOp.SUM, group=None):
     ],
 )
 def test_a_wrong_algorithm_fails(
-    wrong: Callable, run_verb: Callable, world_size: int, said: str, standing: Standing
+    wrong: Callable,
+    run_verb: Callable,
+    world_size: int,
+    message: str,
+    standing: Standing,
 ) -> None:
     """The battery finds it, and says what is wrong."""
     try:
-        found = complaints(standing(world_size), wrong, run_verb)
+        complaint = complaints(standing(world_size), wrong, run_verb)
     except lab.LabError as error:
-        found = str(error)
-    assert said in found
+        complaint = str(error)
+    assert message in complaint
 
 
 def test_powers_of_two_hide_a_missing_fold(standing: Standing) -> None:
@@ -472,24 +476,24 @@ def refused(call: Callable[[], None]) -> tuple[str, str]:
 def bad_calls() -> dict[str, tuple[str, str]]:
     x, scaled = torch.ones(6), dist._make_nccl_premul_sum(2.0)
     other = dist.new_group([1])
-    found = {}
+    collected = {}
     for algorithm in (*ALL_REDUCES, *REDUCES):
-        found[algorithm.__name__] = refused(lambda a=algorithm: a(x, op=scaled))
+        collected[algorithm.__name__] = refused(lambda a=algorithm: a(x, op=scaled))
     for algorithm in REDUCE_SCATTERS:
-        found[algorithm.__name__] = refused(lambda a=algorithm: a(x[:3], x, scaled))
+        collected[algorithm.__name__] = refused(lambda a=algorithm: a(x[:3], x, scaled))
         uneven = refused(lambda a=algorithm: a(x[:4], x))
-        found[f"{algorithm.__name__}, uneven"] = uneven
-        found[f"{algorithm.__name__}, dtypes"] = refused(
+        collected[f"{algorithm.__name__}, uneven"] = uneven
+        collected[f"{algorithm.__name__}, dtypes"] = refused(
             lambda a=algorithm: a(x[:3].double(), x)
         )
     nodes = refused(lambda: algorithms.hierarchical_all_reduce(x, ranks_per_node=3))
     segment = refused(lambda: algorithms.ring_all_reduce(x, segment=3))
     bits = refused(lambda: algorithms.ring_all_reduce(x, ReduceOp.BAND))
-    found |= {"nodes": nodes, "segment": segment, "bits": bits}
-    found["root"] = refused(lambda: algorithms.flat_reduce(x, dst=2))
+    collected |= {"nodes": nodes, "segment": segment, "bits": bits}
+    collected["root"] = refused(lambda: algorithms.flat_reduce(x, dst=2))
     if dist.get_rank() == 0:
-        found["group"] = refused(lambda: algorithms.ring_all_reduce(x, group=other))
-    return found
+        collected["group"] = refused(lambda: algorithms.ring_all_reduce(x, group=other))
+    return collected
 
 
 def test_a_bad_call_is_refused_before_anything_is_sent() -> None:
@@ -522,13 +526,13 @@ def test_the_errors_of_torch_have_the_same_types() -> None:
 
 
 def in_segments(segment: int | None, names: list[str]) -> list[torch.Tensor]:
-    found = []
+    collected = []
     for algorithm in (getattr(algorithms, name) for name in names):
         for count in (0, 1, 2, 37):
             x = torch.full((count,), 4.0 ** dist.get_rank(), dtype=torch.float64)
             algorithm(x, segment=segment)
-            found.append(x)
-    return found
+            collected.append(x)
+    return collected
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 6])
@@ -537,15 +541,17 @@ def test_segments_of_any_size(world_size: int) -> None:
     truth = (4**world_size - 1) / 3
     names = [name for name in names_of("all_reduce") if ROWS[name].options]
     for segment in (20, 64, None):
-        for found in lab.run(in_segments, world_size, (segment, names)).results:
-            assert all((x == truth).all() for x in found)
+        for result in lab.run(in_segments, world_size, (segment, names)).results:
+            assert all((x == truth).all() for x in result)
 
 
 def moved(run_or_plan: lab.Run | lab.Trace, op: str) -> list[list[tuple[int, int]]]:
     """Peer and bytes of the sends, or of the recvs, in order and by rank."""
     trace = run_or_plan.trace if isinstance(run_or_plan, lab.Run) else run_or_plan
     events = (trace.of_rank(rank) for rank in range(trace.world_size))
-    return [[(e.peer or 0, e.nbytes) for e in found if e.op == op] for found in events]
+    return [
+        [(e.peer or 0, e.nbytes) for e in of_rank if e.op == op] for of_rank in events
+    ]
 
 
 def test_a_large_chunk_goes_in_segments_of_a_mebibyte() -> None:

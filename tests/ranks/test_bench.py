@@ -53,11 +53,11 @@ def quick(verb: str, world_size: int = 2, **options) -> list[bench.Row]:
 def test_the_library_is_right(verb: str, world_size: int) -> None:
     """Every verb of torch's runs, gets no element wrong, and says what was measured."""
     root = world_size - 1
-    for found in quick(verb, world_size, root=root):
-        assert found.wrong == 0
-        assert 0 < found.lower <= found.seconds <= found.upper
-        assert found.root == (root if VERBS[verb].rooted else -1)
-        assert found.op == ("sum" if VERBS[verb].reduces else "none")
+    for measured in quick(verb, world_size, root=root):
+        assert measured.wrong == 0
+        assert 0 < measured.lower <= measured.seconds <= measured.upper
+        assert measured.root == (root if VERBS[verb].rooted else -1)
+        assert measured.op == ("sum" if VERBS[verb].reduces else "none")
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "sendrecv"])
@@ -65,9 +65,9 @@ def test_our_algorithms_are_called_as_the_library_is(verb: str) -> None:
     """All algorithms of a verb are found by their names, and are right."""
     names = bench.names(verb)
     assert len(names) > 1 and names[0] == "library"
-    found = quick(verb, 2, algorithms=names, sizes=[1024])
-    assert [r.algorithm for r in found] == names
-    assert [r.wrong for r in found] == [0] * len(names)
+    measured = quick(verb, 2, algorithms=names, sizes=[1024])
+    assert [r.algorithm for r in measured] == names
+    assert [r.wrong for r in measured] == [0] * len(names)
 
 
 def test_a_name_belongs_to_one_verb() -> None:
@@ -90,8 +90,8 @@ def test_a_name_belongs_to_one_verb() -> None:
 )
 def test_sizes_are_counted_as_nccl_tests_does(nbytes, verb, count, whole) -> None:
     """The size is S, the count that of a part, and every part has an element."""
-    (found,) = quick(verb, sizes=[nbytes])
-    assert (found.count, found.nbytes) == (count, whole)
+    (measured,) = quick(verb, sizes=[nbytes])
+    assert (measured.count, measured.nbytes) == (count, whole)
 
 
 def test_sizes_that_come_to_one_are_measured_once() -> None:
@@ -156,8 +156,8 @@ def test_what_must_come_out_is_exact(dtype: str, op: str) -> None:
     made = (kind, op, 0, 0, 5, torch.device("cpu"))
     case = Case(VERBS["all_reduce"], 2 * PERIOD + 3, *made)
     case.fill()
-    mine = case.sent.clone()
-    others = [case._values(rank, 0, len(mine)).double() for rank in range(5)]
+    own = case.sent.clone()
+    others = [case._values(rank, 0, len(own)).double() for rank in range(5)]
     together = torch.stack(others)
     reduce = {"sum": together.sum, "avg": together.mean, "product": together.prod}
     reduce |= {"min": together.amin, "max": together.amax}
@@ -165,7 +165,7 @@ def test_what_must_come_out_is_exact(dtype: str, op: str) -> None:
     assert case.wrong() == 0
     if op in ("sum", "avg"):
         case.got.copy_(reduce[op](0) - together[4] / (5 if op == "avg" else 1))
-        assert case.wrong() == len(mine)
+        assert case.wrong() == len(own)
 
 
 # -- the table -------------------------------------------------------------------------
@@ -181,10 +181,10 @@ def test_what_must_come_out_is_exact(dtype: str, op: str) -> None:
 )
 def test_bus_bandwidth_has_the_factors_of_nccl_tests(verb: str, factor: float) -> None:
     """Algorithm bandwidth is S over time, in 10^9 bytes, and busbw a factor of it."""
-    found = row(verb, 4)
-    assert found.algbw == pytest.approx(1e9)
-    assert found.busbw == pytest.approx(factor * 1e9)
-    cells = table.line(found).split()
+    measured = row(verb, 4)
+    assert measured.algbw == pytest.approx(1e9)
+    assert measured.busbw == pytest.approx(factor * 1e9)
+    cells = table.line(measured).split()
     assert cells[8:10] == ["1.00", f"{factor:.2f}"]
 
 
@@ -220,8 +220,8 @@ def test_files_read_back(tmp_path: Path) -> None:
         lines = list(csv.DictReader(file))
     kept = json.loads((tmp_path / "x.json").read_text())
     assert kept["backend"] == "gloo"
-    for one, read, found in zip(rows, lines, kept["rows"], strict=True):
-        assert found == table.record(one)
+    for one, read, actual in zip(rows, lines, kept["rows"], strict=True):
+        assert actual == table.record(one)
         assert read["verb"] == one.verb and float(read["busbw"]) == one.busbw
         assert float(read["seconds"]) == one.seconds
         assert read["predicted"] == ("" if one.predicted is None else "0.002")
@@ -265,10 +265,12 @@ def test_predictions_come_from_ping_pong_alone(
     kept = json.loads(file.read_text())
     link = Link(**kept["link"])
     assert (link.alpha, link.beta) == pytest.approx((LINK.alpha, LINK.beta))
-    for found in kept["rows"]:
-        what = (found["verb"], found["algorithm"], 2, found["nbytes"], link)
-        assert found["predicted"] == pytest.approx(bench.predict(*what))
-        assert found["gap"] == pytest.approx(found["seconds"] / found["predicted"] - 1)
+    for actual in kept["rows"]:
+        what = (actual["verb"], actual["algorithm"], 2, actual["nbytes"], link)
+        assert actual["predicted"] == pytest.approx(bench.predict(*what))
+        assert actual["gap"] == pytest.approx(
+            actual["seconds"] / actual["predicted"] - 1
+        )
 
 
 def test_where_ping_pong_tells_nothing_rows_are_still_measured(
@@ -278,9 +280,9 @@ def test_where_ping_pong_tells_nothing_rows_are_still_measured(
     monkeypatch.setattr(cli, "samples", lambda *_, **__: [(8, 2e-5), (64, 1e-5)])
     command = ["all_reduce", "--world-size", "2", "--sizes", "64", "--predict"]
     assert cli.main([*command, *QUICK]) == 0
-    said = capsys.readouterr()
-    assert "bench: nothing is predicted: these times (8 to 64 bytes)" in said.err
-    assert "predicted" not in said.out and len(said.out.splitlines()) == 4
+    output = capsys.readouterr()
+    assert "bench: nothing is predicted: these times (8 to 64 bytes)" in output.err
+    assert "predicted" not in output.out and len(output.out.splitlines()) == 4
 
 
 def test_torchrun_decides_how_many_ranks_there_are(monkeypatch, capsys) -> None:
@@ -357,24 +359,26 @@ def test_a_size_that_is_measured_as_another_is_named(monkeypatch, capsys) -> Non
         ("all_reduce --algorithms ,", "need at least one algorithm"),
     ],
 )
-def test_bad_arguments_are_told_in_one_line(line: str, complaint: str, capsys) -> None:
+def test_bad_arguments_are_reported_in_one_line(
+    line: str, complaint: str, capsys
+) -> None:
     """Nothing is started; the exit code is 2."""
     with pytest.raises(SystemExit) as caught:
         cli.main(line.split())
-    said = capsys.readouterr()
-    assert caught.value.code == 2 and not said.out
-    assert said.err.startswith("bench: ") and said.err.count("\n") == 1
-    assert complaint in said.err
+    output = capsys.readouterr()
+    assert caught.value.code == 2 and not output.out
+    assert output.err.startswith("bench: ") and output.err.count("\n") == 1
+    assert complaint in output.err
 
 
 def test_the_deadline_is_the_commands(capsys) -> None:
     """Who gave --timeout reads of it, and not of ranks that nobody can use again."""
     line = "all_reduce --world-size 2 --sizes 8 --iterations 100000 --timeout 0.01"
     assert cli.main(line.split()) == 1
-    said = capsys.readouterr().err
-    assert "ranks 0 and 1 of 2 were not done after 0.01 s" in said
-    assert said.endswith("give it more seconds: --timeout, which is 0.01\n")
-    assert "%%ranks" not in said and "keep their" not in said
+    output = capsys.readouterr().err
+    assert "ranks 0 and 1 of 2 were not done after 0.01 s" in output
+    assert output.endswith("give it more seconds: --timeout, which is 0.01\n")
+    assert "%%ranks" not in output and "keep their" not in output
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -444,9 +448,9 @@ def test_a_fit_finds_the_link_in_the_noise(link: Link) -> None:
     exact = bench.fit(sampled(link, 0.0))
     assert exact.alpha == pytest.approx(link.alpha, rel=1e-6)
     assert exact.beta == pytest.approx(link.beta, rel=1e-6)
-    found = bench.fit(sampled(link, 0.1))
-    assert found.alpha == pytest.approx(1.05 * link.alpha, rel=0.05)
-    assert found.beta == pytest.approx(1.05 * link.beta, rel=0.05)
+    fitted = bench.fit(sampled(link, 0.1))
+    assert fitted.alpha == pytest.approx(1.05 * link.alpha, rel=0.05)
+    assert fitted.beta == pytest.approx(1.05 * link.beta, rel=0.05)
 
 
 def test_plain_least_squares_would_not() -> None:
@@ -463,9 +467,9 @@ def test_one_disturbed_size_moves_little() -> None:
     link = Link(5e-5, 4e-10)
     disturbed = {2**4, 2**12, 2**22}
     samples = [(n, t * (10 if n in disturbed else 1)) for n, t in sampled(link, 0.02)]
-    found = bench.fit(samples)
-    assert found.alpha == pytest.approx(link.alpha, rel=0.05)
-    assert found.beta == pytest.approx(link.beta, rel=0.05)
+    fitted = bench.fit(samples)
+    assert fitted.alpha == pytest.approx(link.alpha, rel=0.05)
+    assert fitted.beta == pytest.approx(link.beta, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -497,8 +501,8 @@ def test_ping_pong_is_what_a_fit_takes() -> None:
 
 def test_our_algorithms_are_predicted_by_their_costs() -> None:
     """The name leads to the formula; what has none is not predicted."""
-    found = bench.predict("all_gather", "ring", 4, 10**6, LINK)
-    assert found == costs.ring_all_gather(4, 10**6, LINK.alpha, LINK.beta)
+    predicted = bench.predict("all_gather", "ring", 4, 10**6, LINK)
+    assert predicted == costs.ring_all_gather(4, 10**6, LINK.alpha, LINK.beta)
     assert bench.predict("all_gather", "secret", 4, 10**6, LINK) is None
     assert bench.predict("all_gather", "library", 4, 10**6, LINK, "nccl") is None
 
@@ -520,8 +524,10 @@ def test_our_algorithms_are_predicted_by_their_costs() -> None:
 def test_gloo_is_predicted_as_it_is(verb: str, messages: int, share: float) -> None:
     """Its reduce_scatter is an all_reduce, and its rings send every chunk in halves."""
     nbytes = 2**20
-    found = bench.predict(verb, "library", 4, nbytes, LINK)
-    assert found == pytest.approx(messages * LINK.alpha + share * nbytes * LINK.beta)
+    predicted = bench.predict(verb, "library", 4, nbytes, LINK)
+    assert predicted == pytest.approx(
+        messages * LINK.alpha + share * nbytes * LINK.beta
+    )
 
 
 def test_gloo_sends_no_more_than_a_mebibyte_at_once() -> None:

@@ -48,7 +48,7 @@ def test_the_median_comes_with_its_quartiles() -> None:
     assert times_faster([1.0, 2.0, 9.0], [6.0, 6.0, 6.0]) == 3.0
 
 
-def test_a_missed_target_is_said() -> None:
+def test_a_missed_target_is_reported() -> None:
     """Both conditions of a cell must hold, and a miss shows in the table."""
     slow = cells.row("cell", [6e-3] * 3, [60e-3] * 3)
     close = cells.row("cell", [4e-3] * 3, [8e-3] * 3)

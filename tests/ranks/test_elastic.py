@@ -46,8 +46,8 @@ def trained(
 
 def losses(output: str) -> dict[int, float]:
     """The loss of each step; of a step that was made twice the second one."""
-    found = re.findall(r"step (\d+): loss (\S+)", output)
-    return {int(step): float(loss) for step, loss in found}
+    match = re.findall(r"step (\d+): loss (\S+)", output)
+    return {int(step): float(loss) for step, loss in match}
 
 
 def weights(output: str) -> float:
@@ -69,8 +69,10 @@ def interrupted(folder: Path, world_size: int = 3, source: Path = SCRIPT) -> str
 
 def test_the_training_learns(tmp_path: Path) -> None:
     """With more steps the loss falls, so that there is something to be lost."""
-    found = losses(trained(tmp_path / "checkpoint.pt", "--steps", "60"))
-    assert sum(found[s] for s in range(50, 60)) < sum(found[s] for s in range(10)) / 2
+    by_step = losses(trained(tmp_path / "checkpoint.pt", "--steps", "60"))
+    assert (
+        sum(by_step[s] for s in range(50, 60)) < sum(by_step[s] for s in range(10)) / 2
+    )
 
 
 def test_a_checkpoint_lacks_nothing(undisturbed: str, tmp_path: Path) -> None:
@@ -99,8 +101,8 @@ def test_a_checkpoint_that_lacks_something_is_found(
     assert line in text
     wrong = tmp_path / "wrong.py"
     wrong.write_text(text.replace(line, ""))
-    found = weights(interrupted(tmp_path, source=wrong))
-    assert found != pytest.approx(weights(undisturbed), rel=1e-6)
+    actual = weights(interrupted(tmp_path, source=wrong))
+    assert actual != pytest.approx(weights(undisturbed), rel=1e-6)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 5])
@@ -185,10 +187,10 @@ def late_ranks() -> str:
 
 def test_a_monitored_barrier_names_the_missing() -> None:
     """Rank 0 names all who did not come in time; the others are told to ask rank 0."""
-    told = lab.run(late_ranks, 4).results
-    assert "Ranks 1, 2 failed to pass monitoredBarrier in 1000 ms" in told[0]
-    assert "Rank 3 successfully reached monitoredBarrier" in told[3]
-    assert "Please check rank 0 logs" in told[3]
+    results = lab.run(late_ranks, 4).results
+    assert "Ranks 1, 2 failed to pass monitoredBarrier in 1000 ms" in results[0]
+    assert "Rank 3 successfully reached monitoredBarrier" in results[3]
+    assert "Please check rank 0 logs" in results[3]
 
 
 def gone_rank() -> None:
@@ -279,6 +281,6 @@ def test_the_analyzer_names_who_is_missing(
         (tmp_path / f"dump_{rank}").write_bytes(pickle.dumps(mended(dump)))
     with caplog.at_level("INFO"):
         fr_trace.main([str(tmp_path), "--prefix", "dump_"])
-    told = caplog.text
-    assert "Not all ranks joining collective, sequence number: 3" in told
-    assert "collective: gloo:all_reduce" in told and "missing ranks: {2}" in told
+    output = caplog.text
+    assert "Not all ranks joining collective, sequence number: 3" in output
+    assert "collective: gloo:all_reduce" in output and "missing ranks: {2}" in output

@@ -29,12 +29,12 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 def family() -> list[psutil.Process]:
     """The processes of this one, but the fork servers and what they keep parked."""
     pids = [server.process.pid for server in servers.all()]
-    found = []
+    collected = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
             if process.pid not in pids and process.ppid() not in pids:
-                found.append(process)
-    return found
+                collected.append(process)
+    return collected
 
 
 def descriptors() -> int:
@@ -87,11 +87,11 @@ def outcome(fn: Callable) -> str:
 def test_twenty_runs_leave_no_descriptor_and_no_process() -> None:
     """Good and failing runs alike give back every descriptor, thread and process."""
     fns = [good, bad, stuck, dead, unpicklable]
-    said = [outcome(fn) for fn in fns]  # the server and lazy imports are in place
-    assert said == ["good", "RankError", "Deadlock", "RankDied", "RankError"]
+    outcomes = [outcome(fn) for fn in fns]  # the server and lazy imports are in place
+    assert outcomes == ["good", "RankError", "Deadlock", "RankDied", "RankError"]
     before, threads = descriptors(), threading.active_count()
     for _ in range(4):
-        assert [outcome(fn) for fn in fns] == said
+        assert [outcome(fn) for fn in fns] == outcomes
     assert descriptors() <= before
     assert threading.active_count() == threads
     assert family() == []
@@ -256,9 +256,9 @@ def test_a_dataloader_with_workers_runs_in_a_rank() -> None:
     def load():
         data = torch.utils.data.TensorDataset(torch.arange(16.0))
         loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2)
-        mine = sum(batch.sum() for (batch,) in loader)
-        dist.all_reduce(mine)
-        return mine.item()
+        own = sum(batch.sum() for (batch,) in loader)
+        dist.all_reduce(own)
+        return own.item()
 
     assert lab.run(load, world_size=2).results == [240.0] * 2
     assert family() == []
@@ -490,10 +490,10 @@ def test_a_run_leaves_no_zombie() -> None:
     assert server is not None
 
     def zombies():
-        found = []
+        collected = []
         for rank in psutil.Process(server.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                found += [rank] * (rank.status() == psutil.STATUS_ZOMBIE)
-        return found
+                collected += [rank] * (rank.status() == psutil.STATUS_ZOMBIE)
+        return collected
 
     assert until(lambda: not zombies(), 3)

@@ -542,7 +542,7 @@ def fails_alone():
     dist.barrier()
 
 
-def test_an_exception_on_one_rank_is_told_with_its_line() -> None:
+def test_an_exception_on_one_rank_is_reported_with_its_line() -> None:
     """The others are stopped, and the traceback begins in the reader's code."""
     error = fails(lab.RankError, fails_alone)
     text = str(error)
@@ -571,7 +571,7 @@ def test_what_was_printed_before_a_failure_is_kept() -> None:
     ]
 
 
-def test_an_exception_on_all_ranks_is_told_once(all_report) -> None:
+def test_an_exception_on_all_ranks_is_reported_once(all_report) -> None:
     """Four equal failures are one message about all four."""
 
     def bad():
@@ -583,7 +583,7 @@ def test_an_exception_on_all_ranks_is_told_once(all_report) -> None:
     assert "stopped" not in str(error)
 
 
-def test_two_equal_failures_are_told_together(monkeypatch) -> None:
+def test_two_equal_failures_are_reported_together(monkeypatch) -> None:
     """Ranks that failed alike are all named."""
     monkeypatch.setattr(group, "SETTLE", 2.0)
 
@@ -608,7 +608,7 @@ class Noted(KeyError):
         return "first"
 
 
-def test_two_different_failures_are_both_told(all_report, tmp_path) -> None:
+def test_two_different_failures_are_both_reported(all_report, tmp_path) -> None:
     """The first failure in full, the other in a line."""
     first = tmp_path / "first"
 
@@ -704,12 +704,12 @@ EXCEPTIONS: dict[str, tuple[Callable, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
-def test_every_kind_of_exception_is_told(name: str, all_report) -> None:
+def test_every_kind_of_exception_is_reported(name: str, all_report) -> None:
     """What a rank raises arrives with its type and words, without our frames."""
-    fn, said = EXCEPTIONS[name]
+    fn, message = EXCEPTIONS[name]
     error = fails(lab.RankError, fn, world_size=2)
     assert str(error).startswith("all 2 ranks failed in line")
-    for part in said:
+    for part in message:
         assert part in str(error)
 
 
@@ -765,7 +765,7 @@ def test_a_rank_that_dies_is_explained(how, status, words, line) -> None:
         assert quotes(error, line)
 
 
-def test_a_killed_rank_is_told_with_the_line_of_its_last_call() -> None:
+def test_a_killed_rank_is_reported_with_the_line_of_its_last_call() -> None:
     """Nobody sees where SIGKILL strikes; what the rank called last is known."""
 
     def fn():
@@ -843,13 +843,13 @@ import collectives_lab as lab
 if __name__ == "__main__":
     print("results", lab.run(work, 2, timeout=60).results)
 """
-    said = script(SPAWNS + begin).line("results")
+    line = script(SPAWNS + begin).line("results")
     squares = [(i, 10 + i * i) for i in range(4)]
     pairs = [([(rank, 20), (rank, 21)], squares) for rank in range(2)]
-    assert said == str(pairs)
+    assert line == str(pairs)
 
 
-def test_all_ranks_dying_is_told_once(all_report) -> None:
+def test_all_ranks_dying_is_reported_once(all_report) -> None:
     """When every rank dies, one is told in full and the others are named."""
 
     def leave():
@@ -861,7 +861,7 @@ def test_all_ranks_dying_is_told_once(all_report) -> None:
     assert "anks 1-3 died too" in str(error)
 
 
-def test_a_death_that_is_told_late_is_a_death(tmp_path: Path) -> None:
+def test_a_death_that_is_reported_late_is_a_death(tmp_path: Path) -> None:
     """The others fail at once; the fork server, who knows why, may wait for a core."""
     stopped = tmp_path / "stopped"
 
@@ -1051,9 +1051,9 @@ def test_a_call_that_was_queued_and_left_is_shown_too() -> None:
     """A rank may be through with its job: NCCL only queues what it is given."""
     with lab.Ranks(2) as ranks:
         ranks.execute("work = dist.all_reduce(torch.ones(4), async_op=True)", ranks=[0])
-        with pytest.raises(lab.Mismatch) as found:
+        with pytest.raises(lab.Mismatch) as raised:
             ranks.execute("dist.all_reduce(torch.ones(5))", ranks=[1])
-    assert "4 float32" in str(found.value) and "5 float32" in str(found.value)
+    assert "4 float32" in str(raised.value) and "5 float32" in str(raised.value)
 
 
 def test_a_mismatch_that_is_caught_is_still_a_mismatch() -> None:
@@ -1118,17 +1118,17 @@ def leaves_it_open(keep: bool):
             work.wait()
 
 
-def test_an_irecv_that_nobody_waited_for_is_told(capsys) -> None:
+def test_an_irecv_that_nobody_waited_for_is_reported(capsys) -> None:
     """The run is what it is, and says that what was received may be anything."""
     lab.run(leaves_it_open, 2, args=(True,))
     assert capsys.readouterr().err == ""
     assert lab.run(leaves_it_open, 2, args=(False,)).results == [None, None]
-    told = capsys.readouterr().err
-    assert re.match(r"rank 1 did not wait for the irecv in line \d+ of test_l", told)
-    assert "its tensor may hold anything. Keep what irecv returns, and wait()" in told
+    output = capsys.readouterr().err
+    assert re.match(r"rank 1 did not wait for the irecv in line \d+ of test_l", output)
+    assert "its tensor may hold anything. Keep what irecv returns, and wait()" in output
 
 
-def test_a_tensor_that_is_not_contiguous_is_told_before_torchs_words() -> None:
+def test_a_tensor_that_is_not_contiguous_is_reported_before_torchs_words() -> None:
     """Which tensors Gloo takes, and what to do."""
 
     def fn():
@@ -1526,20 +1526,20 @@ WRITES: dict[str, tuple[bytes, str, str]] = {
 
 def test_what_gloo_says_of_its_connections_is_left_out() -> None:
     """Some torches' Gloo tells of each group on each rank; no other line is touched."""
-    told = (
+    line = (
         "[Gloo] Rank {} is connected to 3 peer ranks. {}connected peer ranks is : 3\n"
     )
-    ours = told.format(12, "Expected number of ")
+    ours = line.format(12, "Expected number of ")
 
     def fn(size):
-        text = f"before {ours}after{ours}\n{told.format('two', '')}".encode()
+        text = f"before {ours}after{ours}\n{line.format('two', '')}".encode()
         for begin in range(0, len(text), size):
             os.write(1, text[begin : begin + size])
             time.sleep(0.001)
 
     for size in (1, 7, 1000):
         output = lab.run(functools.partial(fn, size), 2).output
-        assert output == ["before after\n" + told.format("two", "")] * 2
+        assert output == ["before after\n" + line.format("two", "")] * 2
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -1805,10 +1805,10 @@ def test_the_same_body_runs_under_torchrun(script, tmp_path, monkeypatch) -> Non
     monkeypatch.syspath_prepend(str(tmp_path))
     import script as module
 
-    mine = lab.run(module.main, world_size=2).results
+    own = lab.run(module.main, world_size=2).results
     started.output(seconds=90)
     theirs = [json.loads((tmp_path / f"result{r}").read_text()) for r in range(2)]
-    assert [list(map(list, result)) for result in mine] == theirs
+    assert [list(map(list, result)) for result in own] == theirs
     assert theirs[0] == [[3.0] * 4, [0.0, 0.0, 1.0, 1.0]]
     del sys.modules["script"]
 
@@ -1817,12 +1817,12 @@ def test_a_group_made_again_has_the_backend_of_the_run() -> None:
     """torch's own choice where none is named would be NCCL on a machine with a GPU."""
 
     def configs():
-        found = []
+        collected = []
         for _ in range(2):
             dist.init_process_group()
-            found.append(dist.get_backend_config())
+            collected.append(dist.get_backend_config())
             dist.destroy_process_group()
-        return found
+        return collected
 
     for first, second in lab.run(configs, 2, backend="gloo").results:
         assert first == second
@@ -1845,7 +1845,7 @@ def test_a_function_may_make_its_group_again(backend) -> None:
     assert lab.run(fn, world_size=2).results == [[2.0, 2.0]] * 2
 
 
-def test_the_backend_is_said_with_its_reason() -> None:
+def test_the_backend_is_reported_with_its_reason() -> None:
     """A run knows which backend it used and why."""
     run = lab.run(dist.get_backend, world_size=1, backend="gloo")
     assert (run.results, run.backend) == (["gloo"], "gloo")
@@ -1968,8 +1968,8 @@ def test_disjoint_groups_made_in_another_order_are_named() -> None:
         pairs = [[0, 1], [2, 3]]
         here = pairs if dist.get_rank() < 2 else pairs[::-1]
         groups = [dist.new_group(pair) for pair in here]
-        mine = next(i for i, pair in enumerate(here) if dist.get_rank() in pair)
-        dist.all_reduce(torch.ones(1), group=groups[mine])
+        own = next(i for i, pair in enumerate(here) if dist.get_rank() in pair)
+        dist.all_reduce(torch.ones(1), group=groups[own])
 
     words = str(fails(lab.RankError, fn, world_size=4))
     wrong = r"group 1 is \[(0, 1|2, 3)\] on rank \d, but \[(0, 1|2, 3)\] on rank \d"
@@ -2001,9 +2001,9 @@ def test_each_rank_may_make_a_group_of_itself() -> None:
 
 def has_compiler_for_ddp() -> bool:
     """Mention DistributedDataParallel, which imports torch's compiler."""
-    found = "torch._dynamo" in sys.modules
+    is_imported = "torch._dynamo" in sys.modules
     torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
-    return found
+    return is_imported
 
 
 def test_ranks_of_ddp_find_what_it_imports() -> None:

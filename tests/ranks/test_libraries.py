@@ -50,12 +50,12 @@ def test_what_does_not_run_here_is_a_record(started, why: str) -> None:
 
 def alive(leader: int) -> list[int]:
     """The processes of a group that still run."""
-    found = []
+    collected = []
     for process in psutil.process_iter(["status"]):
         with contextlib.suppress(ProcessLookupError):
             if os.getpgid(process.pid) == leader:
-                found += [process.pid] * (process.info["status"] != "zombie")
-    return found
+                collected += [process.pid] * (process.info["status"] != "zombie")
+    return collected
 
 
 def test_what_takes_too_long_is_ended() -> None:
@@ -70,7 +70,7 @@ def test_what_takes_too_long_is_ended() -> None:
     assert until(lambda: not alive(program.pid))
 
 
-def test_what_was_not_recorded_is_said() -> None:
+def test_what_was_not_recorded_is_reported() -> None:
     """An unknown call names those of which a record ships."""
     with pytest.raises(
         LookupError, match=r"no record of 'mpi 5'; need one of 'mpi all"
@@ -90,37 +90,39 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def nearest(wire: list, nbytes: int) -> str:
     names = "naive", "ring", "tree", "recursive_doubling", "halving_doubling"
-    found = {n: getattr(plans, f"{n}_all_reduce")(4, nbytes) for n in names}
-    apart = {n: abs(np.array(wire) - p.bytes_by_pair()).sum() for n, p in found.items()}
+    planned = {n: getattr(plans, f"{n}_all_reduce")(4, nbytes) for n in names}
+    apart = {
+        n: abs(np.array(wire) - p.bytes_by_pair()).sum() for n, p in planned.items()
+    }
     return min(apart, key=lambda n: apart[n])
 
 
 def mpi_facts(all_reduce: dict, ring: dict) -> None:
     """What chapter 10 says of Open MPI."""
     for nbytes, name in (KiB, "recursive_doubling"), (MiB, "halving_doubling"):
-        found = all_reduce["calls"]["all_reduce"][str(nbytes)]
-        assert nearest(found["wire"], nbytes) == name
-        assert found["results"] == [[85, 85]] * 4
+        calls = all_reduce["calls"]["all_reduce"][str(nbytes)]
+        assert nearest(calls["wire"], nbytes) == name
+        assert calls["results"] == [[85, 85]] * 4
     wire = np.array(ring["calls"]["all_reduce"][str(MiB)]["wire"])
     assert nearest(wire.tolist(), MiB) == "ring" and 6 <= wire.sum() / MiB < 6.01
 
 
-def xla_facts(said: dict) -> None:
+def xla_facts(record: dict) -> None:
     """What it says of XLA's compiler."""
     left = {
-        name: len(program["compiled"]) for name, program in said["programs"].items()
+        name: len(program["compiled"]) for name, program in record["programs"].items()
     }
     assert left == {
         **{"one_sum": 1, "two_sums": 1, "own_piece_of_the_sum": 1},
         **{"scattered_sum": 1, "unused_sum": 0},
     }
-    assert "reduce-scatter(" in said["programs"]["scattered_sum"]["compiled"][0]
-    assert said["programs"]["one_sum"]["result"][0] == 85
+    assert "reduce-scatter(" in record["programs"]["scattered_sum"]["compiled"][0]
+    assert record["programs"]["one_sum"]["result"][0] == 85
 
 
-def gloo_facts(said: dict) -> None:
+def gloo_facts(record: dict) -> None:
     """What it says of XLA over Gloo."""
-    sent = {verb: np.sum(wire) / MiB for verb, wire in said["wire"].items()}
+    sent = {verb: np.sum(wire) / MiB for verb, wire in record["wire"].items()}
     bounds = {"all_reduce": 6, "reduce_scatter": 3.5, "all_gather": 3, "all_to_all": 3}
     assert all(abs(sent[verb] - bound) < 0.01 for verb, bound in bounds.items()), sent
 
@@ -138,8 +140,8 @@ def test_the_records_say_what_the_chapter_says() -> None:
 def test_a_wrong_record_is_found() -> None:
     """The tests of facts fail where MPI sends a ring and XLA merges nothing."""
     ring = RECORDS["mpi all_reduce 4 ring 1048576"]
-    found = ring["calls"]["all_reduce"][str(MiB)]
-    wrong = {"calls": {"all_reduce": {str(KiB): found, str(MiB): found}}}
+    calls = ring["calls"]["all_reduce"][str(MiB)]
+    wrong = {"calls": {"all_reduce": {str(KiB): calls, str(MiB): calls}}}
     with pytest.raises(AssertionError):
         mpi_facts(wrong, ring)
     programs = RECORDS["xla"]["programs"]

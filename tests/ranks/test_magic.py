@@ -320,7 +320,7 @@ def test_help_shows_the_magic_as_it_is_written(kernel, magic):
 # -- what goes wrong -------------------------------------------------------------------
 
 
-def test_an_error_is_told_from_the_readers_line(kernel):
+def test_an_error_is_reported_from_the_readers_line(kernel):
     """The line as the reader counts it and nothing of ours; the variables are kept."""
     kernel.run("%%ranks 4\nkept = rank")
     shown = kernel.run("%%ranks 4\n\nif rank == 1:\n    rank / 0\ndist.barrier()")
@@ -394,9 +394,9 @@ def test_wrong_options(kernel, line, words):
 @pytest.mark.parametrize("line", ["3", "status"])
 def test_the_actions_are_named(kernel, line):
     """%ranks with another word says which there are, and how a cell runs on ranks."""
-    said = kernel.run(f"%ranks {line}").stderr
-    assert f"%ranks {line}: need restart or stop; `%ranks` alone shows" in said
-    assert "`%%ranks 4` above a cell" in said and said.count("\n") == 1
+    output = kernel.run(f"%ranks {line}").stderr
+    assert f"%ranks {line}: need restart or stop; `%ranks` alone shows" in output
+    assert "`%%ranks 4` above a cell" in output and output.count("\n") == 1
     assert "%ranks --backend x: need auto" in kernel.run("%ranks --backend x").stderr
 
 
@@ -432,8 +432,8 @@ def test_a_cell_is_repeated_as_often_on_each_rank(kernel):
     words = r" a loop on rank \d, the slowest; .* \(median of 3 runs, loops: 7\)\n"
     assert re.search(words, shown.stdout)
     assert kernel.run("%%ranks\ncount[0]").texts == ["ranks 0-2  22"]
-    found = kernel.run("%%ranks\n%timeit dist.barrier()").stdout
-    assert re.search(r"\(median of 5 runs, loops: 10*\)", found)
+    output = kernel.run("%%ranks\n%timeit dist.barrier()").stdout
+    assert re.search(r"\(median of 5 runs, loops: 10*\)", output)
     assert "-n LOOPS" in kernel.run("%%ranks\n%%timeit -x 3\n1").stderr
     assert "line 3 of" in kernel.run("%%ranks\n%%timeit\n1 / 0").traceback
     late = kernel.run("%%ranks\nx = 1\n%timeit x").traceback
@@ -492,8 +492,8 @@ def test_what_cannot_be_costs_no_variables(kernel, option, words):
     kernel.run("%%ranks 4\nkept = rank")
     for line in (f"%ranks restart 4 {option}", f"%%ranks 4 {option}\n1"):
         shown = kernel.run(line)
-        said = shown.stderr or shown.traceback
-        assert words in said and "%ranks restart" not in said
+        output = shown.stderr or shown.traceback
+        assert words in output and "%ranks restart" not in output
         assert kernel.run("%%ranks 4\nkept == rank").texts == ["ranks 0-3  True"]
     assert option not in kernel.run("%ranks").texts[0]
 
@@ -629,8 +629,8 @@ def test_a_network_is_felt(kernel):
             float(s) for s in re.findall(r"\d+\.\d+", shown.texts[0])
         )
 
-    said, seconds = took("%%ranks 2 --fabric net")
-    assert "transfers as on Fabric(" in said and seconds > 0.18
+    output, seconds = took("%%ranks 2 --fabric net")
+    assert "transfers as on Fabric(" in output and seconds > 0.18
     assert took("%%ranks 2")[1] > 0.18
     assert "--fabric net" in kernel.run("%ranks").texts[0]
     assert "restarted" in kernel.run("%ranks restart 2").stdout

@@ -54,8 +54,8 @@ def where(rank, *case):
     return f"rank {rank} of {dist.get_world_size()}, {case}"
 
 
-def same(found, wanted):
-    return found.shape == wanted.shape and torch.equal(found, wanted)
+def same(actual, wanted):
+    return actual.shape == wanted.shape and torch.equal(actual, wanted)
 
 
 # -- what each verb must do, held against torch's: cases, and whether they are right ---
@@ -64,10 +64,10 @@ def same(found, wanted):
 def broadcast(move, group, ranks):
     for i, case in enumerate(cases([0, 1, len(ranks) - 1, 2 * len(ranks), 37])):
         src = ranks[i % len(ranks)]
-        found, wanted = like(*case), like(*case).contiguous()
-        move(found, src, group=group)
+        actual, wanted = like(*case), like(*case).contiguous()
+        move(actual, src, group=group)
         dist.broadcast(wanted, src, group=group)
-        yield (case, src), same(found, wanted)
+        yield (case, src), same(actual, wanted)
 
 
 def scatter(move, group, ranks):
@@ -76,42 +76,42 @@ def scatter(move, group, ranks):
         parts = [like(*case, salt=11 * r) for r in ranks]
         parts = parts if src == dist.get_rank() else None
         whole = parts and [part.contiguous() for part in parts]
-        found, wanted = like(*case), like(*case).contiguous()
-        move(found, parts, src, group=group)
+        actual, wanted = like(*case), like(*case).contiguous()
+        move(actual, parts, src, group=group)
         dist.scatter(wanted, whole, src, group=group)
-        yield (case, src), same(found, wanted)
+        yield (case, src), same(actual, wanted)
 
 
 def gather(move, group, ranks):
     for i, case in enumerate(cases([0, 1, 5])):
         dst = ranks[i % len(ranks)]
-        found, wanted = (
+        actual, wanted = (
             [like(*case, salt=50) for _ in ranks] if dst == dist.get_rank() else None
             for _ in range(2)
         )
         wanted = wanted and [part.contiguous() for part in wanted]
-        move(like(*case), found, dst, group=group)
+        move(like(*case), actual, dst, group=group)
         dist.gather(like(*case).contiguous(), wanted, dst, group=group)
-        pairs = zip(found or (), wanted or (), strict=True)
+        pairs = zip(actual or (), wanted or (), strict=True)
         yield (case, dst), all(same(*pair) for pair in pairs)
 
 
 def all_gather(move, group, ranks):
     for shape, *kind in cases([0, 1, 5]):
         whole = (len(ranks) * shape[0], *shape[1:])
-        found, wanted = like(whole, *kind), like(whole, *kind).contiguous()
-        move(found, like(shape, *kind), group=group)
+        actual, wanted = like(whole, *kind), like(whole, *kind).contiguous()
+        move(actual, like(shape, *kind), group=group)
         dist.all_gather_into_tensor(wanted, like(shape, *kind).contiguous(), group)
-        yield (shape, *kind), same(found, wanted)
+        yield (shape, *kind), same(actual, wanted)
 
 
 def all_to_all(move, group, ranks):
     for shape, *kind in cases([0, 1, 5]):
         shape = (len(ranks) * shape[0], *shape[1:])
-        found, wanted = like(shape, *kind, salt=9), like(shape, *kind).contiguous()
-        move(found, like(shape, *kind), group=group)
+        actual, wanted = like(shape, *kind, salt=9), like(shape, *kind).contiguous()
+        move(actual, like(shape, *kind), group=group)
         dist.all_to_all_single(wanted, like(shape, *kind).contiguous(), group=group)
-        yield (shape, *kind), same(found, wanted)
+        yield (shape, *kind), same(actual, wanted)
 
 
 VERBS = {
@@ -275,9 +275,9 @@ def in_segments():
     wanted, missed = like((37, 3)), []
     dist.broadcast(wanted, 1)
     for segment in (4, 7, 64, 10**6, None):
-        found = like((37, 3))
-        algorithms.chain_broadcast(found, 1, segment=segment)
-        missed += [segment] * (not same(found, wanted))
+        actual = like((37, 3))
+        algorithms.chain_broadcast(actual, 1, segment=segment)
+        missed += [segment] * (not same(actual, wanted))
     return missed
 
 
@@ -292,14 +292,14 @@ SPLITS = [[0, 1, 2], [4, 0, 1], [1, 0, 3]]
 
 def uneven():
     rank = dist.get_rank()
-    mine, theirs = SPLITS[rank], [row[rank] for row in SPLITS]
+    own, theirs = SPLITS[rank], [row[rank] for row in SPLITS]
     wanted = torch.zeros(sum(theirs), 2)
-    dist.all_to_all_single(wanted, like((sum(mine), 2)), theirs, mine)
+    dist.all_to_all_single(wanted, like((sum(own), 2)), theirs, own)
     moved = []
     for move in (algorithms.direct_all_to_all, algorithms.pairwise_all_to_all):
-        found = torch.zeros(sum(theirs), 2)
-        move(found, like((sum(mine), 2)), theirs, mine)
-        moved.append(same(found, wanted))
+        actual = torch.zeros(sum(theirs), 2)
+        move(actual, like((sum(own), 2)), theirs, own)
+        moved.append(same(actual, wanted))
     return moved
 
 
@@ -339,15 +339,15 @@ def refusals():
         lambda: algorithms.direct_all_to_all(x, x, [1] * size, [1] * size),
         lambda: algorithms.bruck_all_to_all(one.squeeze(), one.squeeze()),
     ]
-    said = []
+    collected = []
     for call in calls:
         try:
             call()
         except ValueError as error:
-            said.append(str(error))
+            collected.append(str(error))
         else:
-            said.append("")
-    return said
+            collected.append("")
+    return collected
 
 
 def test_bad_arguments_are_refused_before_anything_is_sent():
@@ -365,10 +365,12 @@ def test_bad_arguments_are_refused_before_anything_is_sent():
         "has shape (); need a dim 0",
     ]
     run = lab.run(refusals, 3)
-    for rank, said in enumerate(run.results):
-        for sentence, word in zip(said, words, strict=True):
+    for rank, result in enumerate(run.results):
+        for sentence, word in zip(result, words, strict=True):
             assert word in sentence
-        assert all(f"rank {rank}" in s for s in said if "segment" not in s and s), said
+        assert all(f"rank {rank}" in s for s in result if "segment" not in s and s), (
+            result
+        )
     assert "the root is rank 2; need one of [0, 1]" in run.results[0][1]
     assert len(run.trace) == 0
 
@@ -378,8 +380,8 @@ def test_the_tree_reaches_everyone_once(world_size):
     """Children know their parent, and subtrees are runs of places."""
     below = {v: children(v, world_size) for v in range(world_size)}
     assert sorted(chain.from_iterable(below.values())) == list(range(1, world_size))
-    for v, found in below.items():
-        assert all(parent(child) == v for child in found)
+    for v, ranks_below in below.items():
+        assert all(parent(child) == v for child in ranks_below)
         assert subtree_size(v, world_size) == 1 + sum(
-            subtree_size(c, world_size) for c in found
+            subtree_size(c, world_size) for c in ranks_below
         )

@@ -58,10 +58,10 @@ def test_ranks_train_as_one_process(
     "name, world_size",
     [row(n, p) for n, s in SYSTEMS.items() if s.sent for p in s.world_sizes],
 )
-def test_bytes_are_foretold(name: str, world_size: int, standing: Standing) -> None:
+def test_bytes_are_predicted(name: str, world_size: int, standing: Standing) -> None:
     """What each rank sends, as recorded, is what the formula says."""
-    found = trained(standing, name, world_size).trace.bytes_sent()
-    assert found == pytest.approx(SYSTEMS[name].sent(world_size), rel=1e-12)
+    sent = trained(standing, name, world_size).trace.bytes_sent()
+    assert sent == pytest.approx(SYSTEMS[name].sent(world_size), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ def test_one_worker_that_is_believed_is_plain_adamw():
     steps = EVERY * ROUNDS
     problem.descend(adam, lambda k: problem.loss(alone, problem.batch(k, BATCH)), steps)
     train = partial(by_ranks, None, outer_rate=1.0, outer_momentum=0.0)
-    (_, found), _ = lab.run(train, 2, timeout=60).results
-    assert torch.allclose(found, flat(alone), rtol=0, atol=1e-10)
+    (_, weights), _ = lab.run(train, 2, timeout=60).results
+    assert torch.allclose(weights, flat(alone), rtol=0, atol=1e-10)
 
 
 def undivided(self: Agreed, difference: torch.Tensor) -> None:
@@ -163,7 +163,7 @@ def test_what_cannot_be_is_refused():
         return str(error.value)
 
     assert "0 workers" in lab.run(told, 1, args=(None, 8)).results[0]
-    said = lab.run(told, 3, args=(None, 1)).results
-    assert said[2].startswith("rank 2: 2 workers and a batch of 1 examples")
+    results = lab.run(told, 3, args=(None, 1)).results
+    assert results[2].startswith("rank 2: 2 workers and a batch of 1 examples")
     assert "need one above 0" in lab.run(told, 3, args=([1], 8)).results[1]
     assert "need one above 0" in lab.run(told, 3, args=([1, 0], 8)).results[0]

@@ -199,10 +199,10 @@ def agrees(
     run = lab.run(sums, world_size, args=(codec, count, feedback, reduce), timeout=60)
     right = sums_of_one_process(codec, count, feedback, world_size)
     return all(
-        torch.allclose(found, expected, rtol=1e-6, atol=1e-6)
-        and torch.equal(found, run.results[0][step])
+        torch.allclose(actual, expected, rtol=1e-6, atol=1e-6)
+        and torch.equal(actual, run.results[0][step])
         for result in run.results
-        for step, (found, expected) in enumerate(zip(result, right, strict=True))
+        for step, (actual, expected) in enumerate(zip(result, right, strict=True))
     )
 
 
@@ -266,8 +266,8 @@ def test_a_codec_that_loses_nothing_gives_the_sum() -> None:
         compressed_all_reduce(tensor, Whole())
         return tensor
 
-    for found in lab.run(summed, 4).results:
-        assert torch.equal(found, torch.arange(15.0).view(5, 3).T * 85)
+    for result in lab.run(summed, 4).results:
+        assert torch.equal(result, torch.arange(15.0).view(5, 3).T * 85)
 
 
 def accounts(codec: Codec, count: int, feedback: bool) -> tuple[torch.Tensor, ...]:
@@ -298,7 +298,9 @@ def test_nothing_is_lost_for_good(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [Int8(), Signs(), Whole()], ids=str)
 @pytest.mark.parametrize("world_size, count", [(1, 9), (2, 33), (3, 1000), (4, 2)])
-def test_bytes_of_a_sum_are_foretold(world_size: int, count: int, codec: Codec) -> None:
+def test_bytes_of_a_sum_are_predicted(
+    world_size: int, count: int, codec: Codec
+) -> None:
     """An all_to_all and an all_gather a sum; all ranks send as much."""
     run = lab.run(sums, world_size, args=(codec, count, True))
     one = bytes_sent(count, codec, world_size)
@@ -366,7 +368,7 @@ def test_compressed_it_is_not(train: Callable) -> None:
     """Something is lost, as the battery says; but ranks are equal."""
     results = lab.run(replicated, 3, args=(train,)).results
     assert not uncompressed(train).agrees(results)
-    assert all(torch.equal(found, results[0][1]) for _, found in results)
+    assert all(torch.equal(actual, results[0][1]) for _, actual in results)
 
 
 def sent(codec: Codec, world_size: int) -> list[float]:
@@ -379,8 +381,8 @@ def test_bytes_of_compressed_training() -> None:
     for codec in (Int8(), Signs()):
         for world_size in (1, 3, 4):
             train = partial(replicated, partial(compression.train, codec))
-            found = lab.run(train, world_size).trace.bytes_sent()
-            assert found == sent(codec, world_size)
+            actual = lab.run(train, world_size).trace.bytes_sent()
+            assert actual == sent(codec, world_size)
 
 
 # -- 1-bit Adam ------------------------------------------------------------------------
@@ -498,7 +500,7 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
-def test_bytes_of_one_bit_adam_are_foretold(world_size: int) -> None:
+def test_bytes_of_one_bit_adam_are_predicted(world_size: int) -> None:
     """All of the gradient in the warm-up, then some 32 times less, all recorded."""
     run = lab.run(replicated, world_size, args=(partial(one_bit.train, 2),))
     events = run.trace.of_rank(0)
@@ -521,8 +523,8 @@ def test_a_letter_that_never_comes_stays() -> None:
     never[seen] = False
     before = model[0].tokens.weight[never].flatten()
     assert len(before) > 100
-    _, found = lab.run(replicated, 2, args=(partial(one_bit.train, 1),)).results[0]
-    tokens = found[: model[0].tokens.weight.numel()].view(problem.VOCABULARY, -1)
+    _, results = lab.run(replicated, 2, args=(partial(one_bit.train, 1),)).results[0]
+    tokens = results[: model[0].tokens.weight.numel()].view(problem.VOCABULARY, -1)
     assert torch.equal(tokens[never].flatten(), before)
 
 
@@ -537,7 +539,7 @@ def test_one_bit_adam_wants_a_warm_up() -> None:
 
 @pytest.mark.parametrize("approximation_rank", [1, 2, 4, 8])
 @pytest.mark.parametrize("world_size", [1, 2, 4])
-def test_bytes_of_power_sgd_are_foretold(
+def test_bytes_of_power_sgd_are_predicted(
     world_size: int, approximation_rank: int
 ) -> None:
     """What PyTorch's hook sends, recorded: (rows + columns) r for each matrix."""
@@ -603,7 +605,7 @@ def test_a_gradient_of_low_rank_passes_whole(
     mean = sum(own for _, own in results) / world_size
     whole = torch.allclose(results[0][0], mean, rtol=0, atol=1e-9)
     assert whole == (approximation_rank == world_size)
-    assert all(torch.equal(found, results[0][0]) for found, _ in results)
+    assert all(torch.equal(actual, results[0][0]) for actual, _ in results)
 
 
 def test_power_sgd_names_what_cannot_be() -> None:

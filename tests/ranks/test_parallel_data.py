@@ -101,7 +101,7 @@ SYSTEMS = ON_SIZES | {
 
 
 @pytest.mark.parametrize("bucket_bytes", SIZES.values(), ids=SIZES)
-def test_calls_are_foretold(bucket_bytes: int | None) -> None:
+def test_calls_are_predicted(bucket_bytes: int | None) -> None:
     """After a broadcast a parameter, an all_reduce a step by parameter or bucket."""
     train = partial(data.train, bucket_bytes=bucket_bytes)
     calls = len(PARAMETERS)

@@ -76,16 +76,16 @@ def test_tokens_go_to_their_best_experts_that_have_room(top, factor, seed) -> No
 
 def token_by_token(logits, top, factor):
     """Wrong: a token's second choice is served before the next token's first."""
-    found = route(logits, top, None)
-    order = found.token.argsort(stable=True)
+    routed = route(logits, top, None)
+    order = routed.token.argsort(stable=True)
     room, kept = Counter(), []
     for i in order.tolist():
-        expert = int(found.expert[i])
+        expert = int(routed.expert[i])
         if room[expert] < experts.capacity(len(logits), MANY, top, factor):
             room[expert] += 1
             kept.append(i)
-    picked = (x[kept] for x in (found.token, found.expert, found.gate))
-    return experts.Routing(*picked, found.wanted, found.wanted, found.shares)
+    picked = (x[kept] for x in (routed.token, routed.expert, routed.gate))
+    return experts.Routing(*picked, routed.wanted, routed.wanted, routed.shares)
 
 
 def test_a_wrong_order_of_service_is_found() -> None:
@@ -196,17 +196,17 @@ class All(nn.Module):
         kept = by_hand(self.router(tokens), self.top, self.factor)
         y = 0 * tokens
         for e, expert in enumerate(self.experts):
-            mine = [token for token, to, _ in kept if to == e]
+            own = [token for token, to, _ in kept if to == e]
             gates = [gate for _, to, gate in kept if to == e]
-            if mine:
-                results = torch.stack(gates)[:, None] * expert(tokens[mine])
-                y = y.index_add(0, torch.tensor(mine), results)
+            if own:
+                results = torch.stack(gates)[:, None] * expert(tokens[own])
+                y = y.index_add(0, torch.tensor(own), results)
         return y.view_as(x)
 
 
 def layer_on_ranks(cases, kind=Experts, group=None):
     """On a rank, by case: the result, and the gradients of all that has one."""
-    found = []
+    collected = []
     rank = dist.get_rank(group)
     for top, factor in cases:
         layer = kind(WIDTH, MANY, top, factor, group).double()
@@ -215,9 +215,9 @@ def layer_on_ranks(cases, kind=Experts, group=None):
         ((rank + 1) * y**2).sum().backward()
         dist.all_reduce(layer.router.weight.grad, group=group)
         grads = [p.grad for p in layer.experts.parameters()]
-        told = layer.routing.wanted, layer.routing.load, layer.arrived
-        found.append((y.detach(), x.grad, layer.router.weight.grad, grads, told))
-    return found
+        routing = layer.routing.wanted, layer.routing.load, layer.arrived
+        collected.append((y.detach(), x.grad, layer.router.weight.grad, grads, routing))
+    return collected
 
 
 def check(results, cases) -> None:
@@ -228,14 +228,14 @@ def check(results, cases) -> None:
         outputs = [layer(x) for x in inputs]
         total = sum(((r + 1) * y**2).sum() for r, y in enumerate(outputs))
         total.backward()
-        mine = [of_rank[number] for of_rank in results]
+        own = [of_rank[number] for of_rank in results]
         for (y, x_grad, router_grad, _, _), truth, x in zip(
-            mine, outputs, inputs, strict=True
+            own, outputs, inputs, strict=True
         ):
             torch.testing.assert_close(y, truth.detach())
             torch.testing.assert_close(x_grad, x.grad)
             torch.testing.assert_close(router_grad, layer.router.weight.grad)
-        grads = [grad for _, _, _, of_rank, _ in mine for grad in of_rank]
+        grads = [grad for _, _, _, of_rank, _ in own for grad in of_rank]
         for grad, parameter in zip(grads, layer.experts.parameters(), strict=True):
             truth = parameter.grad
             torch.testing.assert_close(
@@ -249,12 +249,12 @@ def test_the_layer_equals_one_process_with_all_experts(world_size) -> None:
     run = lab.run(layer_on_ranks, world_size, args=(CASES,))
     check(run.results, CASES)
     for number, (top, _) in enumerate(CASES):
-        told = [of_rank[number][-1] for of_rank in run.results]
-        assert sum(int(wanted.sum()) for wanted, *_ in told) == top * sum(
+        results = [of_rank[number][-1] for of_rank in run.results]
+        assert sum(int(wanted.sum()) for wanted, *_ in results) == top * sum(
             COUNTS[:world_size]
         )
-        arrived = [count for *_, here in told for count in here]
-        assert sum(load for _, load, _ in told).tolist() == arrived
+        arrived = [count for *_, here in results for count in here]
+        assert sum(load for _, load, _ in results).tolist() == arrived
 
 
 def test_layers_stand_side_by_side() -> None:
@@ -262,8 +262,8 @@ def test_layers_stand_side_by_side() -> None:
 
     def both():
         groups = [dist.new_group(ranks) for ranks in ([3, 1], [0, 2])]
-        mine = groups[dist.get_rank() % 2 == 0]
-        return dist.get_rank(mine), layer_on_ranks(CASES, group=mine)
+        own = groups[dist.get_rank() % 2 == 0]
+        return dist.get_rank(own), layer_on_ranks(CASES, group=own)
 
     results = lab.run(both, 4).results
     for pair in (0, 1):
@@ -299,9 +299,9 @@ class Ungated(Experts):
 
     @staticmethod
     def _alike(*args):
-        found = route(*args)
-        object.__setattr__(found, "gate", 0 * found.gate + 0.5)
-        return found
+        routed = route(*args)
+        object.__setattr__(routed, "gate", 0 * routed.gate + 0.5)
+        return routed
 
 
 @pytest.mark.parametrize("kind", [Unsorted, OneWay, Ungated])
@@ -383,9 +383,9 @@ def test_the_bytes_follow_from_the_routing(world_size, top, factor) -> None:
         others = [r for r in range(world_size) if r != rank]
         away = row * sum(moved[rank][r] for r in others)
         home = row * sum(moved[r][rank] for r in others)
-        told = 8 * sum(counts[r] for r in others)
+        announced = 8 * sum(counts[r] for r in others)
         summed = 2 * (world_size - 1) / world_size * MANY * row  # the router's gradient
-        assert sent == pytest.approx(told + 2 * away + 2 * home + summed)
+        assert sent == pytest.approx(announced + 2 * away + 2 * home + summed)
         calls = [e for e in run.trace.of_rank(rank) if e.op == "all_to_all"]
         assert len(calls) == 5
     assert sum(map(sum, moved)) == sum(int(load.sum()) for load in loads)

@@ -215,8 +215,8 @@ def test_rate_one_averages_parameters(world_size: int, every: int) -> None:
             by_ranks, world_size, args=(options | {"outer_momentum": momentum},)
         ).results
         same = all(
-            torch.allclose(mine[1], theirs[1], rtol=0, atol=1e-10)
-            for mine, theirs in zip(ours, by_hand, strict=True)
+            torch.allclose(own[1], theirs[1], rtol=0, atol=1e-10)
+            for own, theirs in zip(ours, by_hand, strict=True)
         )
         assert same == right
 
@@ -245,8 +245,8 @@ def test_inner_sgd_averaged_each_step_is_data_parallel(world_size: int) -> None:
         problem.loss(model, problem.batch(step, 12)).backward()
         optimizer.step()
     right = flat(model)
-    for found in lab.run(by_sgd, world_size).results:
-        assert torch.allclose(found, right, rtol=0, atol=1e-12)
+    for result in lab.run(by_sgd, world_size).results:
+        assert torch.allclose(result, right, rtol=0, atol=1e-12)
 
 
 # -- bytes and turns -------------------------------------------------------------------

@@ -46,15 +46,15 @@ def summed_along(level: str) -> Trained:
     """Add up gradients along the level of the data, or wrongly along another one."""
     grid = mesh.grid(data=2, tensor=2)
     parts = grid.get_group("tensor")
-    mine = tensor.tensor_parallel(new_model(), parts)
-    optimizer = torch.optim.Adam(mine.parameters(), lr=problem.RATE)
+    own = tensor.tensor_parallel(new_model(), parts)
+    optimizer = torch.optim.Adam(own.parameters(), lr=problem.RATE)
     group = None if level == "all" else grid.get_group(level)
 
     def loss(step: int) -> torch.Tensor:
         share = problem.batch(step, BATCH).share(grid.get_local_rank("data"), 2)
-        return vocabulary.loss(mine, share, whole=BATCH, group=parts)
+        return vocabulary.loss(own, share, whole=BATCH, group=parts)
 
-    sum_up = partial(data.all_reduce_each, mine, group)
+    sum_up = partial(data.all_reduce_each, own, group)
     return problem.descend(optimizer, loss, STEPS, sum_up), None
 
 
@@ -161,8 +161,8 @@ def places() -> tuple[int, int, int]:
 
 def test_the_last_level_counts_fastest() -> None:
     """Neighbours in the world are neighbours along it."""
-    found = lab.run(places, 6).results
-    assert found == [(p, 0, t) for p in range(2) for t in range(3)]
+    results = lab.run(places, 6).results
+    assert results == [(p, 0, t) for p in range(2) for t in range(3)]
 
 
 @pytest.mark.parametrize("levels", [{"data": 3}, {"data": -2, "tensor": -1}, {}])
@@ -180,8 +180,8 @@ def summed(nodes: int, *shapes: tuple[int, ...], turned: bool = False) -> list:
     ranks = dist.get_world_size() // nodes
     grid = mesh.grid(node=nodes, local=ranks)
     groups = grid.get_group("local"), grid.get_group("node")
-    mine = 4.0 ** dist.get_rank()
-    xs = [torch.full(shape, mine, dtype=torch.float64).t() for shape in shapes]
+    own = 4.0 ** dist.get_rank()
+    xs = [torch.full(shape, own, dtype=torch.float64).t() for shape in shapes]
     for x in xs:
         mesh.two_level_all_reduce(x, *(groups[::-1] if turned else groups))
     return xs
@@ -195,9 +195,9 @@ def test_two_levels_add_up(nodes: int, ranks: int) -> None:
     """Every rank's term once, on every rank, in tensors of any shape."""
     world_size = nodes * ranks
     total = sum(4.0**rank for rank in range(world_size))
-    for found in lab.run(summed, world_size, args=(nodes, *SHAPES)).results:
-        assert [x.shape for x in found] == [shape[::-1] for shape in SHAPES]
-        assert all((x == total).all() for x in found)
+    for result in lab.run(summed, world_size, args=(nodes, *SHAPES)).results:
+        assert [x.shape for x in result] == [shape[::-1] for shape in SHAPES]
+        assert all((x == total).all() for x in result)
 
 
 @pytest.mark.parametrize("nodes, ranks", [(2, 3), (4, 2)])

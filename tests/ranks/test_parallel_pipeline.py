@@ -152,13 +152,13 @@ def steps_of(cases, loss=square_loss, around=None):
     """On a rank: its gradients and what its step told, for every case."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
     step = pipeline.step if around is None else partial(around, pipeline.step)
-    found = []
+    collected = []
     for make, micro, ahead in cases:
         stage = pipeline.cut(linear_model(), world_size, rank)
         schedule = make(world_size, micro)
         done = step(stage, examples(), schedule, (WIDTH,), loss, ahead=ahead)
-        found.append(([p.grad for p in stage.parameters()], done))
-    return found
+        collected.append(([p.grad for p in stage.parameters()], done))
+    return collected
 
 
 def check(results, cases) -> None:
@@ -230,20 +230,20 @@ def test_pipelines_stand_side_by_side() -> None:
 
     def both() -> list[torch.Tensor]:
         groups = [dist.new_group(ranks) for ranks in ([0, 2], [3, 1])]
-        mine = dist.get_rank() % 2
-        place = dist.get_rank(groups[mine])
+        own = dist.get_rank() % 2
+        place = dist.get_rank(groups[own])
         stage = pipeline.cut(linear_model(), 2, place)
-        part, schedule = examples().share(mine, 2), schedules.gpipe(2, 2)
-        pipeline.step(stage, part, schedule, (WIDTH,), square_loss, groups[mine])
+        part, schedule = examples().share(own, 2), schedules.gpipe(2, 2)
+        pipeline.step(stage, part, schedule, (WIDTH,), square_loss, groups[own])
         return place, [p.grad for p in stage.parameters()]
 
     results = lab.run(both, 4).results
     model = linear_model()
     square_loss(model, examples(), ROWS).backward()
     truth = [p.grad for p in model.parameters()]
-    for place, mine in enumerate((truth[:6], truth[6:])):
+    for place, own in enumerate((truth[:6], truth[6:])):
         shares = [grads for at, grads in results if at == place]
-        for grad, *parts in zip(mine, *shares, strict=True):
+        for grad, *parts in zip(own, *shares, strict=True):
             assert torch.equal(grad, sum(parts))
 
 

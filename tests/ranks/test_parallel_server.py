@@ -75,9 +75,9 @@ def alone(workers: int) -> tuple[torch.Tensor, list[list[float]]]:
     """One process that does what the server and its workers do."""
     weights, losses = start(), [[] for _ in range(workers)]
     for clock in range(CLOCKS):
-        told = [rising(weights, worker, clock, workers) for worker in range(workers)]
-        weights = weights - sum(grad for _, grad in told) / workers
-        for of_worker, (loss, _) in zip(losses, told, strict=True):
+        clocks = [rising(weights, worker, clock, workers) for worker in range(workers)]
+        weights = weights - sum(grad for _, grad in clocks) / workers
+        for of_worker, (loss, _) in zip(losses, clocks, strict=True):
             of_worker.append(loss)
     return weights, losses
 
@@ -268,13 +268,13 @@ def out_of_step(bound: int | None, rule=Clocks, lead: int = 0) -> server.Log:
 def leads(trace: lab.Trace) -> list[int]:
     """By weights that the server gave, how far ahead their worker was: as recorded."""
     brought = [0] * trace.world_size
-    found = []
+    lead = []
     for event in trace.of_rank(0):
         if event.op == "recv":
             brought[event.peer] += 1
         else:
-            found.append(brought[event.peer] - min(brought[1:]))
-    return found
+            lead.append(brought[event.peer] - min(brought[1:]))
+    return lead
 
 
 @pytest.mark.parametrize("bound", [0, 2, None])
@@ -282,9 +282,9 @@ def test_a_late_worker_holds_up_nobody_beyond_the_bound(bound) -> None:
     """On real ranks the fast ones use all of the bound, and no more than it."""
     most = CLOCKS - 1 if bound is None else bound
     run = lab.run(out_of_step, 4, args=(bound, Clocks, most))
-    found, log = leads(run.trace), run.results[0]
-    assert max(found) == most
-    assert sorted(found) == sorted(update.ahead for update in log.updates)
+    lead, log = leads(run.trace), run.results[0]
+    assert max(lead) == most
+    assert sorted(lead) == sorted(update.ahead for update in log.updates)
     assert torch.equal(log.weights, drifted(3))
     count = [[u.clock for u in log.updates if u.worker == w] for w in range(3)]
     assert count == [list(range(CLOCKS))] * 3

@@ -145,7 +145,7 @@ def columns_agree(results: list) -> bool:
     ys, dxs, dws, dbs = zip(*results, strict=True)
     return (
         torch.equal(torch.cat(ys, 1), y)
-        and all(torch.equal(found, dx) for found in dxs)
+        and all(torch.equal(each, dx) for each in dxs)
         and torch.equal(torch.cat(dws), dw)
         and torch.equal(torch.cat(dbs), db)
     )
@@ -155,10 +155,10 @@ def rows_agree(results: list) -> bool:
     y, dx, dw, db = in_one_piece(X)
     ys, dxs, dws, dbs = zip(*results, strict=True)
     return (
-        all(torch.equal(found, y) for found in ys)
+        all(torch.equal(each, y) for each in ys)
         and torch.equal(torch.cat(dxs, 1), dx)
         and torch.equal(torch.cat(dws, 1), dw)
-        and all(torch.equal(found, db) for found in dbs)
+        and all(torch.equal(each, db) for each in dbs)
     )
 
 
@@ -232,13 +232,13 @@ def test_the_loss_in_parts_is_the_loss(world_size: int, logits: torch.Tensor) ->
     right.backward(numbers(2, 3, seed=5).flatten())
     run = lab.run(loss_in_parts, world_size, args=(logits,))
     losses, gradients = zip(*run.results, strict=True)
-    assert all(torch.equal(found, losses[0]) for found in losses)
+    assert all(torch.equal(each, losses[0]) for each in losses)
     near = partial(torch.allclose, rtol=1e-12, atol=1e-12)
     assert near(losses[0].flatten(), right)
     assert near(torch.cat(gradients, -1), whole.grad)
-    said = [(e.op, e.reduce_op, e.nbytes) for e in run.trace.of_rank(0)]
+    calls = [(e.op, e.reduce_op, e.nbytes) for e in run.trace.of_rank(0)]
     one = TARGETS.numel() * 8
-    assert said == [("all_reduce", "MAX", one), ("all_reduce", "SUM", 2 * one)]
+    assert calls == [("all_reduce", "MAX", one), ("all_reduce", "SUM", 2 * one)]
 
 
 # -- whole models ----------------------------------------------------------------------
@@ -253,12 +253,12 @@ X_BYTES = 8 * BATCH * problem.LENGTH * 32
 
 def one_step(split: Callable, norms: bool = True) -> tuple[float, dict]:
     """The loss of a batch, and the gradient of everything this rank has."""
-    mine = split(new_model())
-    loss = vocabulary.loss(mine, problem.batch(0, BATCH))
+    own = split(new_model())
+    loss = vocabulary.loss(own, problem.batch(0, BATCH))
     loss.backward()
     if norms and split is sequence.sequence_parallel:
-        sequence.add_up_norms(mine)
-    gradients = {name: p.grad for name, p in mine.named_parameters()}
+        sequence.add_up_norms(own)
+    gradients = {name: p.grad for name, p in own.named_parameters()}
     return loss.item(), gradients
 
 
@@ -282,10 +282,10 @@ def agrees(results: list, split: Callable) -> bool:
     right = lab.run(right_gradients, len(results), args=(split,)).results
     near = partial(torch.allclose, rtol=1e-10, atol=1e-14)
     return all(
-        found[0] == pytest.approx(loss, rel=1e-13)
-        and found[1].keys() == gradients.keys()
-        and all(near(found[1][name], gradients[name]) for name in gradients)
-        for found, gradients in zip(results, right, strict=True)
+        actual[0] == pytest.approx(loss, rel=1e-13)
+        and actual[1].keys() == gradients.keys()
+        and all(near(actual[1][name], gradients[name]) for name in gradients)
+        for actual, gradients in zip(results, right, strict=True)
     )
 
 
@@ -314,9 +314,9 @@ def test_norms_need_a_sum_in_sequence_parallelism() -> None:
 
 def not_enough(*_, **__) -> nn.Sequential:
     """Tensor parallelism whose attention forgets to add up what heads give."""
-    mine = tensor.tensor_parallel(new_model())
-    mine[1].attention.leave = None
-    return mine
+    own = tensor.tensor_parallel(new_model())
+    own[1].attention.leave = None
+    return own
 
 
 def test_a_wrong_model_is_found() -> None:

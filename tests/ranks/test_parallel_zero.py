@@ -74,7 +74,7 @@ def formula(Stage: type[Zero1], p: int, nbytes: int = S) -> Held:
 
 @pytest.mark.parametrize("Stage", STAGES)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
-def test_memory_is_foretold(Stage: type[Zero1], world_size: int) -> None:
+def test_memory_is_predicted(Stage: type[Zero1], world_size: int) -> None:
     """Parameters, gradients and moments: of each S, 2 S or a P-th, on every rank."""
 
     def held() -> Held:
@@ -356,4 +356,4 @@ def test_pytorch(prepare: Callable, times: float, ops: set, kept: int | None) ->
     assert set(step.ops()) == ops
     if kept is not None:
         few = 100  # bytes of its own
-        assert all(0 <= found - kept < few for _, _, found in run.results)
+        assert all(0 <= result - kept < few for _, _, result in run.results)

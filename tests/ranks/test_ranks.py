@@ -81,13 +81,15 @@ def test_classes_and_functions_of_a_cell_come_back(ranks) -> None:
     assert ranks["double"][1](4) == 8
 
 
-def test_a_name_that_is_not_there_is_told(ranks, all_freed) -> None:
+def test_a_name_that_is_not_there_is_reported(ranks, all_freed) -> None:
     """Pulling a name that a rank does not have names both."""
     ranks.execute("if rank == 0: mine = 1")
     with pytest.raises(lab.RankError, match="no variable 'mine'") as caught:
         ranks["mine"]
-    said = "rank 1 of 2: there is no variable 'mine'; set it by execute or push first."
-    assert str(caught.value).startswith(said)
+    message = (
+        "rank 1 of 2: there is no variable 'mine'; set it by execute or push first."
+    )
+    assert str(caught.value).startswith(message)
     assert KEEP in str(caught.value)
 
 
@@ -269,7 +271,7 @@ def test_a_rank_has_no_keyboard(ranks, all_freed, code, cure) -> None:
     assert "EOF" not in str(caught.value) and KEEP in str(caught.value)
 
 
-def test_a_collective_that_only_some_ranks_called_is_told_at_once(capfd) -> None:
+def test_a_collective_that_only_some_ranks_called_is_reported_at_once(capfd) -> None:
     """The job that made it says line and ranks; jobs before, after and in step do not.
 
     Nothing is told of sends that are kept, nor of ranks that had no part in the job.
@@ -280,8 +282,8 @@ def test_a_collective_that_only_some_ranks_called_is_told_at_once(capfd) -> None
         ranks.execute("dist.barrier()\nif rank == 0: s = dist.isend(torch.ones(1), 1)")
         assert capfd.readouterr().err == ""
         ranks.execute(f"if rank == 1:\n    {call}")
-        told = capfd.readouterr().err
-        assert words in told and told.count("\n") == 1
+        output = capfd.readouterr().err
+        assert words in output and output.count("\n") == 1
         ranks.execute("1")
         ranks.execute(f"if rank != 1: {call}")
         ranks.execute("work.wait()\nif rank == 1: dist.recv(torch.ones(1), 0)")
@@ -354,23 +356,23 @@ FAILURES: list[tuple[Callable, type, str]] = [
 ]
 
 
-@pytest.mark.parametrize("fn, kind, said", FAILURES)
-def test_after_a_failure_variables_are_kept_or_said_to_be_gone(
-    ranks, fn, kind, said, monkeypatch
+@pytest.mark.parametrize("fn, kind, message", FAILURES)
+def test_after_a_failure_variables_are_kept_or_reported_gone(
+    ranks, fn, kind, message, monkeypatch
 ) -> None:
     """The error says what became of the variables, truly, and the next job works."""
-    if said == KEEP:
+    if message == KEEP:
         monkeypatch.setattr(group, "FREED", SOON)
     ranks.push(x=torch.ones(1))
     begun = time.monotonic()
     with pytest.raises(lab.LabError) as caught:
         ranks.run(fn, timeout=1 if kind is lab.DeadlineExceeded else None)
     assert time.monotonic() - begun < 2 * SOON
-    assert type(caught.value) is kind and said in str(caught.value)
+    assert type(caught.value) is kind and message in str(caught.value)
     assert isinstance(caught.value.run, lab.Run)
-    assert ranks.alive == (said == KEEP)
+    assert ranks.alive == (message == KEEP)
     there = texts(ranks.execute("'x' in globals()"))
-    assert there == [str(said == KEEP)] * 2
+    assert there == [str(message == KEEP)] * 2
     run = ranks.execute("y = torch.ones(1) * (rank + 1)\ndist.all_reduce(y)\ny.item()")
     assert texts(run) == ["3.0", "3.0"]
 

@@ -327,23 +327,23 @@ def by_operator(event):
 def forms():
     """One run of all forms, its events by the function that made them and by rank."""
     run = lab.run(run_forms, P, [[function for function, _, _ in FORMS.values()]])
-    found = {name: [[] for _ in range(P)] for name in FORMS}
+    by_form = {name: [[] for _ in range(P)] for name in FORMS}
     names = {}
     for name, (function, _, _) in FORMS.items():
         first = function.__code__.co_firstlineno
         lines = [line for *_, line in function.__code__.co_lines() if line]
         names |= {f"{__file__}:{n}": name for n in range(first, max(lines) + 1)}
     for event in run.trace.events:
-        found[names[event.where]][event.rank].append(event)
-    return run, found
+        by_form[names[event.where]][event.rank].append(event)
+    return run, by_form
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_of_a_call_is_seen_once(forms, name):
     """Each call makes its event on every rank: verb, variant, bytes, ranks and line."""
     for rank, events in enumerate(forms[1][name]):
-        found = [asked_for(event, name, rank) for event in events]
-        assert found == wanted(name, rank)
+        actual = [asked_for(event, name, rank) for event in events]
+        assert actual == wanted(name, rank)
 
 
 @pytest.mark.parametrize("wrong", [twice, never, by_share, a_line_late, by_operator])
@@ -409,16 +409,16 @@ def test_all_forms_of_this_torch_are_tried():
 def subgroups():
     r = dist.get_rank()
     groups = [dist.new_group([1, 3]), dist.new_group([0, 2])]
-    mine = groups[0] if r in (1, 3) else groups[1]
+    own = groups[0] if r in (1, 3) else groups[1]
     x = torch.full((2,), float(r))
-    dist.all_reduce(x, group=mine)
-    dist.broadcast(x, src=3 if r in (1, 3) else 2, group=mine)
+    dist.all_reduce(x, group=own)
+    dist.broadcast(x, src=3 if r in (1, 3) else 2, group=own)
     if r in (1, 3):
         peer = 4 - r
-        work = dist.isend(x, peer, group=mine)
-        dist.recv(torch.zeros(2), peer, group=mine)
+        work = dist.isend(x, peer, group=own)
+        dist.recv(torch.zeros(2), peer, group=own)
         work.wait()
-        dist.broadcast(x, group=mine, group_src=0)
+        dist.broadcast(x, group=own, group_src=0)
     return x.tolist()
 
 
@@ -546,9 +546,9 @@ def test_a_call_ends_though_nobody_waits_for_it():
 
 def told_late():
     work = dist.all_reduce(torch.ones(4), async_op=True)
-    mine, future = recorder.current(), torch.futures.Future()
-    record = mine.records[-1]
-    mine._note_end(SimpleNamespace(get_future=lambda: future), record)
+    own, future = recorder.current(), torch.futures.Future()
+    record = own.records[-1]
+    own._note_end(SimpleNamespace(get_future=lambda: future), record)
     work.wait()
     over = recorder.now()
     future.set_result(None)
@@ -780,8 +780,8 @@ def ring_all_reduce(tensor):
     chunks = list(tensor.chunk(p))
     right, left = (r + 1) % p, (r - 1) % p
     for step in range(2 * (p - 1)):
-        mine, theirs = chunks[(r - step) % p], chunks[(r - step - 1) % p]
-        work = dist.isend(mine.clone(), right)
+        own, theirs = chunks[(r - step) % p], chunks[(r - step - 1) % p]
+        work = dist.isend(own.clone(), right)
         got = torch.empty_like(theirs)
         dist.recv(got, left)
         work.wait()
@@ -791,13 +791,13 @@ def ring_all_reduce(tensor):
 def whole_ring_all_reduce(tensor):
     """The same sum by passing whole tensors: (P-1) S a rank."""
     r, p = dist.get_rank(), dist.get_world_size()
-    mine, total = tensor.clone(), tensor.clone()
+    own, total = tensor.clone(), tensor.clone()
     for _ in range(p - 1):
-        work = dist.isend(mine, (r + 1) % p)
-        got = torch.empty_like(mine)
+        work = dist.isend(own, (r + 1) % p)
+        got = torch.empty_like(own)
         dist.recv(got, (r - 1) % p)
         work.wait()
-        mine, total = got, total + got
+        own, total = got, total + got
     tensor.copy_(total)
 
 
@@ -913,16 +913,16 @@ def test_every_rank_computes_the_same_digest():
 
 
 def _seen_and_unseen() -> tuple[int, int, int]:
-    found = recorder.current()
-    assert found is not None
+    recording = recorder.current()
+    assert recording is not None
     counts = []
     for _ in range(2):
         with recorder.absent():
             dist.all_reduce(torch.ones(1))
             dist.all_reduce(torch.ones(1), async_op=True).wait()
-        counts.append(len(found.peek().columns["rank"]))
+        counts.append(len(recording.peek().columns["rank"]))
         dist.all_reduce(torch.ones(1), async_op=True).wait()
-    return (*counts, len(found.peek().columns["rank"]))
+    return (*counts, len(recording.peek().columns["rank"]))
 
 
 def test_the_recorder_stands_aside_and_comes_back() -> None:
@@ -990,9 +990,9 @@ def called_by_no_python():
     x = torch.full((2,), 7.0 - dist.get_rank())
     call = torch.ops.c10d.broadcast_.default._op
     _thread.start_new_thread(call, ([x], dist.group.WORLD.boxed(), 0, 0, True, -1))
-    mine = recorder.current()
-    assert until(lambda: mine.records and x.tolist() == [7.0, 7.0], 25.0)
-    return [(record.op, record.where) for record in mine.records]
+    own = recorder.current()
+    assert until(lambda: own.records and x.tolist() == [7.0, 7.0], 25.0)
+    return [(record.op, record.where) for record in own.records]
 
 
 def test_a_call_of_a_thread_without_python_is_recorded():
@@ -1005,8 +1005,8 @@ def called_back():
 
     Rank 1 comes late, so that rank 0's is made by a thread of Gloo's.
     """
-    mine, others, ends = recorder.current(), [], []
-    forget = mine._dropped
+    own, others, ends = recorder.current(), [], []
+    forget = own._dropped
 
     def dropped(work):
         ends.append(sys._getframe().f_back is None)  # under no other Python code
@@ -1016,7 +1016,7 @@ def called_back():
         others.append(threading.get_ident() != first)
         return dist.all_reduce(torch.ones(8), async_op=True).get_future().wait()[0]
 
-    mine._dropped, first = dropped, threading.get_ident()
+    own._dropped, first = dropped, threading.get_ident()
     if dist.get_rank():
         dist.recv(torch.ones(1), 0)
     future = dist.all_reduce(torch.ones(4), async_op=True).get_future().then(then)

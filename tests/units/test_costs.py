@@ -79,10 +79,10 @@ def test_the_ratio_is_that_of_the_two_times() -> None:
 
 def test_break_even_lies_where_the_closed_form_says() -> None:
     """K = 1 + 6 G B / (2 g R) = 6.91, and there gamma is 1."""
-    found = training.break_even_world_size(BATCH, *RATES)
-    assert found == pytest.approx(1 + 6 * BATCH * BANDWIDTH / (2 * 2 * FLOP_RATE))
-    assert f"{found:.2f}" == "6.91"
-    assert training.ratio(found, BATCH / found, *RATES) == pytest.approx(1)
+    actual = training.break_even_world_size(BATCH, *RATES)
+    assert actual == pytest.approx(1 + 6 * BATCH * BANDWIDTH / (2 * 2 * FLOP_RATE))
+    assert f"{actual:.2f}" == "6.91"
+    assert training.ratio(actual, BATCH / actual, *RATES) == pytest.approx(1)
 
 
 def test_six_operations_a_token_turn_the_conclusion_round() -> None:

@@ -206,22 +206,22 @@ class Model:
 
     def snapshots(self):
         """What the launcher sees: the ranks that wait and those that have finished."""
-        found = []
+        collected = []
         for rank in sorted({t.rank for t in self.threads}):
-            mine = [t for t in self.threads if t.rank == rank]
-            if all(t.finished or t.blocked for t in mine):
-                found.append(
+            own = [t for t in self.threads if t.rank == rank]
+            if all(t.finished or t.blocked for t in own):
+                collected.append(
                     Snapshot(
                         rank,
                         dict(self.posted[rank]),
                         dict(self.collectives[rank]),
                         dict(self.taken[rank]),
                         {n: g for n, g in self.groups.items() if rank in g},
-                        tuple(t.blocked.waiting for t in mine if t.blocked),
-                        all(t.finished for t in mine),
+                        tuple(t.blocked.waiting for t in own if t.blocked),
+                        all(t.finished for t in own),
                     )
                 )
-        return found
+        return collected
 
 
 def end_of(*programs, **options):
@@ -475,7 +475,9 @@ def test_every_rank_that_is_stuck_is_accused():
 def test_a_quiet_end_is_recognised_whatever_the_library_does():
     """Once nothing moves, also collectives that end late by choice are judged."""
     assert (
-        missed(lambda found: stuck_ranks(found, quiet=True), range(1500), eager=False)
+        missed(
+            lambda is_quiet: stuck_ranks(is_quiet, quiet=True), range(1500), eager=False
+        )
         == 0
     )
 
@@ -587,7 +589,7 @@ def test_a_dropped_irecv_takes_a_message_with_it():
     assert stuck_ranks([both[0], replace(both[1], dropped=lost)], quiet=True) == [0, 1]
 
 
-def test_groups_in_another_order_are_told_with_their_ranks():
+def test_groups_in_another_order_are_reported_with_their_ranks():
     """Each call that waits says which group it makes or uses."""
 
     def making(rank, members):
@@ -634,7 +636,7 @@ def test_each_deadlock_has_its_cure(case, cure):
     assert cure in explain(snapshots, stuck_ranks(snapshots)).splitlines()[-1]
 
 
-def test_a_circle_is_told_with_ranks_and_lines():
+def test_a_circle_is_reported_with_ranks_and_lines():
     """Who waits for whom, and where: one line a rank, in the order of the circle."""
     snapshots = end_of(*STUCK["a ring of three"][0])
     assert explain(snapshots, [0, 1, 2]).splitlines() == [
@@ -647,22 +649,24 @@ def test_a_circle_is_told_with_ranks_and_lines():
     ]
 
 
-def test_a_finished_peer_is_told_as_such():
+def test_a_finished_peer_is_reported_as_such():
     """Waiting for somebody who has left is said in so many words."""
     snapshots = end_of(*STUCK["a peer that has finished"][0])
-    said = "rank 0 waits in recv from rank 1, but rank 1 has finished (p.py:1)"
-    assert said in explain(snapshots, [0])
+    message = "rank 0 waits in recv from rank 1, but rank 1 has finished (p.py:1)"
+    assert message in explain(snapshots, [0])
     snapshots = end_of([recv()], [], [])
-    said = "rank 0 waits in recv from any rank, but ranks 1 and 2 have finished"
-    assert said in explain(snapshots, [0])
+    message = "rank 0 waits in recv from any rank, but ranks 1 and 2 have finished"
+    assert message in explain(snapshots, [0])
 
 
 def test_a_skipped_collective_names_who_is_missing():
     """Only the rank that has not come is waited for."""
     snapshots = end_of(*STUCK["a skipped all_reduce"][0])
     assert waits_for(snapshots, 0) == [3]
-    said = "ranks 0-2 wait in all_reduce for rank 3, but rank 3 has finished (p.py:1)"
-    assert said in explain(snapshots, [0, 1, 2])
+    message = (
+        "ranks 0-2 wait in all_reduce for rank 3, but rank 3 has finished (p.py:1)"
+    )
+    assert message in explain(snapshots, [0, 1, 2])
 
 
 def test_different_collectives_ask_for_one_order():
@@ -715,7 +719,7 @@ def test_random_circles_are_real_and_shortest():
         edges = {
             a: [b for b in range(size) if rng.random() < 0.25] for a in range(size)
         }
-        found = find_cycle(edges)
+        cycle = find_cycle(edges)
         reach, shortest = {(a, b) for a in edges for b in edges[a]}, 0
         paths = set(reach)
         for length in range(1, size + 1):
@@ -723,9 +727,9 @@ def test_random_circles_are_real_and_shortest():
                 shortest = length
                 break
             paths = {(a, c) for a, b in paths for x, c in reach if x == b}
-        assert len(found) == shortest
+        assert len(cycle) == shortest
         assert all(
-            b in edges[a] for a, b in zip(found, found[1:] + found[:1], strict=True)
+            b in edges[a] for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True)
         )
 
 

@@ -116,17 +116,17 @@ def numbers(text: str, places: set[str]) -> Iterator[Number]:
     One without a unit may have any of the text: "900 GB/s both ways, 450 one way".
     """
     all_found = list(NUMBER.finditer(text))
-    units = frozenset(UNITS[found["unit"]] for found in all_found if found["unit"])
-    for found in all_found:
-        digits, unit = re.sub(r"\s", "", found["digits"]), found["unit"]
+    units = frozenset(UNITS[match["unit"]] for match in all_found if match["unit"])
+    for match in all_found:
+        digits, unit = re.sub(r"\s", "", match["digits"]), match["unit"]
         value, decimals = float(digits), len(digits.partition(".")[2])
-        if found["power"]:
-            power = int(found["power"].replace("−", "-"))
-            value = value * 10.0**power if found["ten"] else value**power
+        if match["power"]:
+            power = int(match["power"].replace("−", "-"))
+            value = value * 10.0**power if match["ten"] else value**power
         is_small = value in range(COUNTING + 1)
         if unit or not (is_small or digits in places):
             scales = frozenset([UNITS[unit]]) if unit else units
-            yield Number(found[0].strip(), value, decimals, scales)
+            yield Number(match[0].strip(), value, decimals, scales)
 
 
 def without_structure(text: str) -> str:
@@ -164,9 +164,9 @@ def literals(source: str) -> set[float]:
             texts += strings(node)
         if isinstance(node, ast.Assign):  # a table, with which rows are compared
             texts += [s for s in strings(node) if re.fullmatch(r"[\d\s.]+", s)]
-    found = {float(number) for text in texts for number in DIGITS.findall(text)}
-    value_of(tree, found)
-    return found
+    numbers = {float(number) for text in texts for number in DIGITS.findall(text)}
+    value_of(tree, numbers)
+    return numbers
 
 
 def strings(node: ast.AST) -> list[str]:
@@ -174,9 +174,9 @@ def strings(node: ast.AST) -> list[str]:
     return [value for value in constants if isinstance(value, str)]
 
 
-def value_of(node: ast.AST, found: set[float]) -> float | None:
+def value_of(node: ast.AST, match: set[float]) -> float | None:
     """The value of an expression of numbers, if it is one; all below join `found`."""
-    below = [value_of(child, found) for child in ast.iter_child_nodes(node)]
+    below = [value_of(child, match) for child in ast.iter_child_nodes(node)]
     value = None
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         value = float(node.value)
@@ -189,7 +189,7 @@ def value_of(node: ast.AST, found: set[float]) -> float | None:
         if left is not None and right is not None:
             value = OPERATORS[type(node.op)](left, right)
     if value is not None:
-        found.add(value)
+        match.add(value)
     return value
 
 
@@ -210,19 +210,21 @@ class Section:
 
 
 def sections(notebook: NotebookNode) -> list[Section]:
-    found = [Section("opening")]
+    collected = [Section("opening")]
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            found[-1].known |= literals(cell.source)
+            collected[-1].known |= literals(cell.source)
             texts = strings(parsed(cell.source))
-            found[-1].paragraphs += [text for text in texts if SENTENCE.search(text)]
+            collected[-1].paragraphs += [
+                text for text in texts if SENTENCE.search(text)
+            ]
             continue
         for paragraph in cell.source.split("\n\n"):
             if head := re.match(r"## (?:(\d+\.\d+) )?(.*)", paragraph):
-                found.append(Section(head[2], head[1] or ""))
+                collected.append(Section(head[2], head[1] or ""))
             else:
-                found[-1].paragraphs.append(without_structure(paragraph))
-    return found
+                collected[-1].paragraphs.append(without_structure(paragraph))
+    return collected
 
 
 def statements(section: Section) -> Iterator[tuple[str, str]]:
@@ -250,8 +252,8 @@ def claims_of_sources(errata: Section) -> set[float]:
         for line in "\n".join(rows).splitlines()
         for cell in line.strip("| ").split("|")[:-2]
     ]
-    found = [number for cell in quoted for number in numbers(cell, set())]
-    return {n.value * scale for n in found for scale in n.scales | {1.0}}
+    claims = [number for cell in quoted for number in numbers(cell, set())]
+    return {n.value * scale for n in claims for scale in n.scales | {1.0}}
 
 
 def is_cited(sentence: str, reading: Section) -> bool:
@@ -303,8 +305,8 @@ def findings(path: Path, notebook: NotebookNode, allowed: Container) -> Iterator
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_every_number_is_produced_or_cited(path: Path) -> None:
     """No chapter states a number that no cell has and for which nobody answers."""
-    found = list(findings(path, read(path), ALLOWED))
-    assert not found, "\n".join(found)
+    complaints = list(findings(path, read(path), ALLOWED))
+    assert not complaints, "\n".join(complaints)
 
 
 def test_every_exception_is_needed() -> None:

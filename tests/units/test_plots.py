@@ -495,7 +495,7 @@ def test_much_computing_is_pixels():
 def test_lanes_of_much_computing_are_as_dark_as_they_are_busy(monkeypatch):
     """A stretch has its rank's colour, as opaque as the share computed; pale counts
     less, and what overlaps counts once."""
-    monkeypatch.setitem(plots.computing.__wrapped__.__globals__, "MOST_CALLS", 3)
+    monkeypatch.setattr(overview, "MOST_CALLS", 3)
     monkeypatch.setattr(overview, "COLUMNS", 4)
     work = [
         (0, "F", 0.0, 1.0),  # all of the first stretch
@@ -621,7 +621,7 @@ def test_a_rank_keeps_its_colour():
         assert (abs(seen - color).max(axis=1) < 12).sum() > 1000, f"rank {rank}"
 
 
-def test_sixteen_ranks_are_told_apart_by_name():
+def test_sixteen_ranks_are_distinguished_by_name():
     """Where colours repeat, each lane says its rank."""
     assert plots.rank_color(9) == plots.rank_color(1)
     words = [t.get_text() for t in texts(plots.space_time(grids()))]

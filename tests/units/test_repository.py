@@ -91,12 +91,12 @@ def names_in(source: str, module: str, is_package: bool = False) -> Iterator[str
 
 def modules() -> dict[str, tuple[str, bool]]:
     """The source of each module, and whether it is a room's `__init__`."""
-    found = {}
+    sources = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(part for part in parts if part != "__init__")
-        found[name] = path.read_text(), path.name == "__init__.py"
-    return found
+        sources[name] = path.read_text(), path.name == "__init__.py"
+    return sources
 
 
 def room(module: str) -> str:
@@ -115,15 +115,15 @@ def imported(source: str, module: str, is_package: bool) -> frozenset[str]:
 
 def edges(sources: Mapping[str, tuple[str, bool]]) -> dict[str, set[str]]:
     """By module, the modules that it imports; packages of others stay as they are."""
-    found: dict[str, set[str]] = {}
+    graph: dict[str, set[str]] = {}
     for module, (source, is_package) in sources.items():
-        found[module] = set()
+        graph[module] = set()
         for name in imported(source, module, is_package):
             while name.startswith(TOP) and name not in sources and "." in name:
                 name = name.rpartition(".")[0]
             if name != module and (module, name) != REPLAY:
-                found[module].add(name)
-    return found
+                graph[module].add(name)
+    return graph
 
 
 def wrong_arrows(sources: Mapping[str, tuple[str, bool]]) -> list[str]:
@@ -151,13 +151,13 @@ def wrong_arrows(sources: Mapping[str, tuple[str, bool]]) -> list[str]:
 
 def reached(graph: Mapping[str, set[str]], module: str) -> set[str]:
     """All that a module imports, followed to the end."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [module]
     while todo:
-        for name in graph.get(todo.pop(), set()) - found:
-            found.add(name)
+        for name in graph.get(todo.pop(), set()) - names:
+            names.add(name)
             todo.append(name)
-    return found
+    return names
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[str]:
@@ -189,8 +189,8 @@ def test_an_algorithm_can_be_pasted_with_one_file() -> None:
     graph = edges(modules())
 
     def beside(name: str) -> set[str]:
-        found = graph[f"{TOP}.algorithms.{name}"]
-        return {n.removeprefix(f"{TOP}.") for n in found if n.startswith(TOP)}
+        names = graph[f"{TOP}.algorithms.{name}"]
+        return {n.removeprefix(f"{TOP}.") for n in names if n.startswith(TOP)}
 
     for verb in VERBS:
         assert beside(verb) <= {"algorithms.steps", "basics.nodes", "basics.trees"}

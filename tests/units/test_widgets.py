@@ -62,8 +62,8 @@ def node():
     """The Node.js of Playwright, which comes with the package, or the system's."""
     playwright = pytest.importorskip("playwright")
     own = Path(playwright.__file__).parent / "driver" / "node"
-    found = str(own) if own.exists() else shutil.which("node")
-    return found or pytest.skip("no Node.js to run the script of a page with")
+    path = str(own) if own.exists() else shutil.which("node")
+    return path or pytest.skip("no Node.js to run the script of a page with")
 
 
 def script(expression, data=None):
@@ -109,10 +109,10 @@ def test_two_steppers_on_a_page_are_two():
 def test_it_says_what_it_shows():
     """The words of a step are in its panel, and in the plain text."""
     stepper = widgets.step_through(4)
-    said = "rank 1 sends chunk 3 to rank 2, which adds it to its own and now holds"
+    message = "rank 1 sends chunk 3 to rank 2, which adds it to its own and now holds"
     panel = page_of(stepper).split('<div class="panel ')[3]
-    assert "Step 2 of 6: reduce-scatter" in panel and said in panel
-    assert said in repr(stepper) and repr(stepper).startswith("start: every rank")
+    assert "Step 2 of 6: reduce-scatter" in panel and message in panel
+    assert message in repr(stepper) and repr(stepper).startswith("start: every rank")
 
 
 def shown(page):
@@ -162,7 +162,7 @@ UNTOLD = names_of("all_to_all")
 
 
 @pytest.mark.parametrize("p", [2, 4, 8])
-def test_every_plan_is_found_by_its_messages_and_told(p):
+def test_every_plan_is_recognised_by_its_messages(p):
     """The chunks of all algorithms but all-to-alls are known from their messages."""
     for name in plans.__all__:
         trace = getattr(plans, name)(p, 1200 * p, 4)
@@ -170,13 +170,13 @@ def test_every_plan_is_found_by_its_messages_and_told(p):
         assert (story(name, p) is None) == (name in UNTOLD), name
 
 
-def test_the_ring_is_told_as_it_is():
+def test_the_ring_is_played_as_it_is():
     """What is told from the plan alone are the chunks that a ring is made of."""
-    for told, known in zip(
+    for state, known in zip(
         story("ring_all_reduce", 5).states, plots.chunk_states(5), strict=True
     ):
-        assert told.holds == known.holds
-        assert {*told.moves} == {*known.moves}
+        assert state.holds == known.holds
+        assert {*state.moves} == {*known.moves}
 
 
 def test_uneven_chunks_are_found_too():
@@ -200,7 +200,7 @@ def test_a_wrong_message_is_no_algorithm():
     assert "radio" not in page_of(widgets.step_through(wrong))
 
 
-def test_a_wrong_algorithm_is_not_told(monkeypatch):
+def test_a_wrong_algorithm_is_not_played(monkeypatch):
     """A ring that stops a step early does not end as an all-reduce must."""
 
     whole = plans.ring_all_reduce
@@ -264,7 +264,7 @@ def timed():
     return Trace.from_events(events, 2)
 
 
-def test_any_run_is_told_moment_by_moment():
+def test_any_run_is_described_moment_by_moment():
     """What is computed, awaited, under way and called together is in the words."""
     assert "In flight is a call that has begun" in page_of(
         widgets.step_through(timed())
@@ -341,21 +341,21 @@ def test_all_formulas_of_the_book_are_linear(name):
 
 def test_a_table_has_what_the_formula_gives():
     """Its corners are the formula at the first and last latency, speed and size."""
-    found = table(lambda p, n, a, b: ring(p, n, a, b) + 1e-5 + n * 1e-11)
+    values = table(lambda p, n, a, b: ring(p, n, a, b) + 1e-5 + n * 1e-11)
     for i, alpha in enumerate((1e-7, 5e-3)):
         for j, rate in enumerate((1e7, 5e11)):
             sizes = SIZES[[0, -1]]
             true = ring(8, sizes, alpha, 1 / rate) + 1e-5 + sizes * 1e-11
-            assert np.allclose(found[i][j], true, rtol=1e-8, atol=0)
+            assert np.allclose(values[i][j], true, rtol=1e-8, atol=0)
 
 
-def test_what_is_not_linear_is_not_said_to_be():
+def test_what_is_not_linear_is_not_taken_for_it():
     """Segments have a time at each size, a root where the sliders began alone."""
     assert shape(table(partial(costs.ring_all_reduce, segment=2**16))) == (2, 2, 31)
-    found = table(best_segment)
+    values = table(best_segment)
     known = [
         (ALPHA.values[i], RATE.values[j])
-        for i, by_rate in enumerate(found)
+        for i, by_rate in enumerate(values)
         for j, seconds in enumerate(by_rate or [])
         if seconds
     ]
@@ -365,8 +365,8 @@ def test_what_is_not_linear_is_not_said_to_be():
 def test_a_number_of_ranks_may_be_refused():
     """It has no times; where all are refused, the reader hears why."""
     two_nodes = partial(costs.hierarchical_all_reduce, ranks_per_node=8)
-    (found,) = widgets.explore_costs({"two": two_nodes}).data["tables"]
-    refused = [times is None for times in found]
+    (tables,) = widgets.explore_costs({"two": two_nodes}).data["tables"]
+    refused = [times is None for times in tables]
     assert refused == [ranks % 8 > 0 for ranks in cost_page.RANKS]
     wants_nodes = partial(costs.hierarchical_all_reduce, ranks_per_node=2**20)
     with pytest.raises(ValueError, match="rank"):
@@ -423,8 +423,8 @@ def test_the_page_computes_what_the_formulas_say(verb):
     explorer = widgets.explore_costs(verb)
     for world, alpha, rate in ((2, 1e-7, 1e7), (64, 2e-5, 5e10), (131072, 5e-3, 5e11)):
         place = at(explorer, ranks=world, alpha=alpha, bandwidth=rate)
-        told = script(f"told(data, {json.dumps(place)}).curves", explorer.data)
-        for cost, seconds in zip(explorer.costs.values(), told, strict=True):
+        sentence = script(f"state(data, {json.dumps(place)}).curves", explorer.data)
+        for cost, seconds in zip(explorer.costs.values(), sentence, strict=True):
             true = cost(world, explorer.sizes, alpha, 1 / rate)
             assert np.allclose(seconds, true, rtol=1e-6, atol=0)
 
@@ -434,9 +434,9 @@ def test_a_wrong_table_is_found():
     explorer = widgets.explore_costs("all_reduce")
     explorer.data["tables"][2][4][0][0][1] *= 1.001  # of 8 ranks, the largest size
     place = at(explorer, alpha=1e-7, bandwidth=1e7)
-    told = script(f"told(data, {json.dumps(place)}).curves", explorer.data)
+    sentence = script(f"state(data, {json.dumps(place)}).curves", explorer.data)
     true = [cost(8, explorer.sizes, 1e-7, 1e-7) for cost in explorer.costs.values()]
-    close = [np.allclose(*pair, rtol=1e-6) for pair in zip(told, true, strict=True)]
+    close = [np.allclose(*pair, rtol=1e-6) for pair in zip(sentence, true, strict=True)]
     assert not close[2] and all(close[:2] + close[3:])
 
 
@@ -453,16 +453,18 @@ def test_a_wrong_table_is_found():
 def test_the_page_says_what_python_says(values):
     """Winner, distance and crossings are one sentence, wherever the sliders are."""
     explorer = widgets.explore_costs("all_reduce")
-    said = script(f"words(data, {json.dumps(at(explorer, **values))})", explorer.data)
+    sentence = script(
+        f"words(data, {json.dumps(at(explorer, **values))})", explorer.data
+    )
     _, begun = moved(explorer, **values)
-    assert said == widgets.explore_costs("all_reduce", **begun).words()
+    assert sentence == widgets.explore_costs("all_reduce", **begun).words()
 
 
 def test_the_crossings_are_those_of_the_formulas():
     """Where two lines meet, both formulas give the same time."""
     explorer = widgets.explore_costs({"ring": ring, "doubling": doubling})
     place = json.dumps(at(explorer))
-    ((size, seconds, winner),) = script(f"told(data, {place}).changes", explorer.data)
+    ((size, seconds, winner),) = script(f"state(data, {place}).changes", explorer.data)
     exact = (14 - 3) * 5e-6 / ((3 - 1.75) * 1e-10)
     assert winner == 0 and abs(size / exact - 1) < 0.01
     lines = {
@@ -472,7 +474,7 @@ def test_the_crossings_are_those_of_the_formulas():
     assert "from 430 KiB ring" in explorer.words()
 
 
-def test_what_cannot_be_computed_is_said():
+def test_what_cannot_be_computed_is_reported():
     """A formula that is not linear, or refuses the ranks, has no time elsewhere."""
     explorer = widgets.explore_costs(MIXED)
     here = script(f"words(data, {json.dumps(at(explorer))})", explorer.data)
@@ -491,10 +493,10 @@ def test_a_formula_may_have_no_time_for_a_size(size):
         return np.where(n < 2**10, alpha, np.nan)
 
     explorer = widgets.explore_costs({"small": small, "ring": ring}, nbytes=size)
-    said = script(f"words(data, {json.dumps(at(explorer))})", _null(explorer.data))
-    assert said == explorer.words()
-    assert ("No time here: small." in said) == (size > 2**10)
-    assert ("with small, the fastest" in said) == (size < 2**10)
+    sentence = script(f"words(data, {json.dumps(at(explorer))})", _null(explorer.data))
+    assert sentence == explorer.words()
+    assert ("No time here: small." in sentence) == (size > 2**10)
+    assert ("with small, the fastest" in sentence) == (size < 2**10)
 
 
 def _null(data):
@@ -533,11 +535,13 @@ def ratio():
 
 def test_the_ratio_begins_with_the_textbook(ratio):
     """64 ranks with 32 tokens each have gamma = 10.66, and need 341 tokens for 1."""
-    said = repr(ratio)
-    assert "64 ranks, 32 tokens each, 7 billion parameters" in said
-    assert "4.31 ms, the all-reduce 45.9 ms, so gamma = 10.7" in said
-    assert "communication takes longer" in said and "341 tokens each, what" in said
-    assert said.endswith("with this batch: 6.9 ranks.")
+    sentence = repr(ratio)
+    assert "64 ranks, 32 tokens each, 7 billion parameters" in sentence
+    assert "4.31 ms, the all-reduce 45.9 ms, so gamma = 10.7" in sentence
+    assert (
+        "communication takes longer" in sentence and "341 tokens each, what" in sentence
+    )
+    assert sentence.endswith("with this batch: 6.9 ranks.")
 
 
 def test_tokens_move_the_ratio():
@@ -554,9 +558,9 @@ def test_tokens_move_the_ratio():
 def test_break_even_is_where_gamma_is_1(alpha):
     """With the tokens that are named, both halves take equally long."""
     tokens = 341 if alpha == 0 else 346
-    said = repr(widgets.explore_ratio(tokens=64 * tokens, alpha=alpha))
-    assert f"Break-even on as many ranks: {tokens} tokens" in said
-    assert float(re.search("gamma = ([0-9.]+)", said)[1]) in (0.999, 1, 1.0)
+    sentence = repr(widgets.explore_ratio(tokens=64 * tokens, alpha=alpha))
+    assert f"Break-even on as many ranks: {tokens} tokens" in sentence
+    assert float(re.search("gamma = ([0-9.]+)", sentence)[1]) in (0.999, 1, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -571,11 +575,13 @@ def test_break_even_is_where_gamma_is_1(alpha):
 )
 def test_the_page_says_what_python_says_of_the_ratio(ratio, values):
     """Both halves, the side and both break-evens are the same sentence."""
-    said = script(f"ratioWords(data, {json.dumps(at(ratio, **values))})", ratio.data)
+    sentence = script(
+        f"ratioWords(data, {json.dumps(at(ratio, **values))})", ratio.data
+    )
     _, begun = moved(ratio, **values)
     begun["flop_rate"] = begun.pop("rate")
-    assert said == repr(widgets.explore_ratio(**begun))
-    assert not re.search(r"nan|inf|undefined|e[+-]", said.replace("infini", ""))
+    assert sentence == repr(widgets.explore_ratio(**begun))
+    assert not re.search(r"nan|inf|undefined|e[+-]", sentence.replace("infini", ""))
 
 
 def test_a_wrong_table_of_the_ratio_is_found(ratio):
@@ -583,8 +589,8 @@ def test_a_wrong_table_of_the_ratio_is_found(ratio):
     right = ratio.data["compute"]
     table = (np.array(right["table"]) * 4 / 6).tolist()
     wrong = ratio.data | {"compute": right | {"table": table}}
-    said = script(f"ratioWords(data, {json.dumps(at(ratio))})", wrong)
-    assert said != repr(ratio) and "gamma = 16" in said
+    sentence = script(f"ratioWords(data, {json.dumps(at(ratio))})", wrong)
+    assert sentence != repr(ratio) and "gamma = 16" in sentence
 
 
 def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):

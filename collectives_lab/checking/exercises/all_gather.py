@@ -10,39 +10,13 @@ import torch
 from collectives_lab import plans
 from collectives_lab.checking import causes, lower_bounds, sums, tensors
 from collectives_lab.checking.exercises.reduce_scatter import (
+    INPUT_KEPT,
     half_ring,
-    input_kept,
     properties,
 )
-from collectives_lab.checking.spec import GOOD, Case, Exercise, Inputs, Judgement, bad
+from collectives_lab.checking.spec import GOOD, Case, Exercise, Judgement, bad
 from collectives_lab.trace import Trace
-from collectives_lab.wire import POINT_TO_POINT, Outcome, Schedule
-
-
-def _case(
-    inputs: Inputs,
-    world_size: int,
-    shape: Sequence[int],
-    tests: str,
-    dtype: torch.dtype = torch.float32,
-    schedule: Schedule | None = None,
-) -> Case:
-    """Make a case of one all-gather; shape: of the input, 1/P of the output."""
-    output_shape = [shape[0] * world_size, *shape[1:]]
-    rank_inputs = [
-        tensors.integers(inputs.random, shape, dtype) for _ in range(world_size)
-    ]
-    args = [
-        (tensors.integers(inputs.random, output_shape, dtype), x.clone())
-        for x in rank_inputs
-    ]
-    label = f"input {tensors.describe(shape, dtype)}"
-    data = {
-        "inputs": rank_inputs,
-        "nbytes": args[0][0].nbytes,
-        "itemsize": dtype.itemsize,
-    }
-    return Case(args, tests.split(), label, data, schedule or Schedule())
+from collectives_lab.wire import POINT_TO_POINT, Outcome
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
@@ -100,10 +74,10 @@ EXERCISE = Exercise(
     "medium",
     20,
     properties("all inputs in the order of the ranks", "(P-1)/P of the output"),
-    partial(half_ring, _case),
+    partial(half_ring, "input"),
     lower_bounds.over_the_wire(_result, _lower_bound),
     {
-        "input_kept": input_kept,
+        "input_kept": INPUT_KEPT,
         "neighbours": sums.only_neighbours,
         "traffic": sums.within_budget(_budget, lambda case: 0.0, "the ring's bound"),
     },

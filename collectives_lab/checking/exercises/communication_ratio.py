@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from collectives_lab.basics.own_cluster import NOBODY, constants
+from collectives_lab.basics.own_cluster import constants
+from collectives_lab.checking.answers import holds_for, is_near, why_no_number
 from collectives_lab.checking.spec import (
     GOOD,
     Case,
@@ -16,12 +17,8 @@ from collectives_lab.checking.spec import (
     Property,
     bad,
 )
-from collectives_lab.checking.tensors import kind_of
 from collectives_lab.costs import training
 from collectives_lab.wire import Outcome
-
-CLOSE = 5e-3
-"""Relative: three digits are asked for."""
 
 RANKS, SHARE = 1024, 0.1
 """At the largest size, latency is this share of the communication time."""
@@ -29,7 +26,7 @@ RANKS, SHARE = 1024, 0.1
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
     cluster = constants(inputs.student)
-    owner = inputs.student.strip() or NOBODY
+    owner = inputs.owner
     ranks, more_ranks = (inputs.random.randrange(5, 50) for _ in range(2))
     # Here latency takes from half as long as the bytes to twice as long.
     parameters = round(
@@ -70,22 +67,9 @@ def _gamma(world_size: float, cluster: dict[str, float]) -> Any:
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
     (answer,) = outcome.results
-    if isinstance(answer, bool) or not isinstance(answer, float | int):
-        return bad(
-            f"it returns {kind_of(answer)}, not a number; `float(...)` makes one"
-        )
+    if wrong := why_no_number(answer):
+        return bad(f"it returns {wrong}")
     return GOOD if math.isfinite(answer) else bad(f"it returns {answer}")
-
-
-def _holds_for_this_cluster(case: Case) -> Judgement:
-    """Return the judgement that an answer holds, with the cluster that it is for."""
-    owner = case.data["owner"]
-    remedy = "; write your id into STUDENT" if owner == NOBODY else ""
-    return Judgement(True, f"for the cluster of {owner}{remedy}")
-
-
-def _near(answer: float, expected: float) -> bool:
-    return abs(answer - expected) <= CLOSE * abs(expected)
 
 
 def _ratio(case: Case, outcome: Outcome) -> Judgement:
@@ -105,10 +89,10 @@ def _ratio(case: Case, outcome: Outcome) -> Judgement:
         8: "8 times γ: bytes are asked for, not bits",
         1 / right**2: "upside down: γ is T_comm / T_comp",
     }
-    if _near(answer, right):
+    if is_near(answer, right):
         return GOOD
     for factor, mistake in mistakes.items():
-        if _near(answer, factor * right):
+        if is_near(answer, factor * right):
             return bad(f"{answer:.4g} is {mistake}")
     return bad(
         f"{answer:.4g} is not T_comm / T_comp on {k} ranks with G/{k} tokens each; "
@@ -123,8 +107,8 @@ def _break_even(case: Case, outcome: Outcome) -> Judgement:
         return bad(f"{answer:.4g} ranks are too few: on one rank γ is 0")
     if abs(answer - (right - 1)) < 1 / 4:  # three digits may not tell them apart
         return bad(f"γ grows with K − 1, and {answer:.4g} is that, not K")
-    if _near(answer, right):
-        return _holds_for_this_cluster(case)
+    if is_near(answer, right):
+        return holds_for(case.data["owner"], "for the cluster")
     return bad(f"on {answer:.4g} ranks γ is {_gamma(answer, cluster):.4g}, not 1")
 
 
@@ -145,10 +129,10 @@ def _latency(case: Case, outcome: Outcome) -> Judgement:
         1 / k: "has G in T_comp of the latency's part, where b = G/K belongs",
         n: "has no N in T_comp of the latency's part",
     }
-    if _near(answer, alone + latency):
+    if is_near(answer, alone + latency):
         return GOOD
     for factor, mistake in mistakes.items():
-        if _near(answer, alone + factor * latency):
+        if is_near(answer, alone + factor * latency):
             return bad(f"{answer:.4g} {mistake}")
     return bad(
         f"{answer:.4g} is not γ with 2 (K − 1) times α on top of the bytes' time"
@@ -159,10 +143,10 @@ def _largest_size(case: Case, outcome: Outcome) -> Judgement:
     (answer,), cluster = outcome.results, case.data["cluster"]
     if answer <= 0:
         return bad(f"{answer:.4g} is no size: a model has more than 0 parameters")
-    if _near(answer, _parameters(RANKS, cluster, 1 / SHARE - 1)):
-        return _holds_for_this_cluster(case)
+    if is_near(answer, _parameters(RANKS, cluster, 1 / SHARE - 1)):
+        return holds_for(case.data["owner"], "for the cluster")
     prefix = f"with {answer:.4g} parameters on {RANKS} ranks latency is"
-    if _near(answer, _parameters(RANKS, cluster, 1 / SHARE)):
+    if is_near(answer, _parameters(RANKS, cluster, 1 / SHARE)):
         return bad(f"{prefix} a tenth of the bytes' time, not a tenth of all T_comm")
     latency = 2 * (RANKS - 1) * cluster["alpha"]
     share = latency / (latency + _transfer_seconds(answer, RANKS, cluster))

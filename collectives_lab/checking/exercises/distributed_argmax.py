@@ -51,7 +51,8 @@ def _cases(inputs: Inputs) -> Iterator[Case]:
     yield shards.case(close, "result", "alike in float32")
     for lengths in shards.LENGTHS:
         yield shards.case(_negative(inputs, lengths), "uneven")
-    for lengths in ((4, 0, 2), (2, 7, 0, 30, 1)):  # whom some pairings never hear
+    # On numbers of ranks of which some pairings never reach the last one.
+    for lengths in ((4, 0, 2), (2, 7, 0, 30, 1)):
         rank_shards = _negative(inputs, lengths)
         rank_shards[-1][0] = -0.5
         yield shards.case(rank_shards, "uneven", "the last rank has the maximum")

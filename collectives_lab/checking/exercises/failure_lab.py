@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from collectives_lab.basics.own_cluster import NOBODY
 from collectives_lab.checking import failure_recordings
+from collectives_lab.checking.answers import holds_for
 from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
 from collectives_lab.checking.spec import (
     GOOD,
@@ -51,7 +51,7 @@ WOULD_SHOW = {
 
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
-    owner = inputs.student.strip() or NOBODY
+    owner = inputs.owner
     data = {"faults": failure_recordings.seeded(inputs.student), "owner": owner}
     tests = [f"{case}_{part}" for case in CASES for part in PARTS]
     label = f"the recordings of {owner}"
@@ -90,8 +90,7 @@ def _judge_first(case: Case, outcome: Outcome) -> Judgement:
     judged = _judge(CASES[0], _kind, case, outcome)
     if not judged.holds:
         return judged
-    remedy = "; write your id into STUDENT" if case.data["owner"] == NOBODY else ""
-    return Judgement(True, f"in the recordings of {case.data['owner']}{remedy}")
+    return holds_for(case.data["owner"], "in the recordings")
 
 
 def _why_no_value(answer: dict[str, Any], field: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+from collectives_lab.checking.answers import is_near, why_no_number
 from collectives_lab.checking.spec import (
     GOOD,
     Case,
@@ -17,9 +18,6 @@ from collectives_lab.checking.spec import (
 )
 from collectives_lab.checking.tensors import kind_of
 from collectives_lab.wire import Outcome
-
-CLOSE = 5e-3
-"""Relative: three digits are asked for, and (P-1)/P on 64 ranks is further from 1."""
 
 DOES = {
     "broadcast": "gives every rank all that the root has",
@@ -97,28 +95,21 @@ def _judge(name: str, case: Case, outcome: Outcome) -> Judgement:
         return bad(f"{verb[:40]!r} is none of the eight verbs: {', '.join(DOES)}")
     if verb != right.verb:
         return bad(f"{verb} {DOES[verb]}; here {NEEDS[right.verb]}")
-    if isinstance(nbytes, bool) or not isinstance(nbytes, float | int):
-        return bad(
-            f"the verb is right; the bytes are {kind_of(nbytes)}, not a number; "
-            "`float(...)` makes one"
-        )
+    if wrong := why_no_number(nbytes):
+        return bad(f"the verb is right; the bytes are {wrong}")
     return _judge_bytes(right, nbytes)
 
 
 def _judge_bytes(right: Answer, nbytes: float) -> Judgement:
-    if _near(nbytes, right.cost):
+    if is_near(nbytes, right.cost):
         return Judgement(True, f"{right.verb}, {right.cost / right.nbytes:.3g} S")
     prefix = f"the verb is right, but {nbytes:.4g} bytes are not"
     for factor, mistake in _mistakes(right):
-        if _near(nbytes, factor * right.cost):
+        if is_near(nbytes, factor * right.cost):
             return bad(f"{prefix}: {mistake}")
     return bad(
         f"{prefix}: what is S here, and which part of it passes the busiest rank?"
     )
-
-
-def _near(answer: float, expected: float) -> bool:
-    return abs(answer - expected) <= CLOSE * expected
 
 
 def _mistakes(right: Answer) -> Iterator[tuple[float, str]]:

@@ -1,8 +1,8 @@
 """The backend of a launch, NCCL or Gloo, and the reason for it.
 
 NCCL wants a GPU for each rank. With fewer, Gloo takes CUDA tensors too, by way of the
-CPU; and NCCL itself can be told to let ranks share a GPU, which shows what happens and
-not how fast. Here you can choose (`choose`) and find what the ranks must be told
+CPU; and settings of NCCL let ranks share a GPU, which shows what happens and not
+how fast. Here you can choose (`choose`), and list the variables that such ranks need
 (`environment`). That ranks share a GPU under NCCL has never run so far.
 """
 
@@ -82,7 +82,7 @@ def _nccl(world_size: int, gpus: int, env: Mapping[str, str]) -> str:
 def environment(
     backend: str, world_size: int, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what NCCL must be told where ranks share a GPU, and `env` does not say."""
+    """Return NCCL's settings where ranks share a GPU, as far as `env` has none."""
     if backend != "nccl" or devices.count(env) >= world_size:
         return {}
     by_sockets = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}

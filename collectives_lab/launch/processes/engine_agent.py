@@ -103,14 +103,14 @@ class Agent:
                 self._hand_up()
         finally:
             self.processes.close()
-        # Not closed before the launcher has heard everything, which it then does.
+        # Not closed before the launcher has received everything, which it then does.
         with contextlib.suppress(OSError):
             self.launcher.sock.shutdown(socket.SHUT_WR)
 
     # -- from the launcher ---------------------------------------------------------
 
     def _hand_down(self) -> None:
-        """Hand on what the launcher says, to the end."""
+        """Hand on the launcher's messages, to the end."""
         try:
             while True:
                 message, parts, _ = self.launcher.recv()
@@ -123,7 +123,7 @@ class Agent:
                 else:
                     self._forget(message)
                     self._await(message[0], ("job", *ANSWERS), 1)
-                    with contextlib.suppress(ChannelClosed):  # it has ended: said so
+                    with contextlib.suppress(ChannelClosed):  # it has ended
                         self.handles.channel.send(message, parts)
         except ChannelClosed:
             self.processes.kill()

@@ -107,7 +107,7 @@ class EngineRanks:
             channel = self._channels[rank]
             store = channel.sock.getsockname()[0], port
             settings = shared | {"rank": rank, "env": own_environment, "store": store}
-            with contextlib.suppress(ChannelClosed):  # a lost rank is found as such
+            with contextlib.suppress(ChannelClosed):  # the poll notices a lost rank
                 channel.send(("join", settings))
 
     def _open_store(self) -> int:

@@ -23,7 +23,7 @@ COMING = 20.0
 """Seconds in which the engines of a Cluster that has just begun register."""
 
 Places = list[dict[str, Any]]
-"""What each engine tells of itself (`engine_agent.describe`); `id` is its number."""
+"""The description of each engine (`engine_agent.describe`); `id` is its number."""
 
 _DESCRIBE = """
 try:

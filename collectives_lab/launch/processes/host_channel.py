@@ -82,7 +82,7 @@ class NetworkChannel(Channel):
             raise
 
     def _break(self) -> None:
-        """End it in mid-message: nobody could tell where the next one begins."""
+        """End it in mid-message: nobody could know where the next one begins."""
         self.ended_by = "given up in the middle of a message"
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
@@ -227,7 +227,7 @@ def addresses() -> list[str]:
 
 
 def network() -> str:
-    """Return what tells the network of this process from those of other hosts."""
+    """Return the identity of this process's network, which other hosts do not share."""
     boot, space = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/net"
     try:
         with open(boot) as file:

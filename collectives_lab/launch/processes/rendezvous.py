@@ -50,7 +50,7 @@ class LocalRanks:
             own_environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             own_environment |= backends.of_rank(world, rank)
             options = shared | {"rank": rank, "env": world | own_environment}
-            with contextlib.suppress(ChannelClosed):  # a dead rank is found as such
+            with contextlib.suppress(ChannelClosed):  # `ended` notices a dead rank
                 handles.channel.send(("job", 0, "join", options), None, fds)
         for fd in fds[1:]:
             os.close(fd)

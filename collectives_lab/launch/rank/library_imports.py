@@ -59,13 +59,13 @@ def libraries(before: set[str]) -> list[str]:
 def import_all(names: Iterable[str]) -> None:
     """Import libraries as a rank would; Unfit if what they did cannot be shared."""
     threads, files, memory = _footprint()
-    with _asked() as asked, _silent():
+    with _read_variables() as read, _silent():
         for name in names:
             with contextlib.suppress(Exception):  # a rank that needs it will say why
                 importlib.import_module(name)
     more_threads, more_files, more_memory = _footprint()
-    if asked & BY_RANK:
-        raise Unfit(f"asked for {', '.join(sorted(asked & BY_RANK))}")
+    if read & BY_RANK:
+        raise Unfit(f"asked for {', '.join(sorted(read & BY_RANK))}")
     if more_threads > threads or more_files > files:
         raise Unfit("started a thread or opened a file")
     if more_memory - memory > MOST_BYTES:
@@ -80,18 +80,18 @@ def _footprint() -> tuple[int, int, int]:
 
 
 @contextlib.contextmanager
-def _asked() -> Iterator[set[str]]:
-    """Note which variables of the environment are asked for."""
+def _read_variables() -> Iterator[set[str]]:
+    """Collect the variables of the environment that are read."""
     kind = type(os.environ)
-    get, asked = kind.__getitem__, set()
+    get, names = kind.__getitem__, set()
 
     def noted(environ: os._Environ, name: str) -> str:
-        asked.add(name)
+        names.add(name)
         return get(environ, name)
 
     kind.__getitem__ = noted  # type: ignore[method-assign]
     try:
-        yield asked
+        yield names
     finally:
         kind.__getitem__ = get  # type: ignore[method-assign]
 

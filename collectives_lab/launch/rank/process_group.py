@@ -36,7 +36,7 @@ class Membership:
     """
 
     def __init__(self, on_mismatch: Callable[[recorder.Record], None]):
-        """Be in none; `on_mismatch` hears of calls that do not fit."""
+        """Begin without a group; on_mismatch: gets each call that does not fit."""
         self.on_mismatch = on_mismatch
         self.rank, self.world_size = 0, 1
         self.settings: dict[str, Any] = {}

@@ -75,7 +75,7 @@ def stream(fd: int) -> TextIO:
 def sleeps() -> bool:
     """Return whether the first thread uses no processor time in a tenth of a second.
 
-    One that could run and gets no core is busy all the same; Linux tells.
+    One that could run and gets no core is busy all the same; Linux shows it.
     """
     if not hasattr(time, "pthread_getcpuclockid"):
         return False
