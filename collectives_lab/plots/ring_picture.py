@@ -15,9 +15,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 
+from collectives_lab.plans.chunks import ChunkState, Holds, Move
 from collectives_lab.plots.buffers import ranks_in
 from collectives_lab.plots.chunk_table import WHOLE
-from collectives_lab.plots.chunks import ChunkState, Holds, Move
 from collectives_lab.plots.dots import Dots
 from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, rank_color
 
