@@ -62,9 +62,10 @@ class Shape:
 class Choice:
     """An algorithm in a protocol, and what its time is made of.
 
-    latency: seconds of a call with no bytes. hops: messages between servers that wait
-    for each other. rate: bytes a second of the full tensor. stages: GPUs of a server
-    that a byte passes one after another, the length of the pipeline that has to fill.
+    latency: seconds of a call with no bytes, as NCCL counts. hops: messages between
+    servers that wait for each other; late: seconds that each of them takes longer than
+    NCCL counts. rate: bytes a second of the full tensor. stages: GPUs of a server that
+    a byte passes one after another, the length of the pipeline that has to fill.
     """
 
     algorithm: str
@@ -72,7 +73,8 @@ class Choice:
     latency: float
     hops: int
     rate: float
-    stages: int
+    stages: float
+    late: float = 0.0
 
 
 def version_of(library: str) -> tuple[int, int]:
@@ -146,22 +148,46 @@ class _Call:
         steps = {"all_reduce": 2 * (size - 1), "broadcast": size, "reduce": size}.get(
             self.verb, size - 1
         )
-        hops = self._crossings()
+        hops, stages = self._crossings(), gpus * steps / (2 * (size - 1))
         for protocol in self.protocols:
             index = model.PROTOCOLS.index(protocol)
             inside = model.HOP["ring", self.machine.link][index]
             if self.shape.nodes > 1:
                 posts = 3 if protocol == "Simple" else 1
                 inside = max(inside, posts * model.POST[self.machine.cpu])
-            algorithm = "tree" if gpus == 1 else "ring"
+            is_exposed = gpus == 1 and self.version >= (2, 23)
+            algorithm = "tree" if is_exposed else "ring"
             latency = model.BASE["ring"][index] + max(steps - hops, 0) * inside
-            rate = min(self.links, self.cards)
+            rate = min(self.links, self.cards) * self._payload(protocol)
             if protocol == "LL":
-                rate = min(rate / 2, self._low_latency_cap())
-            if protocol == "LL128":
-                rate *= 0.92
+                rate = min(rate, self._low_latency_cap())
             seconds = latency * 1e-6 + hops * self._hop(algorithm, protocol)
-            yield Choice("ring", protocol, seconds, hops, rate * size / steps, gpus)
+            late = self._uncounted(algorithm, protocol)
+            rate *= size / steps
+            yield Choice("ring", protocol, seconds, hops, rate, stages, late)
+
+    def _uncounted(self, algorithm: str, protocol: str) -> float:
+        """Return the seconds of a message to another server that NCCL leaves out.
+
+        It counts less for a ring than for a tree, except with one GPU a server, where
+        "latencies are fully exposed" (2.23, src/graph/tuning.cc). So they are in a
+        call that has only latency.
+        """
+        if self.machine.hop is not None:
+            return 0.0
+        index = model.PROTOCOLS.index(protocol)
+        counted = model.HOP[algorithm, "network"][index]
+        return 1e-6 * (model.HOP["tree", "network"][index] - counted)
+
+    def _payload(self, protocol: str) -> float:
+        """Return the part of a ring's rate that NCCL counts on for what is sent."""
+        is_old = self.version < (2, 23)
+        if protocol == "LL128":
+            return 0.7 if is_old and self.shape.gpus == 1 else 0.92
+        if protocol == "LL" and is_old:
+            is_half = self.verb in ("all_gather", "reduce_scatter")
+            return 1 / 3 if is_half and self.shape.nodes == 1 else 1 / 4
+        return 0.5 if protocol == "LL" else 1.0
 
     def _crossings(self) -> int:
         """Return the hops of a ring between servers that wait for each other."""

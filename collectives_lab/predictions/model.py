@@ -24,6 +24,11 @@ from collectives_lab.fabrics import Fabric, Machine
 from collectives_lab.libraries import Choice, Shape, aws, choices, multicast
 from collectives_lab.predictions.fitted import Constants
 
+CARDS = 0.96
+"""The part of a network card's rate that rings and trees attain: NCCL's search lays 48,
+24 or 12 GB/s over cards of 50, 25 and 12.5. NCCL 2.28, src/graph/search.cc,
+`speedArrayInter`; as its authors see it measured, nccl-tests issue 119."""
+
 EAGER, STAGED = 32 * 2**10, 256 * 2**10
 """Bytes from which EFA waits for the receiver, out of a GPU's memory and out of the
 host's: libfabric 2.6, prov/efa/src/efa_hmem.c, waits from one packet of 8 KiB on and
@@ -70,7 +75,7 @@ def attained(machine: Machine, constants: Constants) -> Machine:
     return replace(
         machine,
         inside=machine.inside * constants.links,
-        nic=machine.nic * constants.cards,
+        nic=machine.nic * CARDS,
     )
 
 
@@ -135,7 +140,7 @@ def _claimed(
 def _timed(
     choice: Choice, nbytes: float, machine: Machine, constants: Constants
 ) -> Estimate:
-    latency = choice.latency
+    latency = choice.latency + choice.hops * choice.late
     if machine.network == "EFA" and nbytes >= (EAGER if machine.direct else STAGED):
         latency += choice.hops * constants.rendezvous
     transfer, pipeline = nbytes / choice.rate, 0.0

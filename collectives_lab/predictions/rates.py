@@ -42,7 +42,7 @@ def _rows(fabric: Fabric) -> Iterator[list[str]]:
             f"{machine.network} card",
             machine.nic,
             reached.nic,
-            f"fitted {fit.cards:.2f}",
+            "NCCL's search.cc",
         ),
     ):
         share = f"{100 * rate / nominal:.0f} %"

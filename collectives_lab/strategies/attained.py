@@ -12,6 +12,7 @@ from collectives_lab.fabrics import Fabric
 from collectives_lab.libraries import Shape
 from collectives_lab.libraries.nccl import NEWEST
 from collectives_lab.predictions import constants, estimate
+from collectives_lab.predictions.model import CARDS
 from collectives_lab.predictions.prediction import machine_of
 from collectives_lab.predictions.tools import LAUNCH
 from collectives_lab.strategies.clusters import levels
@@ -46,7 +47,7 @@ def attained_seconds(sentence: Sentence, strategy: Strategy, fabric: Fabric) -> 
         parts = 1 if strategy.sequence_parallel else strategy.tensor
         far = at.nodes > 1
         link = at.across if far else at.inside
-        rate = fitted.cards * share if far else fitted.links * machine.inside
+        rate = CARDS * share if far else fitted.links * machine.inside
         sent = link.alpha + nbytes / parts / rate
         near = min(parts, machine.gpus)
         return sent + (seconds("all_gather", nbytes, 1, near) if near > 1 else 0.0)

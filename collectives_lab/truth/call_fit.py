@@ -25,7 +25,7 @@ from collectives_lab.predictions.tools import offset
 from collectives_lab.truth.calls import Call, calls
 from collectives_lab.truth.scoring import quantile
 
-START = Constants(links=0.95, cards=0.9, fill=5e6, rendezvous=1e-5)
+START = Constants(links=0.95, fill=5e6, rendezvous=1e-5)
 """Where a fit begins; a constant that none of its sets shows stays there."""
 
 SHARE = 0.8
@@ -66,7 +66,7 @@ def fitted(some: Sequence[Call]) -> Constants:
         for name in asdict(best):
             for factor in (1 + step, 1 / (1 + step)):
                 value = getattr(best, name) * factor
-                if name in ("links", "cards"):
+                if name == "links":
                     value = min(value, 1.0)
                 candidate = replace(best, **{name: value})
                 if (now := loss(some, candidate)) < least:
