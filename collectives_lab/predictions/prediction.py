@@ -21,9 +21,13 @@ from collectives_lab.predictions.tools import offset
 UNSUPPORTED = 2.0
 """The factor either way where no measurement is of this kind."""
 
-LEAST = 1.1
-"""No factor is smaller, an assumption: some six sets cannot show that the next one, of
-another installation, lies nearer."""
+LEAST_INSIDE, LEAST_ACROSS = 1.1, 1.2
+"""No factor is smaller, an assumption: some six sets inside a server, and four across,
+cannot show that the next one, of another installation, lies nearer."""
+
+MANY, FULL = 2, 512 * 2**20
+"""Servers up to which published sets have small calls, and bytes from which they have
+calls on more."""
 
 RARE = 1.4
 """The factor where at most one published set is of such machines. Of racks and of RoCE,
@@ -114,12 +118,13 @@ def with_range(
 ) -> Prediction:
     """Return an estimate as a prediction, with a range that leaves out a fold."""
     seconds = estimated.seconds + added
-    factor = max(LEAST, ranges(left_out).of(shape.nodes, nbytes))
+    least = LEAST_INSIDE if shape.nodes == 1 else LEAST_ACROSS
+    factor = max(least, ranges(left_out).of(shape.nodes, nbytes))
     support = (
         f"Four in five of {_kind(shape.nodes, nbytes)} lay within a factor of "
         f"{factor:.2f}, predicted without their set (lab.truth)."
     )
-    if rare := _rare(nbytes, machine, shape):
+    if rare := _rare(verb, nbytes, machine, shape, added):
         factor = max(factor, RARE)
         support = f"At most one published set is of {rare}, so the range is wider."
     if doubt := _doubt(verb, machine, shape):
@@ -161,12 +166,20 @@ def _kind(nodes: int, nbytes: float) -> str:
     return f"the published calls of {size} on {where}"
 
 
-def _rare(nbytes: float, machine: Machine, shape: Shape) -> str:
+def _rare(
+    verb: str, nbytes: float, machine: Machine, shape: Shape, added: float
+) -> str:
     """Return what these calls are, if at most one published set is of such."""
     if machine.gpus > 8:
         return "racks"
     if machine.gpu in ("Volta", "Blackwell"):
         return machine.gpu
+    if added and nbytes < LARGE:
+        return "less than 64 MiB by a tool that adds to the time"
+    if verb != "all_reduce" and (shape.nodes > 1 or nbytes < LARGE):
+        return f"{verb} on several servers, or of less than 64 MiB"
+    if shape.nodes > MANY and nbytes < FULL:
+        return "less than 512 MiB on more than two servers"
     if shape.nodes > 1 and machine.network != "EFA" and nbytes < LARGE:
         return f"less than 64 MiB over {machine.network}"
     if shape.nodes > 1 and machine.network == "RoCE":

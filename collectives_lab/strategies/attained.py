@@ -14,7 +14,7 @@ from collectives_lab.libraries.nccl import NEWEST
 from collectives_lab.predictions import constants, estimate
 from collectives_lab.predictions.model import CARDS
 from collectives_lab.predictions.prediction import machine_of
-from collectives_lab.predictions.tools import LAUNCH
+from collectives_lab.predictions.tools import CALL
 from collectives_lab.strategies.clusters import levels
 from collectives_lab.strategies.sentences import Sentence
 from collectives_lab.strategies.strategy import Strategy
@@ -52,5 +52,5 @@ def attained_seconds(sentence: Sentence, strategy: Strategy, fabric: Fabric) -> 
         near = min(parts, machine.gpus)
         return sent + (seconds("all_gather", nbytes, 1, near) if near > 1 else 0.0)
     is_list = strategy.lists and sentence.group in OWNED
-    copies = 2 * LAUNCH * ranks if is_list else 0.0
+    copies = CALL * ranks if is_list else 0.0
     return seconds(verb, nbytes, at.nodes, at.each) + copies
