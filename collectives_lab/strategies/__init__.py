@@ -11,12 +11,8 @@ keeps is what is said here: tests compare the two.
 
 from collectives_lab.strategies import clusters, models
 from collectives_lab.strategies.clusters import Cluster, call_seconds
-from collectives_lab.strategies.forecast import (
-    CONSTANTS,
-    Constants,
-    Forecast,
-    forecast,
-)
+from collectives_lab.strategies.fitted import Constants, constants
+from collectives_lab.strategies.forecast import Forecast, forecast
 from collectives_lab.strategies.memory import Memory, memory
 from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.published import PUBLISHED, Published, published
@@ -32,7 +28,6 @@ from collectives_lab.strategies.strategy import (
 from collectives_lab.strategies.timing import StepTime, step_time
 
 __all__ = [
-    "CONSTANTS",
     "FLOAT32",
     "FLOAT64",
     "MIXED",
@@ -51,6 +46,7 @@ __all__ = [
     "Strategy",
     "call_seconds",
     "clusters",
+    "constants",
     "fastest",
     "forecast",
     "memory",

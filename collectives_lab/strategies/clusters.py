@@ -1,7 +1,7 @@
 """The cluster of a strategy: a fabric of any number of nodes, and a GPU's rates.
 
-Here: `dgx_a100`, `dgx_h100`, `mosaic_a100_40`, `grand_teton_500w`, `Cluster` for your
-own, and `call_seconds`, what one call of a sentence takes there.
+Here: `dgx_a100`, `dgx_h100`, `dgx_h200`, `mosaic_a100_40`, `grand_teton_500w`,
+`Cluster` for your own, and `call_seconds`, what one call of a sentence takes there.
 """
 
 from __future__ import annotations
@@ -70,6 +70,14 @@ dgx_h100 = Cluster(
 )
 """989 TFLOP/s in bfloat16 without sparsity, 1979 in float8, 80 GB at 3350 GB/s, 132
 processors. NVIDIA H100 SXM datasheet."""
+dgx_h200 = replace(
+    dgx_h100,
+    name="DGX H200",
+    nodes=fabrics.dgx_h200,
+    memory=141e9,
+    bandwidth=4800e9,
+)
+"""As `dgx_h100`, with 141 GB at 4800 GB/s. NVIDIA H200 datasheet."""
 mosaic_a100_40 = replace(
     dgx_a100,
     name="8 A100 40GB, 8x200 Gb/s RoCE",

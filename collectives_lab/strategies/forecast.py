@@ -11,13 +11,12 @@ memory of a rank and whether it fits. For a strategy on a cluster
     data        gradients and parameters along data, what is not hidden
     optimizer   reading and writing all its state
 
-`CONSTANTS` are fitted, all others are from data sheets and sources; `fit` of `truth`
+`constants` are fitted, all others are from data sheets and sources; `truth.step_fit`
 finds them, and `truth.steps` says how true it all is.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -36,6 +35,7 @@ from collectives_lab.strategies.computing import (
     optimizer_bytes,
     sharding_bytes,
 )
+from collectives_lab.strategies.fitted import Constants, constants, spread
 from collectives_lab.strategies.memory import memory
 from collectives_lab.strategies.sentences import Sentence, sentences, units
 from collectives_lab.strategies.strategy import Strategy
@@ -43,30 +43,8 @@ from collectives_lab.strategies.timing import Timed, exposed
 
 OWNERS = ("data", "replica", "shard", "copy", "ends")
 
-
-@dataclass(frozen=True)
-class Constants:
-    """matrix: share of the peak that products attain, by class of GPU. memory: share of
-    the memory's rate that passes over it attain.
-    """
-
-    matrix: Mapping[str, float]
-    memory: float
-
-    def share(self, gpu: str) -> float:
-        """Return the share of a class; that of an unknown one is the mean of all."""
-        known = list(self.matrix.values())
-        return self.matrix.get(gpu, math.exp(sum(map(math.log, known)) / len(known)))
-
-
-CONSTANTS = Constants({"A100": 0.782, "H100": 0.635}, 0.55)
-"""Fitted on the published steps of `truth`: three free constants. A pass attains some
-80 to 90 % of the memory's rate, so the lower share also stands for what is not
-modelled: kernels that start late, ranks that are late."""
-RANGE = (0.845, 1.183)
-"""Factors of low and high, by `truth.spread`."""
-UNSUPPORTED = (0.5, 2.0)
-"""Those where no measurement supports a forecast."""
+UNSUPPORTED = 2.0
+"""The factor of low and high where no measurement supports a forecast."""
 GATHERED = 128
 """Ranks over which parameters were gathered in steps that forecasts came near to."""
 
@@ -82,7 +60,7 @@ class Forecast:
     strategy: Strategy
     cluster: Cluster
     parts: Mapping[str, float] = field(default_factory=dict)
-    range: tuple[float, float] = RANGE
+    factor: float = UNSUPPORTED
     unsupported: str = ""
 
     @property
@@ -91,11 +69,11 @@ class Forecast:
 
     @property
     def low(self) -> float:
-        return self.seconds * self.range[0]
+        return self.seconds / self.factor
 
     @property
     def high(self) -> float:
-        return self.seconds * self.range[1]
+        return self.seconds * self.factor
 
     @property
     def memory(self) -> int:
@@ -135,13 +113,15 @@ class Forecast:
 
 
 def forecast(
-    strategy: Strategy, cluster: Cluster, constants: Constants = CONSTANTS
+    strategy: Strategy, cluster: Cluster, fitted: Constants | None = None
 ) -> Forecast:
     """Predict a step on as many nodes of the cluster as the strategy needs.
 
+    fitted: other constants than `constants()`, those of all published steps.
     Raises ValueError for a cluster whose GPU's rates or whose machine are not known.
     """
-    pace = Pace.of(cluster, constants.share(cluster.gpu), constants.memory)
+    fitted = fitted or constants()
+    pace = Pace.of(cluster, fitted.share(cluster.gpu), fitted.memory)
     kinds = {i: _stage(strategy, cluster, i, pace) for i in strategy.unlike()}
     slow = max(kinds.values(), key=lambda stage: stage.working)
     m, p = strategy.micro_batches, strategy.pipeline
@@ -158,19 +138,20 @@ def forecast(
         "optimizer": max(stage.optimizer for stage in kinds.values()),
     }
     beyond = _unsupported(strategy, cluster)
-    return Forecast(strategy, cluster, parts, UNSUPPORTED if beyond else RANGE, beyond)
+    factor = UNSUPPORTED if beyond else spread()
+    return Forecast(strategy, cluster, parts, factor, beyond)
 
 
 def _unsupported(s: Strategy, cluster: Cluster) -> str:
     """Return what of a forecast no published step speaks for."""
-    if cluster.gpu not in CONSTANTS.matrix:
+    if cluster.gpu not in constants().matrix:
         return f"a guess: no published step ran on {cluster.gpu or 'such GPUs'}"
     if s.model.experts:
         return "a guess: no published step has experts"
     if s.zero == 3 and s.reshard and s.ranks("shard") > GATHERED:
-        return (
-            f"a guess: gathers over more than {GATHERED} ranks took up to twice as long"
-        )
+        return f"a guess: gathers over more than {GATHERED} ranks were far off"
+    if s.context > 1:
+        return "a guess: in one published step only do ranks share an example"
     return ""
 
 

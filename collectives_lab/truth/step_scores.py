@@ -11,9 +11,10 @@ from functools import cache
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.strategies import Forecast, forecast
+from collectives_lab.strategies.fitted import constants, spread
 from collectives_lab.truth.published import split
 from collectives_lab.truth.scoring import Score, score
-from collectives_lab.truth.step_fit import FITTED, fitted_on, spread
+from collectives_lab.truth.step_fit import fitted_on
 from collectives_lab.truth.step_settings import Settings, settings
 
 CALCULON = (1.40, 1.14, 18.03, 13.64, 49.89, 34.47, 90.08, 66.04)
@@ -93,9 +94,9 @@ def steps() -> Steps:
     """Return every scored step of training beside its forecast."""
     compared: list[Step] = []
     for one in settings():
-        guess = forecast(one.strategy, one.cluster, FITTED[one.fold])
+        guess = forecast(one.strategy, one.cluster, constants(one.fold))
         if not guess.unsupported:
-            guess = replace(guess, range=spread(one.fold))
+            guess = replace(guess, factor=spread(one.fold))
         sets = tuple(dict.fromkeys(row.row.set for row in fitted_on(one.fold)))
         before = sum(step.set == one.row.set for step in compared)
         theirs = CALCULON[before] if one.row.set == "korthikanti" else None
