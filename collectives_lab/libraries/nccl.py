@@ -82,7 +82,7 @@ def version_of(library: str) -> tuple[int, int]:
 
     Raises ValueError for another library, and for a version before 2.4 or unreadable.
     """
-    match = re.fullmatch(r"nccl(?:[ v]+(\d+)\.(\d+)(?:[.\d-]*))?", library.lower())
+    match = re.fullmatch(r"nccl(?:[ v]+(\d+)\.(\d+)(?:[.\d-]*))?", str(library).lower())
     if not match:
         raise ValueError(
             f"library is {library!r}; need nccl, or with its version: nccl 2.27"

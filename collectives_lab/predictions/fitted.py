@@ -19,9 +19,10 @@ FOLDER = Path(__file__).parent
 class Constants:
     """The fitted part of the model.
 
-    links: the part of their rate that the links inside a server attain. fill: bytes for each GPU of a pipeline, which a tensor must exceed for
-    the pipeline to be full, in Simple with a buffer of 4 MiB. rendezvous: seconds that
-    a message of 32 KiB and more waits for its receiver on EFA.
+    links: the part of their rate that the links inside a server attain. fill: bytes
+    for each GPU of a pipeline, which a tensor must exceed for the pipeline to be full,
+    in Simple with a buffer of 4 MiB. rendezvous: seconds that a message of 32 KiB and
+    more waits for its receiver on EFA.
     """
 
     links: float

@@ -33,6 +33,8 @@ RARE = 1.4
 """The factor where at most one published set is of such machines. Of racks and of RoCE,
 each predicted without its only set, four calls in five lay within it."""
 
+_PROTOCOLS = ("ll", "ll128", "simple")
+
 MEASURED_VERBS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
@@ -227,9 +229,9 @@ def _check(
         )
     if fabric.world_size < 2:
         raise ValueError(f"{fabric!r} has one rank; need 2 or more to communicate")
-    if algorithm is not None and algorithm.lower() not in ALGORITHMS:
+    if algorithm is not None and str(algorithm).lower() not in ALGORITHMS:
         raise ValueError(
             f"algorithm is {algorithm!r}; need one of {', '.join(ALGORITHMS)}, or None"
         )
-    if protocol is not None and protocol.lower() not in ("ll", "ll128", "simple"):
+    if protocol is not None and str(protocol).lower() not in _PROTOCOLS:
         raise ValueError(f"protocol is {protocol!r}; need LL, LL128, Simple, or None")

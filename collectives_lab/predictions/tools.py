@@ -29,7 +29,7 @@ def offset(tool: str | None) -> float:
     """
     if tool is None:
         return 0.0
-    name, _, options = tool.partition(" ")
+    name, _, options = str(tool).partition(" ")
     if name not in TOOLS:
         raise ValueError(f"tool is {tool!r}; need {' or '.join(TOOLS)}, or None")
     if name == "all_reduce_bench.py":

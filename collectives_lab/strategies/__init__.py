@@ -18,13 +18,8 @@ from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.published import PUBLISHED, Published, published
 from collectives_lab.strategies.scaling import Scaling, fastest, scaling
 from collectives_lab.strategies.sentences import Sentence, Sentences, sentences
-from collectives_lab.strategies.strategy import (
-    FLOAT32,
-    FLOAT64,
-    MIXED,
-    Precision,
-    Strategy,
-)
+from collectives_lab.strategies.settings import FLOAT32, FLOAT64, MIXED, Precision
+from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.timing import StepTime, step_time
 
 __all__ = [

@@ -22,7 +22,8 @@ from collectives_lab.basics.tables import Table, table
 from collectives_lab.strategies import clusters, models
 from collectives_lab.strategies.clusters import Cluster
 from collectives_lab.strategies.models import gpt
-from collectives_lab.strategies.strategy import Precision, Strategy
+from collectives_lab.strategies.settings import Precision
+from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.timing import StepTime, step_time
 
 

@@ -6,10 +6,8 @@ Here: `broken`, what does not fit, in a sentence each.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-Strategy = Any
-"""What has the fields of a `Strategy`, whose module imports this one."""
+from collectives_lab.strategies.settings import Settings
 
 COUNTS = (
     *("batch", "sequence", "data", "tensor", "pipeline", "micro_batches"),
@@ -23,20 +21,20 @@ CHOICES = {
 }
 
 
-def broken(s: Strategy) -> Iterator[str]:
+def broken(s: Settings) -> Iterator[str]:
     """Yield what breaks a rule; only the first one is sure to make sense."""
     for rules in (_counts, _choices, _tensor, _data, _batch, _expert, _pipeline):
         yield from rules(s)
 
 
-def _counts(s: Strategy) -> Iterator[str]:
+def _counts(s: Settings) -> Iterator[str]:
     for name in COUNTS:
         value = getattr(s, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             yield f"{name} is {value!r}; need a whole number, 1 or more"
 
 
-def _choices(s: Strategy) -> Iterator[str]:
+def _choices(s: Settings) -> Iterator[str]:
     for name, allowed in CHOICES.items():
         if (value := getattr(s, name)) not in allowed:
             yield f"{name} is {value!r}; need one of {', '.join(map(repr, allowed))}"
@@ -51,7 +49,7 @@ def _choices(s: Strategy) -> Iterator[str]:
         yield f"order is {s.order}; need 'tensor', 'data' and 'pipeline' once each"
 
 
-def _tensor(s: Strategy) -> Iterator[str]:
+def _tensor(s: Settings) -> Iterator[str]:
     model = s.model
     shared = {
         "heads": model.heads,
@@ -75,7 +73,7 @@ def _tensor(s: Strategy) -> Iterator[str]:
         yield "regather gathers what sequence_parallel has split; set both, or none"
 
 
-def _data(s: Strategy) -> Iterator[str]:
+def _data(s: Settings) -> Iterator[str]:
     for name in ("context", "copies"):
         if s.data % getattr(s, name):
             yield f"{name}={getattr(s, name)} does not divide data={s.data}"
@@ -90,7 +88,7 @@ def _data(s: Strategy) -> Iterator[str]:
         yield f"waits is {s.waits}; need some of {', '.join(map(repr, known))}"
 
 
-def _batch(s: Strategy) -> Iterator[str]:
+def _batch(s: Settings) -> Iterator[str]:
     data = s.data // s.context
     if s.batch % (data * s.micro_batches):
         ranks = "data" if s.context == 1 else "data / context"
@@ -100,7 +98,7 @@ def _batch(s: Strategy) -> Iterator[str]:
         )
 
 
-def _expert(s: Strategy) -> Iterator[str]:
+def _expert(s: Settings) -> Iterator[str]:
     if s.expert > 1 and not s.model.experts:
         yield f"expert={s.expert}, but {s.model.name} has no experts"
     elif s.expert > 1 and s.model.experts % s.expert:
@@ -112,7 +110,7 @@ def _expert(s: Strategy) -> Iterator[str]:
         )
 
 
-def _pipeline(s: Strategy) -> Iterator[str]:
+def _pipeline(s: Settings) -> Iterator[str]:
     pieces, layers = s.pipeline * s.interleave, s.model.layers
     if layers % pieces and (layers + 2) % pieces:
         yield (

@@ -13,7 +13,7 @@ from typing import Any
 from collectives_lab.strategies import Strategy, clusters, models
 from collectives_lab.strategies.clusters import Cluster
 from collectives_lab.strategies.model import Model
-from collectives_lab.strategies.strategy import Precision
+from collectives_lab.strategies.settings import Precision
 from collectives_lab.truth.published import Row, rows, split, table
 
 PRECISION = ("gradient", "matrix")

@@ -6,13 +6,14 @@ from dataclasses import astuple, replace
 import pytest
 
 from collectives_lab import fabrics, predict, truth
-from collectives_lab.predictions.tools import LAUNCH
+from collectives_lab.predictions.tools import CALL
 from collectives_lab.strategies import (
     PUBLISHED,
     Cluster,
     Constants,
     Strategy,
     clusters,
+    constants,
     forecast,
     memory,
     models,
@@ -21,8 +22,8 @@ from collectives_lab.strategies import (
 )
 from collectives_lab.strategies.attained import attained_seconds
 from collectives_lab.strategies.computing import Pace, block_work, product_seconds
-from collectives_lab.strategies.forecast import CONSTANTS, RANGE
-from collectives_lab.strategies.strategy import Precision
+from collectives_lab.strategies.fitted import read, spread
+from collectives_lab.strategies.settings import Precision
 from collectives_lab.truth import step_fit
 
 GPT3 = models.gpt(96, 12288, 96)
@@ -177,22 +178,22 @@ def test_gradients_added_in_the_product_need_no_pass() -> None:
     """For each number and micro-batch one of 2 bytes is read, one read and written."""
     fused = PIPELINED.but(fused_accumulation=True)
     parts = [forecast(s, clusters.dgx_a100).parts for s in (PIPELINED, fused)]
-    rate = CONSTANTS.memory * clusters.dgx_a100.bandwidth
+    rate = constants().memory * clusters.dgx_a100.bandwidth
     numbers = sum(shard.numel for layer in PIPELINED.shards(7) for shard in layer)
     saved = parts[0]["memory"] - parts[1]["memory"]
     assert saved == pytest.approx(64 * 6 * numbers / rate)
     assert parts[0]["matrix"] == parts[1]["matrix"]
 
 
-def test_lists_cost_a_copy_for_each_rank() -> None:
-    """And a slice. In parts, parameters are gathered again to be computed again."""
+def test_lists_cost_a_call_of_pytorch_for_each_rank() -> None:
+    """In parts, parameters are gathered again to be computed again."""
     whole = Strategy(model=GPT3, batch=64, sequence=2048, data=64, zero=3)
     fabric = clusters.dgx_a100.fabric(64)
     times = [
         attained_seconds(sentences(s)[0], s, fabric)
         for s in (whole, whole.but(lists=True))
     ]
-    assert times[1] - times[0] == pytest.approx(2 * 64 * LAUNCH)
+    assert times[1] - times[0] == pytest.approx(64 * CALL)
     gathers = {}
     for unit in ("layer", "parameter"):
         calls = sentences(whole.but(unit=unit, recompute="full"))
@@ -272,15 +273,19 @@ def test_memory_is_checked_against_the_gpu() -> None:
 
 
 def test_what_no_measurement_supports_is_said_with_a_wide_range() -> None:
-    """Another GPU, experts, and gathers over more ranks than were measured."""
+    """Another GPU, experts, shared examples, and gathers over more ranks than were
+    measured.
+    """
     sharded = Strategy(model=models.llama3_8b, batch=256, sequence=4096, zero=3)
     near, far = (
         forecast(sharded.but(data=data), clusters.dgx_h100) for data in (128, 256)
     )
     other = replace(clusters.dgx_h100, gpu="B200")
     experts = sharded.but(model=models.mixtral_8x7b)
-    guesses = far, forecast(sharded, other), forecast(experts, clusters.dgx_h100)
-    assert not near.unsupported and near.range == RANGE
+    split = sharded.but(data=8, context=2)
+    guesses = [far, forecast(sharded, other)]
+    guesses += [forecast(s, clusters.dgx_h100) for s in (experts, split)]
+    assert not near.unsupported and near.factor == spread()
     for guess in guesses:
         assert guess.unsupported in repr(guess) and "a guess" in repr(guess)
         assert guess.high == 4 * guess.low
@@ -315,61 +320,65 @@ def test_a_cluster_without_its_rates_is_named() -> None:
 
 # -- how true --------------------------------------------------------------------------
 
-BARS = {
-    "megatron-2021": (0.02, 0.04),
-    "korthikanti": (0.02, 0.055),
-    "titan-8b-fsdp": (0.03, 0.06),
-    "mosaic-a100-40": (0.07, 0.40),
-    "llama3": (0.08, 0.19),
-    "narayanan-t2": (0.19, 0.71),
-}
-"""The mean and the worst error of each set, as they are: 5 and 12 % is what is wanted
-between Megatron's papers, 10 % elsewhere. ZeRO-3 of 2021 took up to 1.7 times as long
-as what is known of it explains."""
-
-ELSEWHERE = ("titan-8b-fsdp", "mosaic-a100-40", "llama3")
+MEGATRON = ("megatron-2021", "korthikanti")
+OTHERS = ("titan-8b-fsdp", "mosaic-a100-40", "llama3", "narayanan-t2")
+BARS = {"megatron": (0.05, 0.12), "others": (0.10, 1.0)}
+"""The mean error and the worst: between Megatron's papers on A100, and of a set of
+another framework or on H100, where no step may be off by a factor of two."""
 
 
-@pytest.mark.parametrize("name", BARS)
+@pytest.mark.parametrize("name", (*MEGATRON, *OTHERS))
 def test_a_step_is_forecast_without_having_been_seen(name) -> None:
-    """No set is further off than it was when its constants were fitted."""
+    """Each set is within the bars of its kind; none is missed."""
+    error, worst = BARS["megatron" if name in MEGATRON else "others"]
     found = truth.scores()[name]
-    assert found.error <= BARS[name][0] and found.worst <= BARS[name][1]
+    assert found.error <= error and found.worst < worst
 
 
 def test_every_scored_set_of_steps_is_there() -> None:
     """None is left out because it is bad."""
     scored = {s.set for s in truth.split().values() if s.scored and s.kind == "step"}
-    assert set(truth.scores()) == scored == set(BARS)
+    assert set(truth.scores()) == scored == {*MEGATRON, *OTHERS}
 
 
 def test_three_in_four_lie_within_fifteen_per_cent() -> None:
     """Of the steps of other frameworks and on H100; four in five of all in range."""
-    found = truth.score(step for step in truth.steps() if step.set in ELSEWHERE)
-    assert found.error <= 0.06 and found.near >= 0.85
+    steps = [
+        step
+        for step in truth.steps()
+        if step.set in OTHERS
+        and (step.set != "narayanan-t2" or step.settings.strategy.zero)
+    ]
+    found = truth.score(steps)
+    assert found.count == 35 and found.error <= 0.10 and found.near >= 0.75
     assert truth.score(truth.steps()).covered >= 0.8
-    assert pytest.approx(step_fit.spread(""), abs=0.001) == RANGE
+
+
+def test_steps_of_2021_with_lists_are_explained_in_part() -> None:
+    """ZeRO-3 misses 10 % by itself, and its bar is that of all other frameworks."""
+    sharded = [s for s in truth.steps() if s.settings.strategy.lists]
+    assert len(sharded) == 6 and 0.10 < truth.score(sharded).error < 0.15
 
 
 def test_no_step_is_off_by_a_factor_of_two() -> None:
-    """By more than 1.4 only ZeRO-3 of 2021, and all that Megatron ran by less."""
-    far = [step for step in truth.steps() if not 1 / 1.4 < step.ratio < 1.4]
-    assert all(0.5 < step.ratio < 2 for step in far)
-    assert {(s.set, s.settings.strategy.zero) for s in far} == {("narayanan-t2", 3)}
-    sets = ("narayanan-t2", "megatron-2021", "korthikanti")
+    """None even by more than 1.4; and all that Megatron ran by less."""
+    assert all(1 / 1.4 < step.ratio < 1.4 for step in truth.steps())
+    sets = ("narayanan-t2", *MEGATRON)
     steps = [step for step in truth.steps() if step.set in sets]
     found = truth.score(step for step in steps if not step.settings.strategy.zero)
-    assert found.count == 24 and found.error <= 0.02 and found.worst <= 0.055
+    error, worst = BARS["megatron"]
+    assert found.count == 24 and found.error <= error and found.worst <= worst
 
 
-@pytest.mark.parametrize("name", ["korthikanti", "megatron-2021"])
+@pytest.mark.parametrize("name", MEGATRON)
 def test_a_model_of_products_only_misses_however_it_is_fitted(name) -> None:
-    """Without passes over the memory Megatron's steps are further off than the bars."""
+    """Without passes over the memory Megatron's steps are further off."""
     steps = [step.settings for step in truth.steps() if step.set == name]
     wrong = step_fit.fit_matrix(step_fit.fitted_on(steps[0].fold), memory=1e6)
     errors = [abs(step_fit.error(one, wrong)) for one in steps]
-    assert math.expm1(sum(errors) / len(errors)) > 1.5 * BARS[name][0]
-    assert math.expm1(max(errors)) > 1.3 * BARS[name][1]
+    usual = truth.scores()[name]
+    assert math.expm1(sum(errors) / len(errors)) > 1.4 * usual.error
+    assert math.expm1(max(errors)) > 1.3 * usual.worst
 
 
 def test_without_passes_over_the_memory_steps_are_further_off() -> None:
@@ -380,19 +389,27 @@ def test_without_passes_over_the_memory_steps_are_further_off() -> None:
         errors = [abs(step_fit.error(row, constants)) for row in rows]
         return sum(errors) / len(errors)
 
-    usual = step_fit.FITTED[""]
+    usual = constants()
     assert off(replace(usual, memory=100.0)) > 1.2 * off(usual)
     assert off(Constants({"A100": 0.4, "H100": 0.3}, usual.memory)) > 2 * off(usual)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("left_out", step_fit.FITTED)
+@pytest.mark.parametrize("left_out", read())
 def test_the_constants_are_those_of_the_fit(left_out) -> None:
     """Fitted again they are the same, each fold left out."""
-    again, kept = step_fit.fit(left_out), step_fit.FITTED[left_out]
+    again, kept = step_fit.fit(left_out), constants(left_out)
     assert again.memory == kept.memory
     for gpu, share in again.matrix.items():
         assert math.isclose(kept.matrix[gpu], share, abs_tol=0.002)
+
+
+@pytest.mark.parametrize("left_out", read())
+def test_the_spread_is_that_of_forecasts_of_other_folds(left_out) -> None:
+    """As the table has it, and never so narrow that six sets could not show it."""
+    by_fold = {fold: constants(fold) for fold in read()}
+    again = step_fit.spread(by_fold, left_out)
+    assert spread(left_out) == pytest.approx(again, abs=0.001) and again >= 1.2
 
 
 def test_settings_say_what_their_source_leaves_open() -> None:

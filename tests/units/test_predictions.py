@@ -48,6 +48,41 @@ def test_latencies_are_those_of_nccls_model(algorithm, protocol, nodes) -> None:
     assert ours.latency == pytest.approx(theirs, rel=1e-12)
 
 
+@pytest.mark.parametrize("protocol, late", [("LL", 2.3), ("LL128", 4.5), ("Simple", 0)])
+def test_a_ring_s_message_to_another_server_takes_as_long_as_a_tree_s(protocol, late):
+    """NCCL counts less, but not with one GPU a server; on EFA its plugin counts."""
+    ring = named(fabrics.dgx_h100(3))["ring", protocol]
+    assert ring.late == pytest.approx(late * 1e-6)
+    alone = named(fabrics.dgx_h100(3, gpus_per_node=1))["ring", protocol]
+    assert alone.late == 0 and named(fabrics.aws_p5(3))["ring", protocol].late == 0
+    found = lab.predict(
+        "all_reduce", 8, fabrics.dgx_h100(3), algorithm="ring", protocol=protocol
+    )
+    assert found.parts["latency"] == pytest.approx(ring.latency + 4 * ring.late)
+
+
+@pytest.mark.parametrize(
+    "version, gpus, low, low128", [((2, 22), 1, 1 / 4, 0.7), ((2, 23), 1, 1 / 2, 0.92)]
+)
+def test_a_ring_s_payload_is_that_of_the_version(version, gpus, low, low128) -> None:
+    """Before 2.23 NCCL counts on less in LL, and in LL128 with one GPU a server."""
+    small = replace(fabrics.dgx_h100(2).machine, nics=8, nic=1e9)
+    fabric = replace(fabrics.dgx_h100(2, gpus_per_node=gpus), machine=small)
+    rings = named(fabric, version=version)
+    usual = rings["ring", "Simple"].rate
+    assert rings["ring", "LL"].rate == pytest.approx(low * usual)
+    assert rings["ring", "LL128"].rate == pytest.approx(low128 * usual)
+
+
+def test_half_an_all_reduce_fills_half_the_pipeline() -> None:
+    """A byte passes each GPU once, and twice in an all_reduce."""
+    whole, half = (
+        named(fabrics.dgx_h100(1), verb=verb)["ring", "Simple"].stages
+        for verb in ("all_reduce", "all_gather")
+    )
+    assert whole == 8 and half == 4
+
+
 @pytest.mark.parametrize("nodes, sends", [(2, 1), (3, 2), (8, 2)])
 def test_a_double_tree_sends_once_between_two_servers_and_twice_beyond(
     nodes, sends
@@ -399,6 +434,7 @@ def test_what_nothing_supports_is_said() -> None:
         (fabrics.dgx_b200(2), GiB, "Blackwell"),
         (fabrics.aws_p5(4), GiB, "p5 instances on several nodes"),
         (fabrics.dgx_h100(2), MiB, "less than 64 MiB over InfiniBand"),
+        (fabrics.dgx_h100(4), 256 * MiB, "less than 512 MiB on more than two servers"),
     ],
 )
 def test_calls_of_which_little_is_published_have_a_wider_range(fabric, nbytes, words):
@@ -422,6 +458,10 @@ def test_calls_of_which_little_is_published_have_a_wider_range(fabric, nbytes, w
         ({"algorithm": "pat"}, "has no pat for all_reduce .* it has ring in LL or"),
         ({"protocol": "LL256"}, "protocol is 'LL256'"),
         ({"tool": "osu"}, "tool is 'osu'"),
+        ({"tool": 3}, "tool is 3"),
+        ({"library": None}, "library is None"),
+        ({"algorithm": 3}, "algorithm is 3"),
+        ({"protocol": 128}, "protocol is 128"),
         ({"fabric": fabrics.uniform(8, 1e-6, 1e-9)}, "does not say which machine"),
         ({"fabric": fabrics.dgx_h100(1).with_slow_rank(0, 2)}, "slow ranks"),
         ({"fabric": fabrics.dgx_h100(1, gpus_per_node=1)}, "has one rank"),
@@ -476,12 +516,13 @@ def test_fewer_gpus_use_fewer_cards() -> None:
 
 @pytest.mark.parametrize("name", [*PRESETS, "gb200_nvl72", "pcie_box"])
 def test_links_attain_less_than_their_data_sheet(name) -> None:
-    """From 70 to 95 % of it, and the table says by whose word."""
+    """From 70 to 96 % of it, and the table says by whose word."""
     fabric = getattr(fabrics, name)()
     shown = predictions.rates(fabric)
     assert len(shown.rows) == 2
     for *_, share, source in shown.rows:
-        assert 70 <= int(share.split()[0]) <= 95 and "fitted" in source
+        assert 70 <= int(share.split()[0]) <= 96
+        assert "fitted" in source or "search.cc" in source
     reached = predictions.attained(fabric.machine, predictions.constants())
     assert reached.inside < fabric.inside.bandwidth
     with pytest.raises(ValueError, match="does not say which machine"):
