@@ -105,7 +105,7 @@ def test_a_worker_that_fails_is_quoted(tmp_path: Path, monkeypatch) -> None:
     """The reason is in the error, not lost in a file."""
     (tmp_path / "broken.py").write_text("raise SystemExit('no torch here')")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
-    with pytest.raises(RuntimeError, match="broken ended; it said:\nno torch here"):
+    with pytest.raises(RuntimeError, match="broken ended; it printed:\nno torch here"):
         Worker("broken")
 
 
