@@ -16,6 +16,7 @@ EXTRAS = {
     ),
     "grading": (["nbgrader"], "grading a class"),
     "fast": (["numba"], "replays of a million messages and more"),
+    "chakra": (["protobuf"], "execution traces, as ASTRA-sim runs them"),
     "cluster": (["ipyparallel"], "`%%ranks` on a cluster of engines"),
     "libraries": (["mpi4py", "jax"], "chapter 10, which shows kept records without"),
 }
