@@ -440,7 +440,7 @@ def journeys() -> dict[str, list[str]]:
     named = {}
     for paragraph in paragraphs:
         (room,) = re.findall(r"in\s`(\w+)/`", paragraph)
-        named[room] = re.findall(r"`([\w/]+)`", paragraph.replace("**An `all_reduce`**", ""))
+        named[room] = re.findall(r"`([\w/]+)`", paragraph.split("**")[2])
     return named
 
 
