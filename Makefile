@@ -35,7 +35,7 @@ help:
 	@echo "make book       the chapters, executed, as a site in build/book/"
 	@echo "make env        only the environment, .venv  (PYTHON=python3.12, TORCH='...')"
 	@echo "make test-units the tests without processes, in half a minute"
-	@echo "make test       the tests of at most 15 minutes  (PYTEST_ARGS='-k ring')"
+	@echo "make test       the tests of at most 5 minutes  (PYTEST_ARGS='-k ring')"
 	@echo "make test-slow  the other tests"
 	@echo "make test-gpu   the tests that want a GPU, and why they are skipped"
 	@echo "make lint       ruff and mypy; make format repairs what ruff can"

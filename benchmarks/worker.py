@@ -88,8 +88,8 @@ class Worker:
         self._stderr.seek(0)
         errors = self._stderr.read().decode(errors="replace")[-4000:]
         did = "ended" if ended else "did not answer in time"
-        command = " ".join(map(str, self._process.args[1:]))  # type: ignore[index]
-        return f"{command} {did}; it printed:\n{errors}"
+        name = " ".join(map(str, self._process.args[1:]))  # type: ignore[index]
+        return f"{name} {did}; it printed:\n{errors}"
 
     def close(self, seconds: float = 20.0) -> None:
         """Wait for its end, then kill the process and its remaining children."""

@@ -430,3 +430,29 @@ def test_a_clone_that_has_moved_is_set_up_anew(tmp_path: Path) -> None:
 def test_a_folder_says_what_belongs_in_it(name: str) -> None:
     """A reader who opens a folder finds a README there."""
     assert (ROOT / name / "README.md").read_text().startswith("# ")
+
+
+def journeys() -> dict[str, list[str]]:
+    """The modules that CONTRIBUTING names, by the room whose journey they are in."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    section = text.split("## Five journeys through the house\n")[1].split("\n## ")[0]
+    paragraphs = [p for p in section.split("\n\n") if p.startswith("**")]
+    named = {}
+    for paragraph in paragraphs:
+        (room,) = re.findall(r"in\s`(\w+)/`", paragraph)
+        named[room] = re.findall(r"`([\w/]+)`", paragraph.split("**")[2])
+    return named
+
+
+def missing(room: str, name: str) -> bool:
+    """Return whether no module or room has this name, here or in the whole package."""
+    folders = [ROOT, PACKAGE, PACKAGE / room, ROOT / room]
+    return not any((f / f"{name}.py").exists() or (f / name).is_dir() for f in folders)
+
+
+def test_the_journeys_name_modules_that_exist() -> None:
+    """A maintainer who follows a journey opens the files in its order."""
+    by_room = journeys()
+    assert len(by_room) == 5 and all(len(names) > 7 for names in by_room.values())
+    assert not [n for room, names in by_room.items() for n in names if missing(room, n)]
+    assert missing("launch", "zygote")
