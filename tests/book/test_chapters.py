@@ -75,7 +75,8 @@ CLAIMS = {
         assert 3.5 < llama / together < 5 and 0.4 < llama / apart < 0.6
         clusters = a100(8), a100(64, gpus_per_node=1)
         known, far = (lab.predict("all_reduce", 2 * MODEL, f) for f in clusters)
-        assert known.high < 1.25 * known.seconds and far.high == 2 * far.seconds
+        assert round(known.high / known.seconds, 1) == 1.2
+        assert far.high == 2 * far.seconds
         assert 0.9 < felt / by_formula < 2, "a slow network is as slow as it says"
         assert needed[1] / needed[4] > 3 and fewer < 1.5
         assert longer > 1e3 * LATE / 2
