@@ -75,7 +75,7 @@ CLAIMS = {
         assert 3.5 < llama / together < 5 and 0.4 < llama / apart < 0.6
         clusters = a100(8), a100(64, gpus_per_node=1)
         known, far = (lab.predict("all_reduce", 2 * MODEL, f) for f in clusters)
-        assert 1.08 < known.high / known.seconds < 1.15 and far.high == 2 * far.seconds
+        assert 1.15 < known.high / known.seconds < 1.25 and far.high == 2 * far.seconds
         assert 0.9 < felt / by_formula < 2, "a slow network is as slow as it says"
         assert needed[1] / needed[4] > 3 and fewer < 1.5
         assert longer > 1e3 * LATE / 2
@@ -168,7 +168,7 @@ CLAIMS = {
         assert 1.4 < on_wire["ZeRO-1"] / on_wire["data parallel"] < 1.6
     """,
     "07_all_to_all_routing_tokens": """
-        assert np.round(grown[2:], 1).tolist() == [9.8, 17.3, 8.0], grown
+        assert np.round(grown[2:], 1).tolist() == [9.8, 17.3, 7.7], grown
         call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
         assert call.high == 2 * call.seconds and "No measurement" in call.support
         assert [round(x, 1) for x in slower[1]] == [7.0, 3.1]
