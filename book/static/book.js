@@ -30,6 +30,6 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelector("article h1").after(open);
   addEventListener("beforeprint", open.onclick);
   // A link to a place in an answer, or a word searched for, opens it.
-  const target = location.hash && document.getElementById(location.hash.slice(1));
+  const target = document.getElementById(location.hash.slice(1));
   target?.closest("details.answer")?.setAttribute("open", "");
 });

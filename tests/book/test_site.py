@@ -236,6 +236,7 @@ def test_a_formula_is_drawn(tmp_path: Path, reader: Reader) -> None:
 def test_the_stepper_moves(site: Path, reader: Reader) -> None:
     """A click or an arrow key shows the next step of the ring, and only that one."""
     reader.open(site / "chapters" / "05_the_ring_and_its_rivals.html")
+    reader.page.locator("button.all-answers").click()
     stepper = reader.page.locator("fieldset:has(input[type=radio])").first
 
     def shown() -> str:
@@ -247,6 +248,20 @@ def test_the_stepper_moves(site: Path, reader: Reader) -> None:
     assert "step 2 of 6" in shown()
     reader.page.keyboard.press("ArrowRight")
     assert "step 3 of 6" in shown()
+    assert reader.wrong == []
+
+
+@in_a_browser
+def test_a_guess_goes_into_the_answer_that_it_opens(site: Path, reader: Reader) -> None:
+    """What a reader types stands in the table, beside what was predicted."""
+    reader.open(site / "chapters" / "05_the_ring_and_its_rivals.html")
+    form = reader.page.locator("form.guess").nth(1)
+    answer = reader.page.locator("details.answer").first
+    assert answer.get_attribute("open") is None
+    form.locator("input").fill("4, or so")
+    form.locator("button").click()
+    table = answer.locator("table:has(th:text-is('my guess'))").first
+    assert table.locator("tbody td").first.inner_text() == "4, or so"
     assert reader.wrong == []
 
 
