@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from collectives_lab.basics.units import format_seconds
+from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import table
 from collectives_lab.trace.event import Event, Message, bound
 from collectives_lab.trace.table import (
@@ -369,6 +370,8 @@ class Columns:
             notes += f"; rank {rank} {_end_in_brief(reason)}"
         for rank in self.meta.get("missing", ()):
             notes += f"; rank {rank} is missing"
+        if completed := self.meta.get("completed"):
+            notes += f"; {name_ranks(completed)} completed by symmetry"
         return notes
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from collectives_lab.trace import perfetto
+from collectives_lab.trace import kineto, perfetto
 from collectives_lab.trace.columns import Columns
-from collectives_lab.trace.join import join
+from collectives_lab.trace.join import NAME, join
 
 if TYPE_CHECKING:
     from collectives_lab.fabrics import Fabric
@@ -25,15 +25,30 @@ class Trace(Columns):
     """
 
     @classmethod
-    def load(cls, path: str | Path, partial: bool = False) -> Self:
-        """Read a trace: a file that `save` wrote, or a folder that `record` wrote.
+    def load(
+        cls, path: str | Path, partial: bool = False, symmetric: bool = False
+    ) -> Self:
+        """Read a trace: of `save`, of `record`, or of torch.profiler.
 
-        The parts of a folder are joined, with all times on rank 0's clock
-        (`trace.join`). partial: join the parts that exist, though others are missing.
-        Raises ValueError for any other file, and for parts that do not make one
-        recording.
+        A file that `save` wrote; a folder that `record` wrote, whose parts are joined
+        with all times on rank 0's clock (`trace.join`); a profile of torch.profiler,
+        JSON or gzipped JSON, or a folder with those of all ranks (`trace.kineto`).
+        partial: join the parts that exist, though others are missing. symmetric: let
+        ranks without a profile do what another rank did; the trace says which. Raises
+        ValueError for any other file, for parts that do not make one recording, and for
+        profiles that lack what is needed.
         """
-        return join(path, cls, partial) if Path(path).is_dir() else super().load(path)
+        path = Path(path)
+        if path.is_dir():
+            parts = any(NAME.fullmatch(file.name) for file in path.iterdir())
+            profiles = [] if parts else kineto.profiles_in(path)
+            if not profiles:
+                return join(path, cls, partial)
+        else:
+            profiles = [path] if path.is_file() and kineto.is_profile(path) else []
+            if not profiles:
+                return super().load(path)
+        return kineto.load(profiles, cls, symmetric)
 
     def replay(
         self,
