@@ -23,20 +23,21 @@ SHORT_ON_GPU = 5e-6
 
 @dataclass(frozen=True)
 class Lane:
-    """Stretches of computing in order, without overlaps, and what limits the gaps.
+    """Stretches of computing in order, without overlaps, and the gaps that are waits.
 
-    done: the computing done by the end of each stretch. scopes: where a thread begins
-    something else, so that a gap before it is no wait. launched, finished: of a GPU,
-    the launch of each kernel in order, and when all up to it have finished.
+    done: the computing done by the end of each stretch. idle, resumed: begin and end of
+    each gap in which the lane may wait: a thread neither computes nor calls, and then
+    goes on with what it was doing. launched, finished: of a GPU, the launch of each
+    kernel in order, and when all up to it have finished.
     """
 
     begin: np.ndarray
     end: np.ndarray
     done: np.ndarray
-    scopes: np.ndarray
+    idle: np.ndarray
+    resumed: np.ndarray
     launched: np.ndarray
     finished: np.ndarray
-    short: float
 
     @property
     def on_gpu(self) -> bool:
@@ -73,37 +74,42 @@ class Lane:
 
         ended: when the call was over; the gap contains it, or ends after it.
         """
-        number = max(int(np.searchsorted(self.end, after - 1e-9)) - 1, 0)
-        while number + 1 < len(self.begin):
-            begin, end = max(self.end[number], after), self.begin[number + 1]
-            if begin > until:
-                return None
-            is_long = end - begin > self.short and end > after
-            if is_long and (ended is None or ended <= end) and self._is_free(begin, end):
-                return float(begin), float(end)
-            number += 1
-        return None
-
-    def _is_free(self, begin: float, end: float) -> bool:
-        first, last = np.searchsorted(self.scopes, [begin, end], side="right")
-        return bool(first == last)
+        first = int(np.searchsorted(self.resumed, after, side="right"))
+        if ended is not None:
+            first = max(first, int(np.searchsorted(self.resumed, ended)))
+        if first == len(self.idle) or self.idle[first] > until:
+            return None
+        return max(float(self.idle[first]), after), float(self.resumed[first])
 
 
 def lane_of(profile: Profile, thread: int) -> Lane:
     """Return the lane on which the calls of a thread take place."""
     begin, end, stream = profile.gpu.columns()
     if not len(begin):
-        return _lane(*_of(profile.ops, thread), _of(profile.others, thread)[0], SHORT)
+        return _thread(profile, thread)
     streams, inverse = np.unique(stream, return_inverse=True)
-    main = streams[np.bincount(inverse, end - begin).argmax()]
+    chosen = stream == streams[np.bincount(inverse, end - begin).argmax()]
     order = np.argsort(np.array(profile.gpu.begin), kind="stable")
-    correlation = np.array(profile.launch, dtype=np.int64)[order]
-    chosen = stream == main
-    launched, finished = _launched(profile, correlation[chosen], begin[chosen], end[chosen])
+    correlation = np.array(profile.launch, dtype=np.int64)[order][chosen]
+    launches = _launched(profile, correlation, begin[chosen], end[chosen])
+    begin, end = _merged(begin[chosen], end[chosen])
+    idle, resumed = _gaps(begin, end, np.empty(0), SHORT_ON_GPU)
+    return Lane(begin, end, np.cumsum(end - begin), idle, resumed, *launches)
+
+
+def _thread(profile: Profile, thread: int) -> Lane:
+    ops, scopes = (_of(s, thread) for s in (profile.ops, profile.others))
+    calls = [
+        (c.begin, c.end)
+        for c in profile.calls
+        if c.lane == thread and c.name.startswith("c10d::")
+    ]
+    busy = np.concatenate([np.stack(ops, axis=1), np.reshape(calls, (-1, 2))])
+    busy = busy[np.argsort(busy[:, 0], kind="stable")]
+    gaps = _gaps(*_merged(*busy.T), scopes[0], SHORT)
+    begin, end = _merged(*ops)
     none = np.empty(0)
-    return _lane(
-        begin[chosen], end[chosen], none, SHORT_ON_GPU, launched, finished
-    )
+    return Lane(begin, end, np.cumsum(end - begin), *gaps, none, none)
 
 
 def _of(spans: Spans, thread: int) -> tuple[np.ndarray, np.ndarray]:
@@ -126,26 +132,23 @@ def _launched(
     return launched[order], np.maximum.accumulate(end[order])
 
 
-def _lane(
-    begin: np.ndarray,
-    end: np.ndarray,
-    scopes: np.ndarray,
-    short: float,
-    launched: np.ndarray | None = None,
-    finished: np.ndarray | None = None,
-) -> Lane:
-    """Merge what overlaps, or lies within each other, to stretches."""
-    none = np.empty(0)
-    if len(begin):
-        latest = np.maximum.accumulate(end)
-        starts = np.flatnonzero(np.append(True, begin[1:] > latest[:-1]))
-        begin, end = begin[starts], latest[np.append(starts[1:] - 1, len(end) - 1)]
-    return Lane(
-        begin,
-        end,
-        np.cumsum(end - begin),
-        scopes,
-        none if launched is None else launched,
-        none if finished is None else finished,
-        short,
-    )
+def _merged(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Merge intervals that overlap, or lie within each other, to stretches."""
+    if not len(begin):
+        return begin, end
+    latest = np.maximum.accumulate(end)
+    starts = np.flatnonzero(np.append(True, begin[1:] > latest[:-1]))
+    return begin[starts], latest[np.append(starts[1:] - 1, len(end) - 1)]
+
+
+def _gaps(
+    begin: np.ndarray, end: np.ndarray, scopes: np.ndarray, short: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return begin and end of the gaps between stretches that may be waits.
+
+    scopes: where a thread begins something else: then the gap is before it.
+    """
+    idle, resumed = end[:-1], begin[1:]
+    from_, to = (np.searchsorted(scopes, t, side="right") for t in (idle, resumed))
+    chosen = (resumed - idle > short) & (from_ == to)
+    return idle[chosen], resumed[chosen]
