@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -132,30 +133,28 @@ def _row(name: str, speed: str, expected: list[float], took: list[float]) -> Row
 
 
 def write_large(path: Path, nbytes: float) -> None:
-    """Write a profile of at least so many bytes: a step of DDP, again and again."""
+    """Write a profile of at least so many bytes: a call after every 20 ops."""
     info = {"backend": "gloo", "rank": 0, "world_size": 1, "pg_config": []}
     head = {"schemaVersion": 1, "distributedInfo": info, "baseTimeNanoseconds": 0}
+    call = {"Input Dims": [[[1000]]], "Input type": ["TensorList"]}
+    call |= {"Input Strides": [[[1]]], "Concrete Inputs": ["", "", "", "", "False"]}
+    op = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
+    op |= {"Input Strides": [[512, 1], [512, 1]], "Concrete Inputs": ["", ""]}
+    note = {"Input Dims": [[1000]], "Input type": ["float"]}
+    place = {"ph": "X", "pid": 1, "tid": 1}
     with path.open("w") as file:
         file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
-        number, clock = 0, 0.0
-        while file.tell() < nbytes:
-            for name in ("aten::mm", "aten::add_", "aten::mul", "c10d::allreduce_"):
-                call = name.startswith("c10d")
-                args = {
-                    "External id": number,
-                    "Input Dims": [[[1000]]] if call else [[512, 512], [512, 512]],
-                    "Input type": ["TensorList"] if call else ["float", "float"],
-                    "Input Strides": [[[1]]] if call else [[512, 1], [512, 1]],
-                    "Concrete Inputs": ["", "", "", "", "False", "-1"],
-                }
-                event = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1}
-                event |= {"ts": clock, "dur": 50.0, "args": args}
+        for step in count():
+            names = [("cpu_op", "aten::mm", op)] * 20
+            names += [("cpu_op", "c10d::allreduce_", call)]
+            names += [("user_annotation", "gloo:all_reduce", note)]
+            for number, (kind, name, args) in enumerate(names):
+                event = place | {"cat": kind, "name": name, "dur": 50.0}
+                event |= {"tid": 2 if kind != "cpu_op" else 1}
+                event |= {"ts": 2000.0 * step + 60 * number, "args": args}
                 file.write(json.dumps(event) + ",\n")
-                number, clock = number + 1, clock + 60.0
-            shape = {"Input Dims": [[1000]], "Input type": ["float"]}
-            note = {"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce"}
-            note |= {"pid": 1, "tid": 2, "ts": clock - 60, "dur": 40.0, "args": shape}
-            file.write(json.dumps(note) + ",\n")
+            if file.tell() >= nbytes:
+                break
         file.write(json.dumps({"ph": "i", "name": "Record Window End"}) + "]}")
 
 

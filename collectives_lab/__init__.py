@@ -31,6 +31,7 @@ _HOME = {
     **dict.fromkeys(("compare", "table"), "basics.tables"),
     **dict.fromkeys(("Event", "Message", "Trace"), "trace"),
     "Timeline": "replay",
+    "what_if": "replay.what_if",
     **dict.fromkeys(("Prediction", "predict"), "predictions"),
     "record": "recorder.script",
     **dict.fromkeys(("Ranks", "Run", "run"), "launch"),
@@ -54,7 +55,7 @@ _ROOMS = (
 _THEORY = {
     *("basics", "costs", "fabrics", "libraries", "plans", "plots", "predictions"),
     *("formats", "replay", "strategies", "truth", "widgets", "compare", "table"),
-    *("Event", "Message", "Prediction", "Timeline", "Trace", "predict"),
+    *("Event", "Message", "Prediction", "Timeline", "Trace", "predict", "what_if"),
 }
 """Names that need numpy only."""
 

@@ -116,7 +116,8 @@ def on_more_nodes(trace: Trace, times: int, grow: Iterable[str] = ("0",)) -> Tra
     if unknown := grown - trace.groups.keys():
         there = ", ".join(map(repr, trace.groups))
         raise ValueError(f"there is no group {unknown.pop()!r}; there are {there}")
-    own, groups, events = own_time(trace), {}, []
+    own, events = own_time(trace), []
+    groups: dict[str, tuple[int, ...]] = {}
     for copy in range(times):
         for name, ranks in trace.groups.items():
             moved = tuple(r + copy * size for r in ranks)
@@ -166,7 +167,9 @@ def without_slow_rank(trace: Trace, rank: int) -> Trace:
         )
     donor = sorted(spans, key=lambda r: spans[r])[len(spans) // 2]
     names = {ranks: name for name, ranks in own.groups.items()}
-    moved = as_rank(own.of_rank(donor), rank, own.world_size, own.groups, names.__getitem__)
+    moved = as_rank(
+        own.of_rank(donor), rank, own.world_size, own.groups, names.__getitem__
+    )
     rest = (e for e in own.events if e.rank != rank)
     return _like(own, [*rest, *moved])
 

@@ -117,7 +117,9 @@ class WhatIf:
                 raise ValueError("no rank is a straggler here; name one, without(3)")
             rank = found.rank
         job = without_slow_rank(self.recorded, rank)
-        return self._ask(f"rank {rank} as fast as the others", job, self.replayed.fabric)
+        return self._ask(
+            f"rank {rank} as fast as the others", job, self.replayed.fabric
+        )
 
     def _ask(self, question: str, trace: Trace, fabric: Fabric) -> Timeline:
         self.answers[question] = self._play(trace, fabric)

@@ -1,13 +1,13 @@
 """Ranks that do the same: the calls of one rank as another one would make them.
 
-In most jobs all ranks run one program, each on data of its own. Here `as_rank` gives the
-events of a rank as those of another, and `completed` a trace in which ranks without
-events take over those of one that has some.
+In most jobs all ranks run one program, each on data of its own. Here `as_rank` gives
+the events of a rank as those of another, `donor_of` which one a rank takes over, and
+`uncalled` whether it fits: all ranks of a group make the same number of calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from collectives_lab.trace.event import Event
@@ -45,18 +45,20 @@ def as_rank(
 
 
 def donor_of(rank: int, ranks: Sequence[int]) -> int:
-    """Return the rank whose events another takes over: the nearest one below, or first."""
+    """Return the rank whose events another takes over: the next lower one, or first."""
     return max((r for r in ranks if r < rank), default=min(ranks))
 
 
 def uncalled(
-    events: Sequence[Event], groups: Groups
+    events: Iterable[Event], groups: Groups
 ) -> tuple[str, dict[int, int]] | None:
     """Return a group whose ranks make different numbers of calls, and the numbers."""
     counts: dict[str, dict[int, int]] = {}
     for event in events:
         if event.op not in ("send", "recv", "compute"):
-            group = counts.setdefault(event.group, dict.fromkeys(groups[event.group], 0))
+            group = counts.setdefault(
+                event.group, dict.fromkeys(groups[event.group], 0)
+            )
             group[event.rank] = group.get(event.rank, 0) + 1
     uneven = (item for item in counts.items() if len(set(item[1].values())) > 1)
     return next(uneven, None)

@@ -106,7 +106,10 @@ def straggler(trace: Columns) -> Straggler | None:
     """
     own = _own_times(trace)
     extra = {
-        place: {rank: s - float(np.median([*by_rank.values()])) for rank, s in by_rank.items()}
+        place: {
+            rank: s - float(np.median([*by_rank.values()]))
+            for rank, s in by_rank.items()
+        }
         for place, by_rank in own.items()
         if len(by_rank) > 1
     }
@@ -142,9 +145,7 @@ def _described(
     total = sum(own[place][rank] for place in mine)
     median = total - seconds
     factor = total / median if median > 0 else float("inf")
-    return Straggler(
-        rank, seconds, first, late[0][1], len(late), len(mine), factor
-    )
+    return Straggler(rank, seconds, first, late[0][1], len(late), len(mine), factor)
 
 
 def _own_times(trace: Columns) -> dict[tuple[str, int], dict[int, float]]:
@@ -167,9 +168,7 @@ def _own_times(trace: Columns) -> dict[tuple[str, int], dict[int, float]]:
     return own
 
 
-def _collectives(
-    trace: Columns, rank: int
-) -> list[tuple[tuple[str, int], Event]]:
+def _collectives(trace: Columns, rank: int) -> list[tuple[tuple[str, int], Event]]:
     """Return the collectives of a rank, each with its group and its number there."""
     numbers: dict[str, int] = {}
     placed = []
@@ -197,7 +196,7 @@ def _first(trace: Columns, rank: int, thread: int) -> float:
 def _waits(
     trace: Columns, rank: int, thread: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return begin and end of a lane's waits, merged, and the seconds up to each end."""
+    """Return begin and end of a lane's waits, merged, and their sum up to each."""
     rows = _rows(trace, rank, thread)
     begin, end = (trace.columns[name][rows] for name in ("waited", "completed"))
     is_wait = end > begin

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import table
 from collectives_lab.trace.columns import Columns
 from collectives_lab.trace.event import Event
-from collectives_lab.trace.kineto.calls import itemsize
+from collectives_lab.trace.kineto.names import itemsize
 from collectives_lab.trace.kineto.rank_events import WORLD, RankEvents, events_of
 from collectives_lab.trace.kineto.stream import ProfileError, is_profile
 from collectives_lab.trace.symmetry import as_rank, donor_of, uncalled
@@ -62,30 +63,36 @@ def load(paths: Sequence[Path], cls: Callable[..., T], symmetric: bool = False) 
     events = {one.rank: names.events(one) for one in ranks}
     events = _with_dtypes(events)
     shifts = _shifts(ranks, events)
-    for rank, shift in shifts.items():
-        events[rank] = [_moved(event, shift) for event in events[rank]]
     for rank in missing:
-        donor = events[donor_of(rank, sorted(by_rank))]
-        events[rank] = as_rank(donor, rank, world_size, names.groups, names.of)
-    together = [event for rank in sorted(events) for event in events[rank]]
-    _check_even(together, names.groups, by_rank)
+        donor = donor_of(rank, sorted(by_rank))
+        shifts[rank] = shifts[donor]
+        events[rank] = as_rank(events[donor], rank, world_size, names.groups, names.of)
+    _check_even(events, names.groups)
     notes = list(dict.fromkeys(note for one in ranks for note in one.notes))
-    meta = {"profiler": {"files": len(ranks), "notes": notes}}
+    meta: dict[str, Any] = {"profiler": {"files": len(ranks), "notes": notes}}
     meta |= {"completed": missing} if missing else {}
     groups = {name: r for name, r in names.groups.items() if name != WORLD}
-    return cls(world_size, *_table(together), groups, meta=meta)
+    return cls(world_size, *_on_one_clock(events, shifts), groups, meta=meta)
 
 
-def _table(events: list[Event]) -> table.Table:
-    first = min((e.issued for e in events if e.issued is not None), default=0.0)
-    return table.of([_moved(event, -first) for event in events])
+def _on_one_clock(
+    events: dict[int, list[Event]], shifts: dict[int, float]
+) -> table.Table:
+    """Return the events of all ranks, with their times since the first of them."""
+    together = table.concatenate(
+        table.moved(table.of(events[rank]), partial(np.add, shifts[rank]))
+        for rank in sorted(events)
+    )
+    first = np.nanmin(together.columns["issued"], initial=np.inf)
+    return table.moved(together, lambda times: times - first)
 
 
 def _world_size(ranks: Sequence[RankEvents]) -> int:
     """Return the number of ranks; ProfileError unless the files are of one job."""
     if not ranks:
         raise ProfileError("no files of a profiler; need .json or .json.gz files")
-    first, seen = ranks[0], {}
+    first = ranks[0]
+    seen: dict[int, Path] = {}
     for one in ranks:
         if one.world_size != first.world_size:
             raise ProfileError(
@@ -110,7 +117,9 @@ class _Names:
         """Return the events of a rank with the job's names of its groups."""
         self.groups.setdefault(WORLD, tuple(range(one.world_size)))
         names = {name: self._of(ranks, name) for name, ranks in one.groups.items()}
-        return [replace(e, group=names.get(e.group, WORLD)) for e in one.events]
+        if all(name == own for own, name in names.items()):
+            return one.events
+        return [replace(e, group=names.get(e.group, e.group)) for e in one.events]
 
     def of(self, ranks: tuple[int, ...]) -> str:
         """Return the name of a group by its ranks."""
@@ -126,14 +135,6 @@ class _Names:
 def name_list(ranks: Iterable[int]) -> str:
     """Return ranks as text, `0,1,2`."""
     return ",".join(map(str, ranks))
-
-
-def _moved(event: Event, by: float) -> Event:
-    issued, waited, completed = (
-        None if time is None else time + by
-        for time in (event.issued, event.waited, event.completed)
-    )
-    return replace(event, issued=issued, waited=waited, completed=completed)
 
 
 def _shifts(
@@ -197,7 +198,10 @@ def _with_dtypes(events: dict[int, list[Event]]) -> dict[int, list[Event]]:
         if place and event.dtype
     }
     return {
-        rank: [_with_dtype(event, known.get(place)) for place, event in own]
+        rank: [
+            _with_dtype(event, known.get(place) if place else None)
+            for place, event in own
+        ]
         for rank, own in placed.items()
     }
 
@@ -214,13 +218,16 @@ def _with_dtype(event: Event, dtype: str | None) -> Event:
 
 
 def _check_even(
-    events: list[Event], groups: dict[str, tuple[int, ...]], by_rank: dict
+    events: dict[int, list[Event]], groups: dict[str, tuple[int, ...]]
 ) -> None:
-    if uneven := uncalled(events, groups):
+    """Raise ProfileError if the ranks of a group do not make as many calls."""
+    together = (event for own in events.values() for event in own)
+    if uneven := uncalled(together, groups):
         group, counts = uneven
         listed = ", ".join(f"{n} by rank {r}" for r, n in list(counts.items())[:8])
         raise ProfileError(
-            f"group {group!r} has different numbers of calls: {listed}; need profiles "
-            "that begin and end at the same step on all ranks (torch.profiler.schedule)"
-            ", and of symmetric=True ranks that do alike"
+            f"group {group!r} has different numbers of calls: {listed}. Profiles must "
+            "begin and end at the same step on all ranks (torch.profiler.schedule); "
+            "where ranks call different things none can be completed by symmetry; and "
+            "Gloo's calls of a smaller group look like those of the whole world"
         )

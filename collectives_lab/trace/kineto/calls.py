@@ -15,37 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from collectives_lab.trace.kineto.names import dtype_of, itemsize, verb_of
 from collectives_lab.trace.kineto.profile import Profile, Slice
-
-OPS = {
-    "allreduce": "all_reduce",
-    "allreducesparse": "all_reduce",
-    "allreducecoalesced": "all_reduce",
-    "broadcast": "broadcast",
-    "broadcastoop": "broadcast",
-    "reduce": "reduce",
-    "reduceoop": "reduce",
-    "allgather": "all_gather",
-    "allgatherbase": "all_gather",
-    "allgathercoalesced": "all_gather",
-    "allgatherintotensor": "all_gather",
-    "allgatherintotensorcoalesced": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter",
-    "reducescattertensor": "reduce_scatter",
-    "reducescattertensorcoalesced": "reduce_scatter",
-    "gather": "gather",
-    "scatter": "scatter",
-    "alltoall": "all_to_all",
-    "alltoallbase": "all_to_all",
-    "alltoallv": "all_to_all",
-    "barrier": "barrier",
-    "monitoredbarrier": "barrier",
-    "send": "send",
-    "recv": "recv",
-    "recvanysource": "recv",
-}
-"""The verb of each call, by its name in a profile without its underscores."""
 
 _BUFFERS = {
     "allgather": (1, True),
@@ -73,25 +44,6 @@ SHARES = {"all_gather", "gather"}
 
 THREADS = 8
 """Calls that are looked at for a kernel, as many as run at one time in a rank."""
-
-_DTYPES = {
-    "float": ("float32", 4),
-    "double": ("float64", 8),
-    "half": ("float16", 2),
-    "bfloat16": ("bfloat16", 2),
-    "long": ("int64", 8),
-    "longint": ("int64", 8),
-    "int": ("int32", 4),
-    "short": ("int16", 2),
-    "shortint": ("int16", 2),
-    "byte": ("uint8", 1),
-    "unsignedchar": ("uint8", 1),
-    "char": ("int8", 1),
-    "signedchar": ("int8", 1),
-    "bool": ("bool", 1),
-    "complexfloat": ("complex64", 8),
-    "complexdouble": ("complex128", 16),
-}
 
 
 @dataclass
@@ -185,11 +137,6 @@ def _nested(slices: list[Slice]) -> Iterator[list[Slice]]:
             open_calls[one.lane] = [one]
             order.append(open_calls[one.lane])
     yield from order
-
-
-def verb_of(name: str) -> str:
-    """Return the verb of a call by its name in a profile; empty for what is none."""
-    return OPS.get(re.sub(r"[^a-z]", "", name.rpartition(":")[2].lower()), "")
 
 
 def _call(slices: list[Slice]) -> Call | None:
@@ -289,17 +236,6 @@ def _elements(dims: list) -> int | None:
     if isinstance(dims[0], list):
         return sum(_elements(shape) or 0 for shape in dims)
     return math.prod(int(n) for n in dims)
-
-
-def dtype_of(name: str) -> str:
-    """Return torch's name of a dtype by C++'s; empty for an unknown one, and a list."""
-    key = re.sub(r"c10::|[^a-z0-9_]", "", name.lower())
-    return key if key.startswith("float8") else _DTYPES.get(key, ("", 1))[0]
-
-
-def itemsize(dtype: str) -> int:
-    """Return the bytes of an element."""
-    return dict(_DTYPES.values()).get(dtype, 1)
 
 
 def _number(values: list[str], place: int) -> int | None:

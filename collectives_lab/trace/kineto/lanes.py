@@ -28,7 +28,8 @@ class Lane:
     done: the computing done by the end of each stretch. idle, resumed: begin and end of
     each gap in which the lane may wait: a thread neither computes nor calls, and then
     goes on with what it was doing. launched, finished: of a GPU, the launch of each
-    kernel in order, and when all up to it have finished.
+    kernel in order, and when all up to it have finished. stream: its number, -1 for a
+    thread.
     """
 
     begin: np.ndarray
@@ -38,6 +39,7 @@ class Lane:
     resumed: np.ndarray
     launched: np.ndarray
     finished: np.ndarray
+    stream: int = -1
 
     @property
     def on_gpu(self) -> bool:
@@ -88,13 +90,14 @@ def lane_of(profile: Profile, thread: int) -> Lane:
     if not len(begin):
         return _thread(profile, thread)
     streams, inverse = np.unique(stream, return_inverse=True)
-    chosen = stream == streams[np.bincount(inverse, end - begin).argmax()]
+    main = int(streams[np.bincount(inverse, end - begin).argmax()])
+    chosen = stream == main
     order = np.argsort(np.array(profile.gpu.begin), kind="stable")
     correlation = np.array(profile.launch, dtype=np.int64)[order][chosen]
     launches = _launched(profile, correlation, begin[chosen], end[chosen])
     begin, end = _merged(begin[chosen], end[chosen])
     idle, resumed = _gaps(begin, end, np.empty(0), SHORT_ON_GPU)
-    return Lane(begin, end, np.cumsum(end - begin), idle, resumed, *launches)
+    return Lane(begin, end, np.cumsum(end - begin), idle, resumed, *launches, main)
 
 
 def _thread(profile: Profile, thread: int) -> Lane:

@@ -121,9 +121,7 @@ class Profile:
         if "nccl" in kernel.name.lower():
             launch = args.get("correlation", -1)
             self.kernels.append(
-                Slice(
-                    kernel.name, kernel.begin, kernel.end, kernel.lane, args, launch
-                )
+                Slice(kernel.name, kernel.begin, kernel.end, kernel.lane, args, launch)
             )
         else:
             self.gpu.add(kernel.begin, kernel.end, int(args.get("stream", -1)))
@@ -131,7 +129,7 @@ class Profile:
 
 
 def _computes(name: str) -> bool:
-    """Return whether an op is one of a library, `aten::mm`, and not a scope of others."""
+    """Return whether an op computes, as `aten::mm` does, and is no scope of others."""
     return "::" in name and not name.startswith(_COMPOSITE) and "reducer" not in name
 
 
@@ -142,7 +140,7 @@ def read(path: Path) -> Profile:
         if is_first:
             profile.began, is_first = float(event["ts"]), False
         profile.add(event)
-    if is_first or "schemaVersion" not in profile.job and not profile.info:
+    if is_first or ("schemaVersion" not in profile.job and not profile.info):
         what = "has no traceEvents of a profiler" if is_first else "is of another tool"
         raise ProfileError(
             f"{path} {what}; need a file that torch.profiler's export_chrome_trace "

@@ -7,7 +7,7 @@ that the file has for them; `ranks` joins those of all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from collectives_lab.trace.event import Event
@@ -57,11 +57,6 @@ def events_of(path: Path) -> RankEvents:
     events = [_event(rank, one, groups, path) for one in made]
     events += _computing(rank, made, lanes)
     events.sort(key=lambda event: event.issued or 0.0)
-    threads = {lane: n for n, lane in enumerate(dict.fromkeys(o.thread for o in made))}
-    if not any(lane.on_gpu for lane in lanes.values()):
-        events = [replace(e, thread=threads.get(e.thread, 0)) for e in events]
-    else:
-        events = [replace(e, thread=0) for e in events]
     return RankEvents(
         path,
         rank,
@@ -171,9 +166,7 @@ def _splits(call: Call) -> str:
     return ",".join(str(n * nbytes // sum(rows)) for n in rows)
 
 
-def _computing(
-    rank: int, made: list[Timed], lanes: dict[int, Lane]
-) -> Iterator[Event]:
+def _computing(rank: int, made: list[Timed], lanes: dict[int, Lane]) -> Iterator[Event]:
     """Yield the computing between the calls and waits of each lane."""
     by_lane: dict[int, list[Timed]] = {}
     lane_of: dict[int, Lane] = {}
@@ -198,7 +191,9 @@ def _computing(
                 )
 
 
-def _free(calls: list[Timed], begin: float, end: float) -> Iterator[tuple[float, float]]:
+def _free(
+    calls: list[Timed], begin: float, end: float
+) -> Iterator[tuple[float, float]]:
     """Yield the stretches between the points of a lane at which it calls or waits."""
     points = [(one.issued, one.issued) for one in calls]
     points += [

@@ -49,7 +49,7 @@ def stream(path: Path) -> Iterator[tuple[str, Any]]:
         is_gzipped = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         binary = gzip.GzipFile(fileobj=raw) if is_gzipped else raw
-        text = io.TextIOWrapper(binary, encoding="utf-8", errors="replace")  # type: ignore[type-var]
+        text = io.TextIOWrapper(binary, encoding="utf-8", errors="replace")
         area = LiveArea()
         reader = _Reader(text, path, raw, area)
         try:
@@ -69,7 +69,7 @@ class _Reader:
         self._text, self._at, self._is_over = "", 0, False
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Yield the keys of the object with their values, those of events one by one."""
+        """Yield the keys of the object with their values, and events one by one."""
         if self._next() != "{":
             raise ProfileError(
                 f"{self._path} holds no JSON object; need a file that torch.profiler's "

@@ -16,8 +16,8 @@ says; later calls of its group still come after it.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from collectives_lab.trace.kineto.profile import Profile, Slice
 class Timed:
     """A call with its times, in seconds of its rank's file; None where not known.
 
-    ended: when it was carried out; completed: when its caller went on.
+    thread: the number of its lane, 0 for the first one. ended: when it was carried out;
+    completed: when its caller went on.
     """
 
     call: Call
@@ -43,13 +44,15 @@ class Timed:
 
 def timed(profile: Profile, calls: list[Call]) -> tuple[list[Timed], dict[int, Lane]]:
     """Return the calls with their times, and the lanes of the rank's threads."""
-    threads = list(dict.fromkeys(c.span.lane for c in calls))
-    on_gpu = len(profile.gpu.begin) > 0
-    lanes = {t: lane_of(profile, t) for t in (threads[:1] if on_gpu else threads)}
-    if on_gpu:
-        lanes = dict.fromkeys(threads, next(iter(lanes.values()), lane_of(profile, -1)))
+    lanes = _lanes(profile, calls)
+    number = {
+        id(lane): n
+        for n, lane in enumerate({id(v): v for v in lanes.values()}.values())
+    }
     made = [
-        Timed(c, c.span.lane, _issued(c, lanes[c.span.lane])) for c in calls if c.op
+        Timed(c, number[id(lane)], _issued(c, lane))
+        for c in calls
+        if c.op and (lane := lanes[c.span.lane])
     ]
     _carried_out(profile, made)
     by_span = {id(t.call): t for t in made}
@@ -57,11 +60,21 @@ def timed(profile: Profile, calls: list[Call]) -> tuple[list[Timed], dict[int, L
     _waits_of_backward(profile, made, lanes)
     _waits_in_gaps(made, lanes)
     for one in made:
+        if one.waited is None and one.call.is_async is False:
+            one.waited = one.issued
         if one.completed is None:
             one.completed = one.ended
         elif one.ended is not None:
             one.completed = max(one.completed, one.ended)
-    return made, lanes
+    return made, {number[id(lane)]: lane for lane in lanes.values()}
+
+
+def _lanes(profile: Profile, calls: list[Call]) -> dict[Any, Lane]:
+    """Return the lane of each thread that makes calls; on a GPU all have one."""
+    threads = list(dict.fromkeys(call.span.lane for call in calls))
+    if len(profile.gpu.begin):
+        return dict.fromkeys(threads, lane_of(profile, -1))
+    return {thread: lane_of(profile, thread) for thread in threads}
 
 
 def _issued(call: Call, lane: Lane) -> float:
@@ -107,16 +120,17 @@ def _message_spans(profile: Profile) -> dict[tuple[int, str, float], Slice]:
 def _recorded_waits(
     calls: list[Call], timed_of: dict[int, Timed], lanes: dict[int, Lane]
 ) -> None:
-    """Give calls the waits that the file has: in a call itself, and records of waits."""
+    """Give calls the waits that the file has: of calls that block, and recorded."""
     open_calls: dict[int, list[Timed]] = {}
     for call in calls:
         of_thread = open_calls.setdefault(call.span.lane, [])
         lane = lanes[call.span.lane]
         if call.op:
             one = timed_of[id(call)]
-            if call.is_async is False and not (lane.on_gpu and call.kernel):
-                one.waited = one.issued
-                one.completed = call.span.end
+            if lane.on_gpu and call.kernel and call.kernel.lane == lane.stream:
+                one.waited = one.issued  # in the order of the stream itself
+            elif call.is_async is False and not lane.on_gpu:
+                one.waited, one.completed = one.issued, call.span.end
             of_thread.append(one)
         elif of_thread:
             _wait(of_thread, call.span, lane)
@@ -141,21 +155,19 @@ def _waits_of_backward(
     profile: Profile, made: list[Timed], lanes: dict[int, Lane]
 ) -> None:
     """Let calls inside of a backward pass be waited for at its end, in their order."""
-    begin, end, thread = profile.engine.columns()
-    outside = np.sort(np.concatenate([_outermost(profile), np.empty(0)]))
+    outside, engine = np.sort(_outermost(profile)), _engine(profile)
     over: dict[int, float] = {}
     for one in made:
         if one.waited is not None or one.call.op in ("send", "recv"):
             continue
-        own = thread == one.thread
-        of_thread, ends = begin[own], end[own]
-        number = bisect_right(of_thread, one.call.span.begin) - 1
+        of_thread, ends = engine.get(one.call.span.lane, (_NONE, _NONE))
+        number = int(np.searchsorted(of_thread, one.call.span.begin, "right")) - 1
         if number < 0 or ends[number] < one.call.span.end:
             continue
         stop = np.searchsorted(outside, ends[number], side="right")
         limit = outside[stop] if stop < len(outside) else math.inf
         last = int(np.searchsorted(of_thread, limit)) - 1
-        _wait_at(one, float(ends[max(last, number)]), lanes[one.thread], over)
+        _wait_at(one, float(ends[max(last, number)]), lanes[one.call.span.lane], over)
 
 
 def _wait_at(one: Timed, time: float, lane: Lane, over: dict[int, float]) -> None:
@@ -178,6 +190,16 @@ _NEAR = 2e-3
 """Seconds of computing, such as copies, between two waits at the end of a pass."""
 
 
+_NONE = np.empty(0)
+
+
+def _engine(profile: Profile) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Return begin and end of the ops of autograd's engine, by thread."""
+    begin, end, thread = profile.engine.columns()
+    threads = np.unique(thread).tolist()
+    return {t: (begin[thread == t], end[thread == t]) for t in threads}
+
+
 def _outermost(profile: Profile) -> np.ndarray:
     """Return when ops and scopes begin that lie in no other event and not in a pass."""
     columns = [s.columns() for s in (profile.ops, profile.others, profile.engine)]
@@ -196,7 +218,7 @@ def _outermost(profile: Profile) -> np.ndarray:
 def _waits_in_gaps(made: list[Timed], lanes: dict[int, Lane]) -> None:
     """Let calls be waited for where their lane stands still until they are over."""
     for one in made:
-        lane = lanes[one.thread]
+        lane = lanes[one.call.span.lane]
         if one.waited is not None or one.ended is None:
             continue
         after = max(one.issued, one.call.span.end if not lane.on_gpu else one.issued)
