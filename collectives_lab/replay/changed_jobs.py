@@ -55,19 +55,23 @@ def _passes(events: Sequence[Event]) -> list[list[Event]]:
     passes: list[list[Event]] = []
     until = -np.inf
     for event in events:
-        is_bucket = event.op == "all_reduce" and event.waited != event.issued
-        if not is_bucket or event.issued is None:
+        if event.op != "all_reduce" or event.issued is None:
             continue
-        alike = passes and (passes[-1][0].group, passes[-1][0].dtype) == (
-            event.group,
-            event.dtype,
-        )
-        if not alike or event.issued > until:
+        is_next = bool(passes) and event.issued <= until and _alike(passes[-1], event)
+        # The last bucket may be waited for at once, as a call that blocks is.
+        if not is_next and event.waited == event.issued:
+            continue
+        if not is_next:
             passes.append([])
             until = np.inf
         passes[-1].append(event)
         until = min(until, np.inf if event.waited is None else event.waited)
     return passes
+
+
+def _alike(buckets: Sequence[Event], event: Event) -> bool:
+    first = buckets[0]
+    return (first.group, first.dtype) == (event.group, event.dtype)
 
 
 def _buckets(

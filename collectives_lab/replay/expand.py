@@ -151,7 +151,8 @@ class _Streams:
         callers = self._call_of[[rows[rank] for rank in ranks.tolist()]]
         zeros, never = np.zeros(len(ranks)), np.full(len(ranks), np.nan)
         issued, lane = self._calls.issued[callers], self._calls.lane[callers]
-        starts = self._add(ranks, "", issued, never, lane=lane)
+        # Before the call itself, or computing that begins with it would come between.
+        starts = self._add(ranks, "", np.nextafter(issued, -np.inf), never, lane=lane)
         begins = self._add(ranks, group, zeros + base - 2, zeros + base - 1)
         ends = self._add(ranks, group, zeros + base + _SPACING - 3, never)
         self._connect(starts, begins, True)

@@ -24,24 +24,39 @@ def as_rank(
 ) -> list[Event]:
     """Return the events of one rank as those of `rank`, in its own groups.
 
-    Where the rank is in the group itself, it calls there what the other one calls. Any
-    other group is moved by the distance of the ranks, as the rows and columns of a mesh
-    are: of 4 ranks, [0, 1] becomes [2, 3] for rank 2. name_of: gives the name of a
-    group by its ranks. A peer is as far from the rank as before.
+    name_of: gives the name of a group by its ranks. A peer is as far from the rank as
+    before; a root has the same place in the group.
     """
     moved = []
     for event in events:
         distance = rank - event.rank
         ranks = tuple(groups[event.group])
-        here = ranks
-        if rank not in ranks:
-            here = tuple((r + distance) % world_size for r in ranks)
-            here = tuple(sorted(here))
+        here = ranks if rank in ranks else counterpart(ranks, distance, world_size)
         root = None if event.root is None else here[ranks.index(event.root)]
         peer = None if event.peer is None else (event.peer + distance) % world_size
         name = event.group if here == ranks else name_of(here)
         moved.append(replace(event, rank=rank, group=name, root=root, peer=peer))
     return moved
+
+
+def counterpart(
+    ranks: tuple[int, ...], distance: int, world_size: int
+) -> tuple[int, ...]:
+    """Return the group that a rank has where another one, `distance` below, has `ranks`.
+
+    Ranks at equal strides are a line of a mesh, and the other group is the parallel
+    line: of 4 ranks, rank 3 has [2, 3] where rank 0 has [0, 1], and [1, 3] where it has
+    [0, 2]. Any other group is moved by the distance.
+    """
+    stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+    length = stride * len(ranks)
+    is_line = ranks == tuple(range(ranks[0], ranks[0] + length, max(stride, 1)))
+    # In a mesh a line begins where its place in the block of all parallels allows.
+    if is_line and ranks[0] % length < stride:
+        member = ranks[0] + distance
+        first = member // length * length + member % stride
+        return tuple(range(first, first + length, stride))
+    return tuple(sorted((r + distance) % world_size for r in ranks))
 
 
 def donor_of(rank: int, ranks: Sequence[int]) -> int:

@@ -250,8 +250,9 @@ def test_calls_without_kernels_are_noted(tmp_path) -> None:
 
 # -- time ------------------------------------------------------------------------------
 
-BUCKETS, COMPUTING, OPTIMIZER = 4, 1000.0, 300.0
-"""Of a step: its buckets, and microseconds of computing for each and at the end."""
+BUCKETS, COMPUTING, TAIL, OPTIMIZER = 4, 1000.0, 500.0, 300.0
+"""Of a step: its buckets, and microseconds of computing for each of them, after the
+last one, and of the optimizer. An all_reduce of up to 500 is hidden."""
 
 
 def step_ends(alpha):
@@ -264,7 +265,7 @@ def step_ends(alpha):
         sent.append(COMPUTING * (bucket + 1))
         free = max(sent[-1], free) + 2 * alpha
         over.append(free)
-    return sent, over, max(sent[-1], over[-1]) + OPTIMIZER
+    return sent, over, max(sent[-1] + TAIL, over[-1]) + OPTIMIZER
 
 
 def on_a_gpu(rank, alpha):
@@ -278,6 +279,8 @@ def on_a_gpu(rank, alpha):
         file.kernel("sgemm_128x64", begin, COMPUTING, COMPUTE, at + 1, AUTOGRAD)
         said = parameters("allreduce", 1000, 1000)
         nccl(file, at + 10, said, (over[bucket] - 2 * alpha, 2 * alpha), tid=AUTOGRAD)
+    file.op("autograd::engine::evaluate_function: TBackward0", 200, 45, AUTOGRAD)
+    file.kernel("transpose", sent[-1], TAIL, COMPUTE, 205, AUTOGRAD)
     file.add("Optimizer.step#SGD.step", "user_annotation", 300, 50)
     file.op("aten::add_", 310, 20)
     file.kernel("adam", end - OPTIMIZER, OPTIMIZER, COMPUTE, 315)
@@ -301,6 +304,8 @@ def on_a_cpu(rank, alpha):
         begun = over[bucket] - 2 * alpha + 0.05
         took = 2 * alpha - 0.05
         file.add("gloo:all_reduce", "user_annotation", begun, took, 1, **shape)
+    file.op("autograd::engine::evaluate_function: TBackward0", sent[-1] + 1, TAIL - 1)
+    file.op("aten::t", sent[-1] + 1, TAIL - 1)
     file.op("aten::add_", end - OPTIMIZER, OPTIMIZER)
     return file
 
@@ -329,9 +334,15 @@ def test_a_profile_predicts_the_step_at_another_speed(
 
 @pytest.mark.parametrize("form", [on_a_gpu, on_a_cpu])
 def test_a_reader_without_waits_is_found(form, tmp_path, monkeypatch) -> None:
-    """The battery fails where nobody is seen to wait at the end of a backward pass."""
+    """The battery fails where nobody is seen to wait at the end of a backward pass.
+
+    Where the wait shows as a gap, it is found nevertheless.
+    """
     monkeypatch.setattr(times, "_waits_of_backward", lambda *args: None)
     assert not predicts(form, 200, 900, tmp_path)
+    assert predicts(form, 900, 200, tmp_path)
+    monkeypatch.setattr(times, "_waits_in_gaps", lambda *args: None)
+    assert not predicts(form, 900, 200, tmp_path)
 
 
 def test_a_recorded_wait_counts(tmp_path) -> None:
@@ -344,9 +355,9 @@ def test_a_recorded_wait_counts(tmp_path) -> None:
     file.op("record_param_comms", 60, 5, **parameters("wait", 0, 0, "Byte", ranks=(0,)))
     file.kernel("c", 600, 100, COMPUTE, 80)
     (event,) = communication(Trace.load(file.write(tmp_path / "r.json")))
-    assert event.issued == pytest.approx(100e-6)
-    assert event.waited == pytest.approx(300e-6)
-    assert event.completed == pytest.approx(600e-6)
+    assert event.issued == pytest.approx(100e-6, abs=5e-9)
+    assert event.waited == pytest.approx(300e-6, abs=5e-9)
+    assert event.completed == pytest.approx(600e-6, abs=5e-9)
 
 
 def test_a_kernel_in_the_computing_stream_blocks_it(tmp_path) -> None:
@@ -355,7 +366,7 @@ def test_a_kernel_in_the_computing_stream_blocks_it(tmp_path) -> None:
     file.kernel("a", 0, 100, 40, 1)
     nccl(file, 10, parameters("allreduce", 10, 10, ranks=(0,)), (100, 500))
     (event,) = communication(Trace.load(file.write(tmp_path / "r.json")))
-    assert event.waited == event.issued == pytest.approx(100e-6)
+    assert event.waited == event.issued == pytest.approx(100e-6, abs=5e-9)
 
 
 def test_computing_lies_between_the_calls(tmp_path) -> None:

@@ -166,6 +166,11 @@ def _splits(call: Call) -> str:
     return ",".join(str(n * nbytes // sum(rows)) for n in rows)
 
 
+_AFTER = 1e-9
+"""Seconds by which computing begins after the call or wait that it follows: of two
+things at one time, a replay would not know which came first."""
+
+
 def _computing(rank: int, made: list[Timed], lanes: dict[int, Lane]) -> Iterator[Event]:
     """Yield the computing between the calls and waits of each lane."""
     by_lane: dict[int, list[Timed]] = {}
@@ -181,6 +186,7 @@ def _computing(rank: int, made: list[Timed], lanes: dict[int, Lane]) -> Iterator
         for first, last in _free(calls, begin, end):
             at, seconds = lane.busy(first, last)
             if seconds > 0:
+                at += min(_AFTER, seconds / 2)
                 yield Event(
                     rank,
                     "compute",

@@ -175,7 +175,7 @@ def _wait_at(one: Timed, time: float, lane: Lane, over: dict[int, float]) -> Non
 
     over: by thread, when the last wait of the same pass was over.
     """
-    after = max(lane.time(time), over.get(one.thread, 0.0))
+    after = max(lane.time(time), over.get(one.thread, -math.inf))
     one.waited = after
     if lane.on_gpu:
         one.completed = None
@@ -202,9 +202,9 @@ def _engine(profile: Profile) -> dict[int, tuple[np.ndarray, np.ndarray]]:
 
 def _outermost(profile: Profile) -> np.ndarray:
     """Return when ops and scopes begin that lie in no other event and not in a pass."""
-    columns = [s.columns() for s in (profile.ops, profile.others, profile.engine)]
+    columns = [s.columns() for s in (profile.engine, profile.others, profile.ops)]
     begin, end, thread = (np.concatenate(c) for c in zip(*columns, strict=True))
-    in_pass = np.repeat([False, False, True], [len(c[0]) for c in columns])
+    in_pass = np.repeat([True, False, False], [len(c[0]) for c in columns])
     found = []
     for number in np.unique(thread):
         own = np.flatnonzero(thread == number)
