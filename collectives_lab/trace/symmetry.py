@@ -42,7 +42,7 @@ def as_rank(
 def counterpart(
     ranks: tuple[int, ...], distance: int, world_size: int
 ) -> tuple[int, ...]:
-    """Return the group that a rank has where another one, `distance` below, has `ranks`.
+    """Return the group that a rank has where one that is `distance` below has `ranks`.
 
     Ranks at equal strides are a line of a mesh, and the other group is the parallel
     line: of 4 ranks, rank 3 has [2, 3] where rank 0 has [0, 1], and [1, 3] where it has

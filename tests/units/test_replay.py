@@ -110,6 +110,18 @@ def test_computing_hides_what_is_asynchronous() -> None:
     assert timeline.exposed() == [3.0, 7.0]
 
 
+def test_computing_that_begins_with_a_collective_overlaps_it() -> None:
+    """The collective is issued first, and none of the computing counts twice."""
+    events = []
+    for rank in range(2):
+        for at in (0.0, 9.0):
+            events.append(Event(rank, "all_reduce", 2, dtype="int8", issued=at))
+            events.append(Event(rank, "compute", issued=at, seconds=9.0))
+    trace = Trace.from_events(events, 2)
+    fabric = fabrics.uniform(2, ALPHA, BETA)
+    assert replay(trace, fabric, compute=1).elapsed == 18.0
+
+
 def test_recorded_computing_counts_as_often_as_asked() -> None:
     """compute=0 leaves the calls alone; 2 makes the time between them twice as long."""
     events = [
