@@ -76,7 +76,8 @@ def _epoch(profile: Profile) -> int | None:
 
 def _notes(profile: Profile, made: list[Timed]) -> list[str]:
     notes = []
-    if profile.info.get("backend") == "nccl" and not profile.kernels and made:
+    on_gpu = profile.kernels or profile.gpu.begin
+    if profile.info.get("backend") == "nccl" and made and not on_gpu:
         notes.append(
             "no kernels, so calls have the CPU's times: profile with "
             "ProfilerActivity.CUDA too"
