@@ -36,7 +36,8 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
     for number, cell in enumerate(cells):
         asks = cell.cell_type == "code" and QUESTION.match(cell.source.strip())
         if folded and (asks or _begins_a_section(cell)):
-            shown.append(_html(CLOSE))
+            explained, question = _last_paragraph(shown.pop()) if asks else ([], [])
+            shown += [*explained, _html(CLOSE), *question]
             folded = False
         if not asks:
             shown.append(cell)
@@ -46,6 +47,16 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
         if folded := _is_answered(cells[number + 1 :]):
             shown.append(_html(OPEN))
     return [*shown, _html(CLOSE)] if folded else shown
+
+
+def _last_paragraph(
+    cell: NotebookNode,
+) -> tuple[list[NotebookNode], list[NotebookNode]]:
+    """Part the text before a question from its last paragraph, which asks it."""
+    if cell.cell_type != "markdown":
+        return [cell], []
+    explained, _, question = cell.source.rpartition("\n\n")
+    return [_html(explained)] if explained else [], [_html(question)]
 
 
 def _begins_a_section(cell: NotebookNode) -> bool:
