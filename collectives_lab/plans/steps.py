@@ -123,10 +123,10 @@ class Steps:
         if messages > CHECKED:
             self._check_memory(messages, f"up to {messages:,}")
         self._src, self._dst, self._nbytes = array("i"), array("i"), array("q")
-        self._ends: list[int] = []
+        self._begins: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._begins)
 
     def step(self, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike) -> None:
         """Add a step: a message of `nbytes` from each src to the dst beside it.
@@ -135,15 +135,19 @@ class Steps:
         are left out, since both sides know that there is nothing to send. Raises
         ValueError once the plan has more messages than there is memory for.
         """
-        ranks = (np.asarray(rank, dtype=np.int32) for rank in (src, dst))
-        step = np.broadcast_arrays(*ranks, np.atleast_1d(np.asarray(nbytes, np.int64)))
-        nonempty = step[2] > 0
+        step = [np.asarray(rank, np.int32) for rank in (src, dst)]
+        step.append(np.asarray(nbytes, np.int64))
+        if step[2].ndim == 0 < step[0].ndim:
+            step[2] = np.full(step[0].shape, step[2])
+        if not step[0].shape == step[1].shape == step[2].shape != ():
+            step = [*np.broadcast_arrays(*step[:2], np.atleast_1d(step[2]))]
+        nonempty, begin = step[2] > 0, len(self._src)
+        self._begins.append(begin)
+        is_whole = nonempty.all()
         for column, entries in zip(self._columns, step, strict=True):
-            column.frombytes(entries[nonempty].tobytes())
-        self._ends.append(len(self._src))
-        before = len(self._src) - int(nonempty.sum())
-        if before // CHECKED != len(self._src) // CHECKED:
-            self._check_memory(len(self._src), f"more than {before:,}")
+            column.frombytes((entries if is_whole else entries[nonempty]).tobytes())
+        if begin // CHECKED != len(self._src) // CHECKED:
+            self._check_memory(len(self._src), f"more than {begin:,}")
 
     @property
     def _columns(self) -> tuple[array, array, array]:
@@ -162,27 +166,29 @@ class Steps:
 
     def trace(self) -> Trace:
         """Return the plan as a Trace, whose times are step numbers and not seconds."""
+        begins = self._begins or [0]
         src, dst, nbytes = (
-            np.split(np.frombuffer(column, column.typecode), self._ends[:-1])
+            np.split(np.frombuffer(column, column.typecode), begins[1:])
             for column in self._columns
         )
         # 16 bits where they do, since numpy has a radix sort for 16-bit numbers.
         kind = np.uint16 if self.world_size <= 2**16 else np.int32
         rank = _receives_first(dst, src, kind)
-        order = np.argsort(rank, kind="stable")
-        step = np.repeat(
-            np.arange(len(src), dtype=np.int32), [2 * len(ranks) for ranks in src]
-        )
-        recv, send = ([np.full(len(r), op, np.int8) for r in src] for op in _OPS)
-        issued = 2.0 * step[order]
+        order = np.argsort(rank, kind="stable").astype(np.int32)
+        calls = np.bincount(rank, minlength=self.world_size)
         columns: dict[str, np.ndarray] = {
-            "rank": rank[order],
-            "peer": _receives_first(src, dst, kind)[order],
-            "nbytes": _receives_first(nbytes, nbytes, np.int64)[order],
-            "op": _receives_first(recv, send, np.int8)[order],
-            "issued": issued,
-            "waited": issued,  # a call comes before a wait of the same time
+            "rank": np.repeat(np.arange(self.world_size, dtype=np.int32), calls),
+            "peer": _receives_first(src, dst, kind)[order].astype(np.int32),
         }
+        largest = np.frombuffer(self._nbytes, np.int64).max(initial=0)
+        size_kind = np.int32 if largest < 2**31 else np.int64
+        columns["nbytes"] = _receives_first(nbytes, nbytes, size_kind)[order]
+        recv, send = ([np.full(len(r), op, np.int8) for r in src] for op in _OPS)
+        columns["op"] = _receives_first(recv, send, np.int8)[order]
+        step = np.arange(0, 2 * len(begins), 2, dtype=np.int32)
+        issued = np.repeat(step, [2 * len(ranks) for ranks in src])[order]
+        columns["issued"] = issued
+        columns["waited"] = issued  # a call comes before a wait of the same time
         meta = {"clock": "steps"}
         return Trace(self.world_size, columns, ["", "recv", "send"], meta=meta)
 
@@ -203,9 +209,15 @@ def ring_step(steps: Steps, ranks: np.ndarray, chunks: np.ndarray, k: int) -> No
     steps the rank at position v has chunk v of the sum; after all of them every rank
     has all chunks.
     """
-    right = np.roll(ranks, -1, axis=-1)
-    sizes = np.broadcast_to(np.roll(chunks, 1 + k, axis=-1), ranks.shape)
+    right = _rolled(ranks, -1)
+    sizes = np.broadcast_to(_rolled(chunks, 1 + k), ranks.shape)
     steps.step(ranks.ravel(), right.ravel(), sizes.ravel())
+
+
+def _rolled(array: np.ndarray, shift: int) -> np.ndarray:
+    """Return what `np.roll` does along the last axis, in a tenth of its time."""
+    cut = -shift % max(array.shape[-1], 1)
+    return np.concatenate([array[..., cut:], array[..., :cut]], axis=-1)
 
 
 def all_gather_chunks(steps: Steps, chunks: np.ndarray, root: int = 0) -> None:

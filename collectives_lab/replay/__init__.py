@@ -116,17 +116,22 @@ def _check_finished(trace: Trace, program: Program, times: Times) -> None:
     """Raise Stuck if a lane never comes to its end."""
     if (times.end >= 0).all():
         return
-    awaited = np.flatnonzero((program.message >= 0) & (program.closes >= 0))
-    unfinished = awaited[times.end[program.message[awaited]] < 0]
-    waiting_calls = unfinished[times.begun[program.closes[unfinished]] >= 0].tolist()
-    if not waiting_calls:
-        return
-    descriptions: dict[int, str] = {}
-    for call in waiting_calls:
-        row = int(program.calls.row[call])
-        if row >= 0:
+    calls, descriptions = program.calls, dict[int, str]()
+    for lane in np.flatnonzero(times.reached > program.first[:-1]).tolist():
+        point = int(program.points[times.reached[lane] - 1])
+        message = point >> 1
+        if not point & 1 or message < 0 or times.end[message] >= 0:
+            continue
+        call = next(
+            side[message]
+            for side in (calls.send, calls.recv)
+            if calls.lane[side[message]] == lane
+        )
+        if (row := int(calls.row[call])) >= 0:
             event = trace.event(row)
             descriptions.setdefault(event.rank, _describe_wait(event))
+    if not descriptions:
+        return
     raise Stuck(
         f"{'; '.join(list(descriptions.values())[:8])}: these wait for each other "
         "for ever; need an order of calls in which some rank can go on"

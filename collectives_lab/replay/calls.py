@@ -43,6 +43,10 @@ class Calls:
     def __len__(self) -> int:
         return len(self.lane)
 
+    def computes(self, compute: float) -> bool:
+        """Return whether there is computing between the points of some lane."""
+        return bool(self.seconds.any() or (compute and self.timed))
+
     def gaps(self, call: np.ndarray, is_wait: np.ndarray, compute: float) -> np.ndarray:
         """Return the seconds of computing before each point: a call or a wait.
 
@@ -55,7 +59,8 @@ class Calls:
         if compute and self.timed:
             lane, time = self.lane[call], self._times(call, is_wait)
             resumed = np.where(is_wait, self.ended[call], time + seconds)
-            previous = np.full(len(call), self.issued[self.lane < self.threads].min())
+            earliest = float(self.issued[self.lane < self.threads].min())
+            previous = np.full(len(call), earliest)
             same_lane = lane[1:] == lane[:-1]
             previous[1:][same_lane] = np.fmax(resumed, time)[:-1][same_lane]
             idle = np.maximum(time - previous, 0)
@@ -89,9 +94,11 @@ def calls_of(trace: Trace, is_complete: bool = True) -> Calls:
         _check_matched(trace, send, recv, waited)
     _check_sizes(trace, send, recv)
     threads = int(columns["thread"].max(initial=0)) + 1
-    lane = columns["rank"] * np.int32(threads) + columns["thread"]
+    lane = columns["rank"]
+    if threads > 1:
+        lane = lane * np.int32(threads) + columns["thread"]
     calls = Calls(
-        lane if threads > 1 else columns["rank"],
+        lane,
         columns["rank"],
         columns["nbytes"],
         issued,
@@ -101,8 +108,8 @@ def calls_of(trace: Trace, is_complete: bool = True) -> Calls:
         np.arange(len(trace), dtype=np.int32),
         trace.world_size * threads,
         timed,
-        send.astype(np.int32),
-        recv.astype(np.int32),
+        send,
+        recv,
         np.zeros(len(send), dtype=bool),
     )
     return by_lane(calls)

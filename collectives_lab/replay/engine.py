@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from heapq import heappop, heappush, heappushpop
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -23,33 +23,38 @@ from collectives_lab.replay.program import Program, Times
 WORTH_COMPILING = 150_000
 """Messages that take longer, uncompiled, than to load the compiler does."""
 
+STAGE_BITS = 4
+"""Bits of the number of a stage, of which a fabric has eight at most."""
+
+LAST_STAGE = 2**STAGE_BITS - 1
+
+FORGET = 2**15
+"""Arrivals of the queue that are forgotten together, after they were served."""
+
 
 def run(program: Program, keeps_entries: bool = False) -> Times:
-    """Play the program to its end; what never begins or ends keeps -1.
+    """Play the program to its end; what never ends keeps -1.
 
     keeps_entries: whether `Times.entered` is wanted, which takes a number of 8 bytes
     for each message and stage.
     """
-    calls, messages = program.calls, len(program.calls.send)
-    closes = program.closes[np.stack([calls.send, calls.recv], axis=1)]
-    # A phase is over when it has begun and its calls are done; the last one never is.
-    needs = program.needs + 1 + ~program.has_next
-    begun, ended = (np.full(len(needs), -1, np.int64) for _ in range(2))
-    end = np.full(messages, -1, np.int64)
+    messages, lanes = len(program.route), len(program.first) - 1
     stages = len(program.names)
+    reached, clock = program.first[:-1].copy(), np.zeros(lanes, np.int64)
+    end = np.full(messages, -1, np.int64)
     entered = np.full((messages if keeps_entries else 0, stages), -1, np.int64)
-    free = np.zeros((stages, program.link.max(initial=0) + 1), np.int64)
     arrays: tuple[np.ndarray, ...] = (
-        *(program.starts, program.first, program.length, needs),
-        *(program.message, program.delay, closes),
-        *(program.link, program.busy, program.through, free),
-        *(begun, ended, end, entered),
+        *(program.first, program.points, program.gap, program.route),
+        *(program.link, program.busy, program.through),
+        np.zeros((stages, program.link.max(initial=0) + 1), np.int64),
+        *(np.full(n, -1, np.int32) for n in (messages, lanes)),
+        *(end, clock, reached, entered),
     )
     if compiled := _compiled() if messages >= WORTH_COMPILING else None:
         compiled(*arrays)
     else:
         play(*[array.data for array in arrays])  # Python reads them quickest so
-    return Times(begun, ended, np.maximum(end, -1, out=end), entered)
+    return Times(np.maximum(end, -1, out=end), clock, reached, entered)
 
 
 @cache
@@ -66,72 +71,105 @@ def _compiled() -> Callable[..., None] | None:
 
 
 def play(
-    starts: Any,
     first: Any,
-    length: Any,
-    needs: Any,
-    message: Any,
-    delay: Any,
-    closes: Any,
+    points: Any,
+    gap: Any,
+    route: Any,
     link: Any,
     busy: Any,
     through: Any,
     free: Any,
-    begun: Any,
-    ended: Any,
+    waiting: Any,
+    others: Any,
     end: Any,
+    clock: Any,
+    reached: Any,
     entered: Any,
 ) -> None:
-    """Fill in the last four arrays, the times; the others are those of a `Program`.
+    """Fill in the last four arrays, the times; the first seven are those of a Program.
 
-    needs[phase]: what has to happen before the next one of its lane begins. closes: the
-    phases that wait for the send and for the recv of a message, -1 for none.
-    free[stage, link]: when the link is free again. begun[phase], ended[phase]: when it
-    begins, and when its wait ends. end[message]: when its last byte has arrived.
-    entered[message, stage]: when it takes its link, unless it has no rows.
+    free[stage, link]: when the link is free again. waiting[message]: a lane that waits
+    for it, -1 for none, -2 once it has arrived. others[lane]: one more lane that waits
+    for the same message, -1 for none. end[message]: when its last byte has arrived;
+    until both sides have posted it, -1, or -2 less the time of the first. clock[lane]
+    and reached[lane]: the time, and its next point. entered[message, stage]: when it
+    takes its link, unless it has no rows.
     """
-    arrivals = [(0, 0, 0)]  # time, message, stage; a compiler sees what it will hold
-    arrivals.pop()
-    beginning = [(phase + 0, 0) for phase in starts]
+    # An arrival is its time, and the numbers of message and stage in one number. Those
+    # that come in order stand in a queue, the others in a heap.
+    heap, queue, served = [(0, 0)], [(0, 0)], 1
+    heap.pop()  # a compiler has seen what it will hold
+    ready = [lane + 0 for lane in range(len(clock))]
+    stages, computes, keeps = len(free), len(gap) > 0, len(entered) > 0
     while True:
-        while beginning:
-            phase, time = beginning.pop()
-            begun[phase] = time
-            ended[phase] = max(ended[phase], time + length[phase])
-            for call in range(first[phase], first[phase + 1]):
-                number = message[call] + 0
+        while ready:
+            lane = ready.pop()
+            time, last, at = clock[lane], first[lane + 1], reached[lane] + 0
+            while at < last:
+                point = points[at] + 0
+                number = point >> 1
+                if computes:
+                    time += gap[at]
+                at += 1
                 if number < 0:
-                    continue  # a compute
-                posted = time + delay[call]
-                if end[number] == -1:
-                    end[number] = -2 - posted  # its other side is not there yet
+                    if point & 1:
+                        break  # nothing will ever come
+                elif point & 1:
+                    if waiting[number] != -2:
+                        others[lane] = waiting[number]
+                        waiting[number] = lane
+                        break
+                    if end[number] > time:
+                        time = end[number]
+                elif end[number] == -1:
+                    end[number] = -2 - time  # its other side is not there yet
                 else:
-                    end[number] = max(posted, -2 - end[number])
-                    heappush(arrivals, (end[number], number, 0))
-            needs[phase] -= 1
-            if needs[phase] == 0:
-                beginning.append((phase + 1, ended[phase]))
-        if not arrivals:
+                    start = -2 - end[number]
+                    if start < time:
+                        start = time
+                    end[number] = start
+                    arrival = (start, number << STAGE_BITS)
+                    if arrival > queue[-1]:
+                        queue.append(arrival)
+                    else:
+                        heappush(heap, arrival)
+            clock[lane], reached[lane] = time, at
+        if served < len(queue) and (not heap or queue[served] < heap[0]):
+            time, arrived = queue[served]
+            served += 1
+            if served == FORGET:
+                del queue[: served - 1]
+                served = 1
+        elif heap:
+            time, arrived = heappop(heap)
+        else:
             return
-        time, number, stage = heappop(arrivals)
-        while stage < len(free):
-            taken = link[number, stage]
+        number, stage = arrived >> STAGE_BITS, arrived & LAST_STAGE
+        row, latest = route[number], end[number]
+        while stage < stages:
+            taken = link[row, stage]
             if taken >= 0:
-                turn = max(time, free[stage, taken])
-                free[stage, taken] = turn + busy[number, stage]
-                if len(entered):
+                turn = free[stage, taken]
+                if turn < time:
+                    turn = time
+                free[stage, taken] = turn + busy[row, stage]
+                if keeps:
                     entered[number, stage] = turn
-                end[number] = max(end[number], turn + through[number, stage])
+                if turn + through[row, stage] > latest:
+                    latest = turn + through[row, stage]
                 if turn > time:  # others may arrive before it goes on
-                    time, number, stage = heappushpop(
-                        arrivals, (turn, number, stage + 1)
-                    )
-                    continue
+                    arrival = (turn, number << STAGE_BITS | stage + 1)
+                    if arrival > queue[-1]:
+                        queue.append(arrival)
+                    else:
+                        heappush(heap, arrival)
+                    break
             stage += 1
-        for side in range(2):
-            phase = closes[number, side] + 0
-            if phase >= 0:
-                ended[phase] = max(ended[phase], end[number])
-                needs[phase] -= 1
-                if needs[phase] == 0:
-                    beginning.append((phase + 1, ended[phase]))
+        else:
+            lane, waiting[number] = waiting[number], -2
+            while lane >= 0:
+                if clock[lane] < latest:
+                    clock[lane] = latest
+                ready.append(lane + 0)
+                lane = others[lane]
+        end[number] = latest

@@ -26,6 +26,7 @@ from collectives_lab.replay.collective_plans import (
     ranks_of,
 )
 from collectives_lab.trace import Trace
+from collectives_lab.trace.table import KIND
 
 MESSAGES = ("send", "recv", "is_signal")
 """Columns of `Calls` that have a row a message."""
@@ -196,7 +197,10 @@ class _Streams:
         columns: dict[str, Any] = {}
         for name, pieces in (self._new_columns | self._messages).items():
             column = getattr(calls, name)
-            columns[name] = np.concatenate([column, *pieces]).astype(column.dtype)
+            kind = KIND.get(name, column.dtype)  # a trace's own may be too narrow
+            columns[name] = np.concatenate(
+                [column, *pieces], dtype=kind, casting="unsafe"
+            )
         calls = replace(calls, **columns)
         # Signals first, so that a message waits for what is posted at the same time.
         order = np.argsort(~calls.is_signal, kind="stable")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collectives_lab.replay import engine
+from collectives_lab.replay.phases import phases_of
 from collectives_lab.replay.program import Program, Times
 
 
@@ -39,15 +40,16 @@ def critical_path(program: Program) -> list[Step]:
 class _PathFinder:
     def __init__(self, program: Program, times: Times):
         self.program, self.times = program, times
+        self.phases = phases_of(program, times.end)
         self.steps: list[Step] = []
-        self.by_closes = np.argsort(program.closes, kind="stable")
-        self.closes = program.closes[self.by_closes]
+        self.by_closes = np.argsort(self.phases.closes, kind="stable")
+        self.closes = self.phases.closes[self.by_closes]
         self.queues: dict[int, np.ndarray] = {}
         self._back_from_the_end()
         self.steps.reverse()
 
     def _back_from_the_end(self) -> None:
-        waits = self.times.begun + self.program.length
+        waits = self.phases.begun + self.phases.length
         last = int(waits.argmax()) if len(waits) else -1
         message = int(self.times.end.argmax()) if len(self.times.end) else -1
         if message >= 0 and (last < 0 or self.times.end[message] >= waits[last]):
@@ -59,14 +61,14 @@ class _PathFinder:
 
     def _posted(self, phase: int, time: int) -> tuple[int, int] | None:
         """Go from a call made at `time` in a phase back to an earlier call, if any."""
-        begun = int(self.times.begun[phase])
+        begun = int(self.phases.begun[phase])
         self._compute(phase, begun, time)
-        if phase == 0 or not self.program.has_next[phase - 1]:
+        if phase == 0 or not self.phases.has_next[phase - 1]:
             return None
         previous = phase - 1
         first, end = _rows_with(previous, self.closes)
         for call in self.by_closes[first:end].tolist():
-            message = int(self.program.message[call])
+            message = int(self.phases.message[call])
             if message >= 0 and self.times.end[message] == begun:
                 return self._arrived(message)
         return previous, begun
@@ -77,7 +79,7 @@ class _PathFinder:
         program = self.program
         for number in self._stages_of(message):
             entered = self.times.entered[message, number]
-            if entered + program.through[message, number] == end:
+            if entered + program.through[program.route[message], number] == end:
                 stage = number
                 break
         while stage >= 0:
@@ -87,14 +89,15 @@ class _PathFinder:
 
     def _stages_of(self, message: int) -> list[int]:
         """Return the stages in which a message takes a link."""
-        return np.flatnonzero(self.program.link[message] >= 0).tolist()
+        program = self.program
+        return np.flatnonzero(program.link[program.route[message]] >= 0).tolist()
 
     def _posts_of(self, message: int) -> list[tuple[int, int]]:
         """Return the phases that post its send and its recv, and when they do."""
-        program, posts = self.program, []
-        for call in (program.calls.send[message], program.calls.recv[message]):
-            phase = int(np.searchsorted(program.first, call, side="right")) - 1
-            posts.append((phase, int(self.times.begun[phase] + program.delay[call])))
+        calls, phases, posts = self.program.calls, self.phases, []
+        for call in (calls.send[message], calls.recv[message]):
+            phase = int(np.searchsorted(phases.first, call, side="right")) - 1
+            posts.append((phase, int(phases.begun[phase] + phases.delay[call])))
         return posts
 
     def _entered(self, message: int, stage: int, end: int) -> tuple[int, int, int]:
@@ -112,7 +115,8 @@ class _PathFinder:
             return end, message, earlier
         if entered > arrived:
             program = self.program
-            held_by = program.names[stage].format(program.link[message, stage])
+            link = program.link[program.route[message], stage]
+            held_by = program.names[stage].format(link)
         self._message(message, entered, end, held_by)
         if not held_by:
             return entered, message, -1
@@ -120,7 +124,8 @@ class _PathFinder:
 
     def _previous_on_link(self, message: int, stage: int) -> int:
         """Return the message that occupied the link of this stage before this one."""
-        link, entered = self.program.link[:, stage], self.times.entered[:, stage]
+        program, entered = self.program, self.times.entered[:, stage]
+        link = program.link[program.route, stage]
         if stage not in self.queues:
             self.queues[stage] = np.lexsort((np.arange(len(link)), entered, link))
         order = self.queues[stage]
@@ -140,9 +145,8 @@ class _PathFinder:
 
     def _compute(self, phase: int, begin: int, end: int) -> None:
         if end > begin:
-            program = self.program
-            rank = int(program.calls.rank[program.last[phase]])
-            quantum = program.quantum
+            calls, quantum = self.program.calls, self.program.quantum
+            rank = int(calls.rank[self.phases.last[phase]])
             self.steps.append(
                 Step("compute", rank, None, 0, begin * quantum, end * quantum, "")
             )

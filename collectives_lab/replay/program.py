@@ -1,15 +1,13 @@
-"""The program of a replay: phases of lanes, stages of messages, and their times.
+"""The program of a replay: what lanes do one after another, and stages of messages.
 
-A lane goes through *phases*: a phase begins, posts its calls, each after some time of
-computing, and ends when the calls that it waits for are done; then the next begins.
-Times are whole numbers of a quantum of 2**-k seconds, so sums are exact, and rounding
-never decides which of two messages came first.
+A lane posts its side of messages and waits for messages, each after some time of
+computing. Times are whole numbers of a quantum of 2**-k seconds, so sums are exact, and
+rounding never decides which of two messages came first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,13 +15,11 @@ import numpy as np
 
 from collectives_lab.basics.machine_limits import free_memory
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.fabrics import Fabric, Stage
+from collectives_lab.fabrics import Fabric
 from collectives_lab.replay.calls import Calls
+from collectives_lab.replay.points import BLOCK, points_in_order
 
-BLOCK = 2**15
-"""Calls that are compiled together, so that what is in work stays in the caches."""
-
-MESSAGE_BYTES, STAGE_BYTES = 140, 20
+MESSAGE_BYTES, STAGE_BYTES = 60, 20
 """Memory that a message takes in a replay besides its calls, and in each stage."""
 
 MANY = 1_000_000
@@ -32,96 +28,68 @@ MANY = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Columns of phases, calls and messages; phases and calls are sorted by lane.
+    """Columns of points, messages and routes; points are sorted by lane.
 
-    first[phase]: its first call, with one more entry at the end. length[phase]: quanta
-    until it begins to wait. needs[phase]: the number of calls that it waits for.
-    has_next[phase]: whether another phase of its lane follows.
-    delay[call]: quanta from the beginning of that phase. closes[call]: the phase that
-    waits for the call, -1 for none. message[call]: the message that it sends or
-    receives, -1 for a compute. names[stage]: how its links are called, as in
-    `fabrics.Stage`. link[message, stage]: the link that it takes there, -1 for none.
-    busy, through: likewise, the quanta for which the link is taken, and until the last
-    byte has passed it. quantum: seconds.
+    first[lane]: its first point, with one more entry at the end. points: twice the
+    number of the message that the lane posts its side of there, and one more where it
+    waits for the message. A compute posts the message -1; what waits for it never ends.
+    gap[point]: the quanta of computing before it; empty where nobody computes.
+    names[stage]: how its links are called, as in `fabrics.Stage`. route[message]: a row
+    of the next three; messages in a row that are alike have one. link[route, stage]:
+    the link taken there, -1 for none. busy, through: likewise, the quanta for which the
+    link is taken, and until the last byte has passed it. quantum: seconds.
     """
 
     calls: Calls
     first: np.ndarray
-    length: np.ndarray
-    needs: np.ndarray
-    has_next: np.ndarray
-    delay: np.ndarray
-    closes: np.ndarray
-    message: np.ndarray
+    points: np.ndarray
+    gap: np.ndarray
     names: list[str]
+    route: np.ndarray
     link: np.ndarray
     busy: np.ndarray
     through: np.ndarray
     quantum: float
 
-    @property
-    def starts(self) -> np.ndarray:
-        """Return the first phase of each lane."""
-        begins = np.ones(len(self.length), dtype=bool)
-        begins[1:] = ~self.has_next[:-1]
-        return np.flatnonzero(begins)
+    def gaps(self, begin: int, end: int) -> np.ndarray:
+        """Return the quanta of computing before some points."""
+        if len(self.gap):
+            return self.gap[begin:end]
+        return np.zeros(end - begin, np.int64)
 
     @property
-    def last(self) -> np.ndarray:
-        """Return the last call that a phase's lane has made by the phase's wait."""
-        return self.first[1:] - 1
-
-    @property
-    def phase(self) -> np.ndarray:
-        """Return the phase that makes each call."""
-        return np.repeat(np.arange(len(self.length)), np.diff(self.first))
+    def message(self) -> np.ndarray:
+        """Return the message that each call sends or receives, -1 for none."""
+        return _message_of(self.calls)
 
 
 class Times(NamedTuple):
-    """Times of phases and messages as columns; -1 for events that never happen.
+    """Times of messages and lanes as columns, in quanta.
 
-    begun[phase], ended[phase]: its beginning, and the end of its wait. end[message]:
-    its last byte has arrived. entered[message, stage]: it took its link of this stage;
-    without rows where nobody asked.
+    end[message]: its last byte has arrived; -1 for never. clock[lane]: the lane is
+    done, or begins to wait for ever. reached[lane]: the point behind the last one that
+    it came to. entered[message, stage]: it took its link of this stage; without rows
+    where nobody asked.
     """
 
-    begun: np.ndarray
-    ended: np.ndarray
     end: np.ndarray
+    clock: np.ndarray
+    reached: np.ndarray
     entered: np.ndarray
 
 
 def compile_program(calls: Calls, fabric: Fabric, compute: float) -> Program:
-    """Compile the phases of every lane, and the stages of each message on `fabric`.
+    """Compile the points of every lane, and the stages of each message on `fabric`.
 
     compute: the factor on the time recorded between a rank's calls. Raises ValueError
     for more messages than there is memory for.
     """
     _check_memory(len(calls.send), fabric)
     quantum = _quantum(calls, fabric, compute)
-    closes, delay = np.full(len(calls), -1, np.int32), np.zeros(len(calls), np.int64)
-    blocks = [(*np.empty((3, 0), np.int32), np.empty(0, bool))]
-    phases = 0
-    for begin, end in _blocks(calls.lane):
-        points = _Points(calls, begin, end, fabric.pace, compute, quantum)
-        closes[points.waited_calls] = points.phase_of_waits + phases
-        if points.has_gaps:
-            delay[begin:end] = points.delay
-        first = begin + points.first
-        blocks.append((first, points.needs, points.length, points.has_next))
-        phases += len(first)
-    first, needs, length, has_next = map(np.concatenate, zip(*blocks, strict=True))
+    first, points, gap = _points(calls, fabric.pace, compute, quantum)
+    names, route, link, busy, through = _stages(calls, fabric, quantum)
     return Program(
-        calls,
-        np.append(first, len(calls)),
-        length,
-        needs,
-        has_next,
-        delay,
-        closes,
-        _message_of(calls),
-        *_stages(calls, fabric, quantum),
-        quantum,
+        calls, first, points, gap, names, route, link, busy, through, quantum
     )
 
 
@@ -148,27 +116,59 @@ def _quantum(calls: Calls, fabric: Fabric, compute: float) -> float:
     return 2.0 ** (math.ceil(math.log2(max(upper_bound, 1e-12))) - 61)
 
 
+def _points(
+    calls: Calls, pace: np.ndarray, compute: float, quantum: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return first, points and gap of a Program."""
+    lanes = max(int(calls.lane.max(initial=-1)) + 1, calls.threads)
+    first = np.zeros(lanes + 1, np.int64)
+    count = len(calls) + int(np.count_nonzero(~np.isnan(calls.waited)))
+    points, message = np.empty(count, np.int32), _message_of(calls)
+    gap = np.zeros(count if calls.computes(compute) else 0, np.int64)
+    begin = next_lane = 0
+    for call, is_wait in points_in_order(calls):
+        end = begin + len(call)
+        points[begin:end] = 2 * message[call] + is_wait
+        if len(gap):
+            seconds = calls.gaps(call, is_wait, compute) * pace[calls.rank[call]]
+            gap[begin:end] = np.rint(seconds / quantum)
+        lane = calls.lane[call]
+        block_lanes = np.arange(next_lane, lane[-1] + 1)
+        first[block_lanes] = begin + np.searchsorted(lane, block_lanes)
+        begin, next_lane = end, block_lanes[-1] + 1
+    first[next_lane:] = count
+    return first, points, gap
+
+
 def _stages(
     calls: Calls, fabric: Fabric, quantum: float
-) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Return names, link, busy and through of a Program; signals take no links."""
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return names, route, link, busy and through of a Program.
 
-    def stages_of(messages: slice) -> list[Stage]:
-        send, recv = calls.send[messages], calls.recv[messages]
-        return [*fabric.stages(calls.rank[send], calls.rank[recv], calls.nbytes[send])]
-
-    names = [stage.names for stage in stages_of(slice(0))]
-    shape = len(calls.send), len(names)
+    Signals take no links.
+    """
+    names = [stage.names for stage in fabric.stages(*np.zeros((3, 0), int))]
+    route = np.empty(len(calls.send), np.int32)
+    # Memory that is never written takes none.
+    shape = len(route), len(names)
     link, busy = np.empty(shape, np.int32), np.empty(shape, np.int64)
     through = busy if fabric.is_textbook else np.empty(shape, np.int64)
-    for begin in range(0, len(link), BLOCK):
+    count = 0
+    for begin in range(0, len(route), BLOCK):
         block = slice(begin, begin + BLOCK)
-        for number, stage in enumerate(stages_of(block)):
-            link[block, number] = np.where(calls.is_signal[block], -1, stage.link)
-            busy[block, number] = np.rint(stage.busy / quantum)
+        send, is_signal = calls.send[block], calls.is_signal[block]
+        ways = calls.rank[send], calls.rank[calls.recv[block]], calls.nbytes[send]
+        is_new = np.ones(len(send), dtype=bool)
+        is_new[1:] = np.any([way[1:] != way[:-1] for way in (*ways, is_signal)], axis=0)
+        route[block] = np.cumsum(is_new) + (count - 1)
+        rows = slice(count, count := count + int(np.count_nonzero(is_new)))
+        for number, stage in enumerate(fabric.stages(*(way[is_new] for way in ways))):
+            link[rows, number] = stage.link
+            busy[rows, number] = np.rint(stage.busy * (1 / quantum))
             if through is not busy:
-                through[block, number] = np.rint(stage.through / quantum)
-    return names, link, busy, through
+                through[rows, number] = np.rint(stage.through * (1 / quantum))
+        link[rows][is_signal[is_new]] = -1
+    return names, route, link[:count], busy[:count], through[:count]
 
 
 def _message_of(calls: Calls) -> np.ndarray:
@@ -176,59 +176,3 @@ def _message_of(calls: Calls) -> np.ndarray:
     for ends in (calls.send, calls.recv):
         message[ends] = np.arange(len(ends), dtype=np.int32)
     return message
-
-
-def _blocks(lane: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of about `BLOCK` calls that do not divide a lane."""
-    begin = 0
-    while begin < len(lane):
-        last = lane[min(begin + BLOCK, len(lane)) - 1]
-        end = begin + int(np.searchsorted(lane[begin:], last, side="right"))
-        yield begin, end
-        begin = end
-
-
-class _Points:
-    """The points at which the lanes of a block make a call or begin to wait."""
-
-    def __init__(
-        self,
-        calls: Calls,
-        begin: int,
-        end: int,
-        pace: np.ndarray,
-        compute: float,
-        quantum: float,
-    ):
-        call_count = end - begin
-        waits = begin + np.flatnonzero(~np.isnan(calls.waited[begin:end]))
-        call = np.concatenate([np.arange(begin, end), waits])
-        time = np.concatenate([calls.issued[begin:end], calls.waited[waits]])
-        # At equal times a call comes before its wait, since the sort is stable.
-        # Complex numbers are sorted by lane, then by time; two sorted runs are merged.
-        order = np.argsort(calls.lane[call] + 1j * time, kind="stable")
-        call, is_wait = call[order], order >= call_count
-        lane = calls.lane[call]
-        gap = calls.gaps(call, is_wait, compute)
-        self.has_gaps = bool(gap.any())
-        if self.has_gaps:
-            gap = np.rint(gap * pace[calls.rank[call]] / quantum).astype(np.int64)
-        begins = np.ones(len(call), dtype=bool)
-        same_lane = lane[1:] == lane[:-1]
-        begins[1:] = ~same_lane | (is_wait[:-1] & (~is_wait[1:] | (gap[1:] > 0)))
-        phase = np.cumsum(begins, dtype=np.int32) - 1
-        starts = np.flatnonzero(begins)
-        self.first = (starts - np.cumsum(is_wait)[starts] + is_wait[starts]).astype(
-            np.int32
-        )
-        self.has_next = np.append(lane[starts[1:]] == lane[starts[:-1]], False)
-        self.waited_calls, self.phase_of_waits = call[is_wait], phase[is_wait]
-        self.needs = np.bincount(self.phase_of_waits, minlength=len(starts)).astype(
-            np.int32
-        )
-        self.length = np.zeros(len(starts), dtype=np.int64)
-        if self.has_gaps:
-            elapsed = np.cumsum(gap)
-            since = elapsed - (elapsed - gap)[starts][phase]
-            self.delay = since[~is_wait]
-            self.length = since[np.append(starts[1:], len(call)) - 1]

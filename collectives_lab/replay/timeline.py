@@ -16,6 +16,7 @@ import numpy as np
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.fabrics import Fabric
 from collectives_lab.replay.path import Step, critical_path
+from collectives_lab.replay.phases import phases_of
 from collectives_lab.replay.program import Program, Times
 from collectives_lab.trace import Event, Trace
 
@@ -34,7 +35,7 @@ class Timeline:
     def elapsed(self) -> float:
         """Return the seconds until the last rank and the last message have finished."""
         times = self._times
-        last = max(times.ended.max(initial=0), times.end.max(initial=0))
+        last = max(times.clock.max(initial=0), times.end.max(initial=0))
         return float(last) * self._quantum
 
     @cached_property
@@ -43,14 +44,15 @@ class Timeline:
 
         A call that never began, or never ended, has no time for that.
         """
-        program, calls, times = self._program, self._program.calls, self._times
-        begun = times.begun[program.phase]
-        begun = np.where(begun < 0, -1, begun + program.delay)
-        waits = np.where(times.begun < 0, -1, times.begun + program.length)
-        waits = np.where(program.closes < 0, -1, waits[program.closes])
+        calls, times = self._program.calls, self._times
+        phases = phases_of(self._program, times.end)
+        begun = phases.begun[phases.phase]
+        begun = np.where(begun < 0, -1, begun + phases.delay)
+        waits = np.where(phases.begun < 0, -1, phases.begun + phases.length)
+        waits = np.where(phases.closes < 0, -1, waits[phases.closes])
         ends = np.append(times.end, -1)  # the -1 is for calls without a message
         is_compute = self.source.is_op("compute")[calls.row]
-        ended = np.where(is_compute, begun, ends[program.message])
+        ended = np.where(is_compute, begun, ends[phases.message])
         columns = dict(self.source.columns)
         is_recorded = calls.row >= 0
         row = calls.row[is_recorded]
@@ -89,22 +91,22 @@ class Timeline:
 
         The thread of a rank that was blocked the longest counts.
         """
-        program, calls = self._program, self._program.calls
-        blocked = self._times.ended - (self._times.begun + program.length)
-        lane = calls.lane[program.last]
-        by_lane = np.zeros(lane.max(initial=0) + calls.threads, dtype=np.int64)
-        np.add.at(by_lane, lane, blocked)
-        by_lane = by_lane[: calls.threads]
-        per_rank = by_lane.reshape(self.source.world_size, -1).max(axis=1)
+        first, gap = self._program.first, self._program.gap
+        blocked = self._times.clock
+        if len(gap):
+            blocked = blocked - np.diff(np.append(0, np.cumsum(gap))[first])
+        by_thread = blocked[: self._program.calls.threads]
+        per_rank = by_thread.reshape(self.source.world_size, -1).max(axis=1)
         return (per_rank * self._quantum).tolist()
 
     def link_use(self) -> dict[str, float]:
         """Return the share of `elapsed` for which each used link was busy."""
         use = {}
         program = self._program
-        for name, link, busy in zip(
+        for name, links, times in zip(
             program.names, program.link.T, program.busy.T, strict=True
         ):
+            link, busy = links[program.route], times[program.route]
             is_used = link >= 0
             totals = np.bincount(link[is_used], busy[is_used])
             for number in np.flatnonzero(totals).tolist():

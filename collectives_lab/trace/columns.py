@@ -22,9 +22,11 @@ from collectives_lab.basics.units import format_seconds
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import table
 from collectives_lab.trace.event import Event, Message, bound
+from collectives_lab.trace.matching import matched
 from collectives_lab.trace.table import (
     KIND,
     NAMES,
+    NARROW,
     OPTIONAL_RANKS,
     OPTIONAL_VALUES,
     TEXT,
@@ -57,6 +59,7 @@ class Columns:
     ):
         """Take columns by field name; a missing column holds the field's default.
 
+        Their types are `table.KIND`, or `table.NARROW` where they are given so.
         groups: the ranks of every named group; `"0"` is always the whole world.
         wire: bytes the library put on the wire, `wire[src, dst]`. meta: JSON values to
         keep with the trace. Raises ValueError for columns of different lengths or a
@@ -82,7 +85,9 @@ class Columns:
         self, columns: Mapping[str, np.ndarray], name: str, length: int
     ) -> np.ndarray:
         if name in columns:
-            return np.asarray(columns[name], dtype=KIND[name])
+            column = np.asarray(columns[name])
+            is_narrow = name in NARROW and column.dtype == NARROW[name]
+            return column if is_narrow else column.astype(KIND[name], copy=False)
         default: Any = _DEFAULTS[name]
         if name in TEXT:
             if default not in self.texts:
@@ -106,6 +111,8 @@ class Columns:
         for name in ("rank", *OPTIONAL_RANKS):
             lowest = 0 if name == "rank" else -1
             column = self.columns[name]
+            if not any(column.strides):
+                column = column[:1]  # a view of one value
             if n and not lowest <= column.min() <= column.max() < self.world_size:
                 bad = column[(column < lowest) | (column >= self.world_size)]
                 raise ValueError(
@@ -116,6 +123,8 @@ class Columns:
             raise ValueError(f"nbytes is {sizes.min()}; need 0 or more")
         for name in TEXT:
             column = self.columns[name]
+            if not any(column.strides):
+                column = column[:1]
             if n and not 0 <= column.min() <= column.max() < len(self.texts):
                 raise ValueError(
                     f"column {name!r} points outside of {len(self.texts)} texts"
@@ -170,34 +179,10 @@ class Columns:
         By torch's ordering rule, the n-th send from src to dst with a tag in a group
         matches the n-th recv of dst from src. Sends without a recv are left out.
         """
-        sends, recvs = (np.flatnonzero(self.is_op(op)) for op in ("send", "recv"))
-        tags = self.columns["tag"]
-        tags = tags[:1] if (tags == tags[:1]).all() else np.unique(tags)
-        sends, send_channels = self._by_channel(sends, "rank", "peer", tags)
-        recvs, recv_channels = self._by_channel(recvs, "peer", "rank", tags)
-        if not np.array_equal(send_channels, recv_channels):
-            send_positions, recv_positions = _matching_positions(
-                send_channels, recv_channels
-            )
-            sends, recvs = sends[send_positions], recvs[recv_positions]
-        order = np.argsort(sends, kind="stable")
-        return sends[order], recvs[order]
-
-    def _by_channel(
-        self, rows: np.ndarray, src: str, dst: str, tags: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Sort rows by group, tag, src and dst, and return them with channel numbers.
-
-        tags: all tags of the trace, sorted.
-        """
-        columns = self.columns
-        key = columns["group"][rows].astype(np.int64) * max(len(tags), 1)
-        if len(tags) > 1:
-            key += np.searchsorted(tags, columns["tag"][rows])
-        for side in (src, dst):
-            key = key * (self.world_size + 1) + columns[side][rows] + 1
-        order = np.argsort(key, kind="stable")
-        return rows[order], key[order]
+        sends, recvs = (
+            np.flatnonzero(self.is_op(op)).astype(np.int32) for op in ("send", "recv")
+        )
+        return matched(self.columns, (sends, recvs))
 
     @property
     def messages(self) -> list[Message]:
@@ -384,18 +369,6 @@ def _end_in_brief(reason: str) -> str:
     if len(line) > _BRIEF:
         line = f"{line[: _BRIEF // 2]}...{line[-_BRIEF // 2 :]}"
     return f"ended by {line}"
-
-
-def _matching_positions(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Match the n-th of each value in one sorted array with the n-th in another."""
-    _, value = np.unique(np.concatenate([a, b]), return_inverse=True)
-    number = np.concatenate(
-        [np.arange(len(values)) - np.searchsorted(values, values) for values in (a, b)]
-    )
-    key = value * len(value) + number
-    first, second = key[: len(a)], key[len(a) :]
-    _, i, j = np.intersect1d(first, second, assume_unique=True, return_indices=True)
-    return i, j
 
 
 def _as_integers(values: np.ndarray) -> list[int | float]:

@@ -37,6 +37,12 @@ KIND = {
     **dict.fromkeys(("nbytes", "tag"), np.int64),
 }
 
+NARROW = {
+    **dict.fromkeys(TEXT, np.int8),
+    **dict.fromkeys(("nbytes", *TIMES), np.int32),
+}
+"""Kinds that a plan's columns have where its numbers fit; it has millions of rows."""
+
 
 class Table(NamedTuple):
     """Columns by the name of a field, of one length, and the texts they point to."""
@@ -64,16 +70,13 @@ def of(events: Iterable[Event]) -> Table:
 
 def event(columns: Mapping[str, np.ndarray], texts: Sequence[str], index: int) -> Event:
     """Return the event in row `index`."""
-    row: dict[str, Any] = {}
-    for name in NAMES:
-        value = columns[name][index].item()
-        if name in TEXT:
-            value = texts[value]
-        elif name in OPTIONAL_RANKS:
-            value = None if value < 0 else value
-        elif name in OPTIONAL_VALUES:
-            value = None if math.isnan(value) else value
-        row[name] = value
+    row: dict[str, Any] = {name: columns[name].item(index) for name in NAMES}
+    for name in TEXT:
+        row[name] = texts[row[name]]
+    for name in OPTIONAL_RANKS:
+        row[name] = None if row[name] < 0 else row[name]
+    for name in OPTIONAL_VALUES:
+        row[name] = None if math.isnan(row[name]) else float(row[name])
     return Event(**row)
 
 

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace as changed
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from collectives_lab.replay import engine, replay, until_stuck
 from collectives_lab.replay import program as replay_program
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
-from collectives_lab.replay.program import Program, Times, compile_program
+from collectives_lab.replay.phases import phases_of
+from collectives_lab.replay.program import Program, compile_program
 from collectives_lab.trace import Event, Trace
 
 ALPHA, BETA = 2.0, 0.5
@@ -280,19 +282,37 @@ FABRICS = {
 }
 
 
-def by_definition(program: Program, first_served: Callable = min) -> Times:
+class Played(NamedTuple):
+    """When phases began and ended, messages ended, and they entered their links."""
+
+    begun: np.ndarray
+    ended: np.ndarray
+    end: np.ndarray
+    entered: np.ndarray
+
+
+def by_the_engine(program: Program) -> Played:
+    times = engine.run(program, True)
+    phases = phases_of(program, times.end)
+    return Played(phases.begun, phases.ended, times.end, times.entered)
+
+
+def by_definition(program: Program, first_served: Callable = min) -> Played:
     """Play a program with nothing but searches: slow, and easy to believe."""
     ends = np.stack([program.calls.send, program.calls.recv], axis=1).tolist()
     link, busy, through = (
-        array.tolist() for array in (program.link, program.busy, program.through)
+        array[program.route].tolist()
+        for array in (program.link, program.busy, program.through)
     )
+    phases = phases_of(program, np.zeros(len(ends), np.int64))
     phase_of, delay, length = (
-        array.tolist() for array in (program.phase, program.delay, program.length)
+        array.tolist() for array in (phases.phase, phases.delay, phases.length)
     )
     awaited: list[list[int]] = [[] for _ in length]
-    for call in np.flatnonzero(program.closes >= 0).tolist():
-        awaited[program.closes[call]].append(int(program.message[call]))
-    begun = dict.fromkeys(program.starts.tolist(), 0)
+    for call in np.flatnonzero(phases.closes >= 0).tolist():
+        awaited[phases.closes[call]].append(int(phases.message[call]))
+    starts = [0, *(np.flatnonzero(~phases.has_next[:-1]) + 1).tolist()]
+    begun = dict.fromkeys(starts, 0)
     ended: dict[int, int] = {}
     end = [-1] * len(ends)
     entered = [[-1] * len(program.names) for _ in ends]
@@ -303,7 +323,7 @@ def by_definition(program: Program, first_served: Callable = min) -> Times:
             if phase not in ended and done.issuperset(awaited[phase]):
                 waits = time + length[phase]
                 ended[phase] = max([waits, *(end[n] for n in awaited[phase])])
-                if program.has_next[phase]:
+                if phases.has_next[phase]:
                     begun[phase + 1] = ended[phase]
         for n in sorted(waiting):
             if all(phase_of[call] in begun for call in ends[n]):
@@ -325,8 +345,8 @@ def by_definition(program: Program, first_served: Callable = min) -> Times:
                 entered[n][stage] = time
                 end[n] = max(end[n], time + through[n][stage])
             moving.add((time, n, stage + 1))
-    phases = ([times[p] for p in range(len(length))] for times in (begun, ended))
-    return Times(*map(np.array, (*phases, end, entered)))
+    times = ([side[p] for p in range(len(length))] for side in (begun, ended))
+    return Played(*map(np.array, (*times, end, entered)))
 
 
 def _by_number(arrival: tuple[int, int, int]) -> int:
@@ -347,7 +367,7 @@ def test_the_engine_says_what_the_definition_does(
 ) -> None:
     """To the quantum, for every phase and message of traces of any shape."""
     for program in programs(fabric, compute):
-        expected, found = by_definition(program), engine.run(program, True)
+        expected, found = by_definition(program), by_the_engine(program)
         for name, a, b in zip(expected._fields, expected, found, strict=True):
             assert np.array_equal(a, b), name
         assert (found.end >= 0).all()
