@@ -1,9 +1,9 @@
 """Questions on a page: a place to type a guess, and the answer under a click.
 
 In a notebook a reader sets `my_guess` and runs the next cells. A page is executed
-already, so here what follows a question, to the next question or the end of its
-section, is folded (`with_reveals`). book.js puts what the reader typed into the table
-of the answer, and opens all answers at once for who wants to read on.
+already, so here what follows a question, to the next question or takeaway or the end
+of its section, is folded (`with_reveals`). book.js puts what the reader typed into the
+table of the answer, and opens all answers at once for who wants to read on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 QUESTION = re.compile(r"^my_guess = None(?:  # (?P<what>.*))?$")
+TAKEAWAY = "> **Takeaway.**"
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
 
 FORM = (
@@ -39,6 +40,12 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
             explained, question = _last_paragraph(shown.pop()) if asks else ([], [])
             shown += [*explained, _html(CLOSE), *question]
             folded = False
+        if folded and TAKEAWAY in cell.source:
+            explained, _, takeaway = cell.source.rpartition(TAKEAWAY)
+            shown += [_html(explained.rstrip())] if explained.strip() else []
+            shown += [_html(CLOSE), _html(TAKEAWAY + takeaway)]
+            folded = False
+            continue
         if not asks:
             shown.append(cell)
             continue

@@ -350,17 +350,18 @@ def text(source: str) -> nbformat.NotebookNode:
 
 
 def test_an_answer_is_folded_until_its_section_ends() -> None:
-    """A question is a place to type, and what follows opens with a click."""
+    """A question is a place to type, and what explains it opens with a click."""
     asked = code("my_guess = None  # bytes, <S>")
     compared = code("lab.compare(my_guess=my_guess, predicted=3)")
     one = [text("## One"), asked, compared, text("Three.\n\n**And now?**")]
-    cells = [asked, *one, asked, compared, text("Four."), text("## Two")]
+    four = text("Four.\n\n> **Takeaway.** Five.")
+    cells = [asked, *one, asked, compared, four, text("## Two")]
     sources = [cell.source for cell in reveals.with_reveals(cells)]
     form = reveals.FORM.format(what="bytes, &lt;S&gt;")
     assert sources == [
         *(form, "## One", form, reveals.OPEN, compared.source, "Three."),
         *(reveals.CLOSE, "**And now?**", form, reveals.OPEN, compared.source),
-        *("Four.", reveals.CLOSE, "## Two"),
+        *("Four.", reveals.CLOSE, "> **Takeaway.** Five.", "## Two"),
     ]
 
 
