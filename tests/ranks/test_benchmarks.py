@@ -127,7 +127,7 @@ def test_all_figures_are_measured(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     kept = json.loads((tmp_path / "results.json").read_text())["rows"]
     expected = {"fresh": 2, "cells": 2, "many": 4, "recording": 3, "ring": 6}
-    expected |= {"replay": 5, "grading": 4, "emulation": 9}
+    expected |= {"replay": 5, "grading": 4, "emulation": 9, "profiles": 6}
     counts = dict.fromkeys(expected, 0)
     for one in kept:
         counts[one["figure"]] += 1
