@@ -128,6 +128,7 @@ CLAIMS = {
         assert np.round(took).tolist() == [508, 324]
         twelve = count(plans.halving_doubling_all_reduce, 12)
         assert twelve == [8, 3.75] and 3.75 - 1.75 == 2
+        assert bruck_twice == [8, 2 * 11 / 12] and 1 + 1 / 8 == 1.125
         steps, tensors = count(plans.ring_all_reduce, 64)
         assert steps == 126 and round(tensors, 2) == 1.97
         assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
