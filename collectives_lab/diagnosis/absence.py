@@ -221,5 +221,5 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
         answer=answer,
         lines=lines,
         reasons=reasons,
-        decides="" if shown else f"a py-spy dump of {who} says in what code",
+        decides="" if shown else f"a py-spy dump of {who}",
     )

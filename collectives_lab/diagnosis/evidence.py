@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectives_lab.formats import flight_recorder, job_logs, plain_pickle, ras, stacks
+from collectives_lab.formats import flight_recorder, job_logs, ras, stacks
 from collectives_lab.formats.flight_recorder import Dump
 from collectives_lab.formats.job_logs import Fact
 from collectives_lab.formats.ras import Communicator
@@ -58,6 +58,8 @@ def collect(
             _read(path, evidence, most_calls)
         except (OSError, ValueError, RecursionError) as error:
             evidence.problems[str(path)] = str(error) or type(error).__name__
+    if progress is not None:
+        progress(len(files), len(files))
     return evidence
 
 
@@ -111,6 +113,3 @@ def _is_pickle(beginning: bytes) -> bool:
     if beginning[:1] == b"\x80":
         return True
     return beginning[:2] in (b"}q", b"(d", b"(l", b"}(", b"cp", b"c_", b"(i")
-
-
-__all__ = ["Evidence", "collect", "plain_pickle"]

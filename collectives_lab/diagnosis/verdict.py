@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collectives_lab.deadlock import name_ranks
+from collectives_lab.trace import Trace
 
 KINDS = {
     "shape": "the ranks give one call tensors of different sizes",
@@ -48,7 +49,8 @@ class Verdict:
     is known. proved: whether the files leave no other reading. answer: the sentence.
     lines: the user's line by rank. waits: who waits for whom in what. reasons: the
     proof, or why it is likely. decides: which file would decide it. notes: what is odd
-    about the files. picture: the last calls as text.
+    about the files. picture: the last calls as text. trace: the same as a Trace, for
+    `lab.plots.space_time`. program: one that shows the same hang, and has been run.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Verdict:
     decides: str = ""
     notes: list[str] = field(default_factory=list)
     picture: str = ""
+    trace: Trace | None = None
     program: str = ""
 
     @property

@@ -48,9 +48,10 @@ class Call:
 
     verb as torch spells it, `name` as the dump does. number: the collective_seq_id, or
     the p2p_seq_id of a send or recv. op_id counts both, and each call of a coalesced
-    group. pg_id: the key of its group in the dump's status. peer: for a send or recv, the other rank's number within the group. own: this
-    rank's. Sizes by tensor. created, started, completed: nanoseconds since 1970, None
-    where the dump has none. over: whether it has ended. where: the user's line.
+    group. pg_id: the key of its group in the dump's status. peer: for a send or recv,
+    the other rank's number within the group; own: this rank's. Sizes by tensor.
+    created, started, completed: nanoseconds since 1970, None where the dump has none.
+    over: whether it has ended. where: the user's line.
     """
 
     verb: str

@@ -1,16 +1,12 @@
-"""The judge of hangs: each kind from small dumps, with one file missing, and mixtures."""
+"""The judge of hangs: each kind from small dumps, one file missing, mixtures."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from dump_files import STEP, Recorder, recorders
 
-from collectives_lab.diagnosis import Unreadable, explain
+from collectives_lab.diagnosis import explain
 from collectives_lab.diagnosis.verdict import KINDS, Verdict
 
 Case = Callable[[Path], tuple[list[Recorder], str, list[int]]]
