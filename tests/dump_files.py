@@ -129,7 +129,7 @@ class Recorder:
         for name, members in self.groups.items():
             group = {"name": name, "desc": "undefined", "ranks": str([*members])}
             config[name] = group
-        done = sum(e["retired"] and not e["is_p2p"] for e in self.entries)
+        done = sum(e["retired"] and not e.get("is_p2p") for e in self.entries)
         status = {
             "last_enqueued_collective": self.numbers.get("0", 0),
             "last_started_collective": -1,

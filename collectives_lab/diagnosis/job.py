@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 
 from collectives_lab.deadlock import name_ranks
@@ -99,12 +100,17 @@ class Job:
 
     def reached(self, rank: int, group: str) -> int:
         """Return the highest number of a collective that a rank has begun."""
-        numbers = (
-            c.number
-            for c in self.calls.get(rank, ())
-            if c.group == group and not c.is_p2p
-        )
-        return max(numbers, default=0)
+        return self._begun.get((rank, group), 0)
+
+    @cached_property
+    def _begun(self) -> dict[tuple[int, str], int]:
+        found: dict[tuple[int, str], int] = {}
+        for rank, calls in self.calls.items():
+            for call in calls:
+                if not call.is_p2p:
+                    key = rank, call.group
+                    found[key] = max(call.number, found.get(key, 0))
+        return found
 
     def collectives(self) -> dict[tuple[str, int], dict[int, Call]]:
         """Return the collectives by group and number, each with its calls by rank."""

@@ -78,6 +78,7 @@ def graph(job: Job) -> Graph:
     """Return the wait-for graph of the ranks whose dump counts."""
     found = Graph()
     posted = _posted(job)
+    absent: dict[tuple[str, int], list[int]] = {}
     for rank in sorted(set(job.calls) - job.stale):
         pending = job.pending(rank)
         if not pending or _is_elsewhere(job, rank):
@@ -86,27 +87,31 @@ def graph(job: Job) -> Graph:
         found.at[rank] = call
         if call.is_p2p:
             _add_message(job, found, posted, rank, call)
-        else:
-            members, knows = job.ranks_of(call.group)
-            found.absent[rank] = [
-                r
-                for r in members
-                if r != rank and (r in job.missing_dumps or not _has_come(job, r, call))
-            ]
-            if not knows:
-                found.unsure.add(rank)
+            continue
+        key = call.group, call.number
+        if key not in absent:
+            absent[key] = _absent(job, call)
+        found.absent[rank] = [other for other in absent[key] if other != rank]
+        if not job.ranks_of(call.group)[1]:
+            found.unsure.add(rank)
     return found
+
+
+def _absent(job: Job, call: Call) -> list[int]:
+    """Return the members of a group that have not begun its collective, or may not."""
+    members, _ = job.ranks_of(call.group)
+    without = job.missing_dumps
+    return [
+        rank
+        for rank in members
+        if rank in without or job.reached(rank, call.group) < call.number
+    ]
 
 
 def _is_elsewhere(job: Job, rank: int) -> bool:
     """Return whether a stack shows a rank in other code, whatever it has begun."""
     stack = job.stacks.get(rank)
     return stack is not None and code_place.is_elsewhere(stack)
-
-
-def _has_come(job: Job, rank: int, call: Call) -> bool:
-    """Return whether a rank has begun a collective."""
-    return job.reached(rank, call.group) >= call.number
 
 
 def _posted(job: Job) -> Mapping[int, tuple[int, Call]]:

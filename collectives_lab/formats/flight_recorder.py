@@ -81,10 +81,16 @@ def read(path: str | Path, most_calls: int = MOST_CALLS) -> Dump:
             raise NotADump(f"{path} is no Flight Recorder dump: {error}") from None
         except plain_pickle.NotPlain as error:
             raise plain_pickle.NotPlain(f"{path}: {error}") from None
+        except _NoDict as error:
+            raise NotADump(f"{path} is no Flight Recorder dump: {error}") from None
     if not entries.seen and not {"entries", "pg_config", "pg_status"} & top.keys():
         keys = ", ".join(map(str, list(top)[:5])) or "nothing"
         raise NotADump(f"{path} is no Flight Recorder dump: it holds {keys}")
     return _dump(path, top, entries, complete)
+
+
+class _NoDict(ValueError):
+    """Error for a pickle of something else than a dict."""
 
 
 class _Entries:
@@ -118,7 +124,7 @@ class _Entries:
 def _from_pickle(file: BinaryIO, entries: _Entries) -> tuple[dict, bool]:
     value, complete = plain_pickle.load(file, entries.shrink)
     if not isinstance(value, dict):
-        raise NotADump(f"it holds a {type(value).__name__}; a dump is a dict")
+        raise _NoDict(f"it holds a {type(value).__name__}; a dump is a dict")
     listed = value.get("entries")
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict) and "profiling_name" in entry:

@@ -13,6 +13,9 @@ from typing import Any, TextIO
 
 CHUNK = 1 << 20
 
+BEYOND = 4
+"""Characters behind a value that show its end: `12` may go on as `12.5` or `12e+3`."""
+
 LONGEST = 1 << 26
 """Characters of the longest value."""
 
@@ -63,12 +66,10 @@ class _Text:
         self.ended = False
         self.decoder = json.JSONDecoder()
 
-    def more(self) -> None:
-        """Read on; Broken at the end of the file."""
+    def grow(self) -> None:
+        """Read on, or note that the file has ended."""
         chunk = "" if self.ended else self.file.read(CHUNK)
-        if not chunk:
-            self.ended = True
-            raise Broken("the text ends before the object does")
+        self.ended = not chunk
         self.buffer = self.buffer[self.at :] + chunk
         self.at = 0
 
@@ -79,7 +80,9 @@ class _Text:
                 self.at += 1
             if self.at < len(self.buffer):
                 return self.buffer[self.at]
-            self.more()
+            if self.ended:
+                raise Broken("the text ends before the object does")
+            self.grow()
 
     def expect(self, characters: str) -> str:
         """Return the next character, which must be one of these."""
@@ -95,7 +98,7 @@ class _Text:
         while True:
             try:
                 found, end = self.decoder.raw_decode(self.buffer, self.at)
-                if end < len(self.buffer) or self.ended:
+                if end + BEYOND <= len(self.buffer) or self.ended:
                     self.at = end
                     return found
             except json.JSONDecodeError as error:
@@ -104,7 +107,7 @@ class _Text:
                     raise Broken(f"no JSON: {error.msg}") from None
             except RecursionError:
                 raise Broken("JSON that is nested too deeply") from None
-            self.more()
+            self.grow()
 
 
 def _is_wrong(error: json.JSONDecodeError, text: str) -> bool:

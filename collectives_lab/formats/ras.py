@@ -103,9 +103,8 @@ _MISSING = re.compile(r"^\s*The missing ranks?: ([\d, ]+)")
 def _of_text(text: str) -> Iterator[Communicator]:
     """Read the queries of a text; each begins with `Communicators...`."""
     parts = re.split(r"^(?=Communicators\.\.\.)", text, flags=re.MULTILINE)
-    for query, part in enumerate(
-        p for p in parts if re.search(r"^#|\d \w+ +\w", p, re.M)
-    ):
+    queries = [p for p in parts if p.startswith("Communicators") or "\n#" in f"\n{p}"]
+    for query, part in enumerate(queries):
         yield from _of_query(part, query)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dump_files import STEP, Recorder, recorders
@@ -237,7 +238,12 @@ def healthy_in_the_middle(folder: Path) -> tuple[list[Recorder], str, list[int]]
     return ranks, "healthy", []
 
 
-def judged(make: Case, folder: Path, judge: Callable = explain) -> tuple[Verdict, ...]:
+def told(*paths: Path) -> Verdict:
+    """Explain, without running a program."""
+    return explain(*paths, reproduce=False)
+
+
+def judged(make: Case, folder: Path, judge: Callable = told) -> tuple[Any, ...]:
     ranks, *truth = make(folder)
     for recorder in ranks:
         recorder.save(folder)
@@ -261,7 +267,7 @@ def test_without_any_one_file_it_is_right_or_unknown(name: str, tmp_path: Path) 
     for path in sorted(tmp_path.iterdir()):
         contents = path.read_bytes()
         path.unlink()
-        verdict = explain(tmp_path)
+        verdict = told(tmp_path)
         if verdict.kind != "unknown":
             assert verdict.culprits == culprits, f"without {path.name}: {verdict}"
             assert not (verdict.proved and verdict.kind != kind), path.name
