@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from collectives_lab.basics.errors import LabError
-from collectives_lab.diagnosis import last_calls, reproduction
+from collectives_lab.diagnosis import last_calls, moments, reproduction
 from collectives_lab.diagnosis.evidence import collect
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.judge import judge
@@ -45,6 +45,7 @@ def explain(
         problems = [f"{path}: {why}" for path, why in evidence.problems.items()]
         raise Unreadable("\n".join(problems) or "there is no file in these folders")
     job = Job.of(evidence)
+    moments.sort_out(job)
     verdict = judge(job)
     verdict.notes += [f"{path}: {why}" for path, why in evidence.problems.items()]
     verdict.picture = last_calls.drawing(job, verdict.culprits)

@@ -182,14 +182,14 @@ def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
 
 def _given_up(job: Job, seen: Sequence[int]) -> Verdict | None:
     """Judge ranks that a monitored barrier names."""
-    named = sorted({f.rank for f in job.facts if f.kind == "absent" and f.rank in seen})
+    absent = {f.rank for f in job.facts if f.kind == "absent"}
+    named = [rank for rank in seen if rank in absent]
     if not named or any(rank in job.stacks for rank in named):
         return None
     return Verdict(
         "busy",
-        [rank for rank in named if rank is not None],
-        answer=f"{short_ranks([r for r in named if r is not None])} did not come to "
-        "the monitored barrier.",
+        named,
+        answer=f"{short_ranks(named)} did not come to the monitored barrier.",
     )
 
 

@@ -1,27 +1,21 @@
 """A job: one consistent picture of all evidence, by rank.
 
-Dumps of the same rank, of another job or of another moment are set aside here, with a
-note, and time-outs in logs stand in for dumps that are not there. Here `Job.of` makes
-the picture, which the judges look at.
+Of two dumps of one rank one is set aside, with a note, and time-outs in logs stand in
+for dumps that are not there. Here `Job.of` makes the picture, and the judges ask it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import median
 
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.diagnosis.evidence import Evidence
 from collectives_lab.formats.flight_recorder import Call, Dump
 from collectives_lab.formats.job_logs import Fact
 from collectives_lab.formats.ras import Communicator
 from collectives_lab.formats.stacks import Stack
-
-APART = 600e9
-"""Nanoseconds between one call on two ranks that no job survives: ten minutes."""
 
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Verbs that are over on no rank before all ranks have begun them."""
@@ -64,10 +58,6 @@ class Job:
         job._name_groups(dumps)
         job._from_logs()
         job._find_world(dumps)
-        job._set_strangers_aside()
-        for group in sorted({c.group for calls in job.calls.values() for c in calls}):
-            job._reopen_failed(group)
-            job._find_stale(group)
         return job
 
     # -- what judges ask --------------------------------------------------------------
@@ -169,7 +159,9 @@ class Job:
                 if name and group.ranks:
                     ranks[name].add(group.ranks)
         for dump in dumps:
-            assert dump.rank is not None
+            rank = dump.rank
+            if rank is None:
+                continue
             names = {}
             for name, group in dump.groups.items():
                 if not name or not group.ranks:
@@ -177,17 +169,15 @@ class Job:
                 several = len(ranks[name]) > 1
                 names[name] = f"{name} {list(group.ranks)}" if several else name
                 self.members[names[name]] = group.ranks
-            self.dumps[dump.rank] = dump
-            self.calls[dump.rank] = tuple(
+            self.dumps[rank] = dump
+            self.calls[rank] = tuple(
                 replace(c, group=names[c.group])
                 if names.get(c.group, c.group) != c.group
                 else c
                 for c in dump.calls
             )
             if not dump.complete:
-                self.notes.append(
-                    f"{dump.path} breaks off; it was read as far as it goes"
-                )
+                self.notes.append(f"{dump.path} breaks off; its beginning was read")
 
     def _from_logs(self) -> None:
         """Add the calls that the watchdog names for ranks without a dump."""
@@ -231,70 +221,6 @@ class Job:
             self.members.setdefault(DEFAULT, self.world)
         if len({d.groups[DEFAULT].ranks for d in dumps if DEFAULT in d.groups}) > 1:
             self.notes.append("the dumps are of jobs of different sizes")
-
-    def _set_strangers_aside(self) -> None:
-        """Drop dumps whose calls were made long before or after the others'."""
-        apart: Counter[int] = Counter()
-        shared: Counter[int] = Counter()
-        for calls in self.collectives().values():
-            times = {rank: c.created for rank, c in calls.items() if c.created}
-            if len(times) < 2:
-                continue
-            middle = median(times.values())
-            for rank, time in times.items():
-                shared[rank] += 1
-                apart[rank] += abs(time - middle) > APART
-        strangers = [r for r, n in shared.items() if apart[r] > n / 2]
-        if not strangers:
-            return
-        if len(strangers) * 2 > len(shared):
-            strangers = list(shared)
-        self.notes.append(
-            f"the dump of {name_ranks(strangers)} is of another time than the others, "
-            "and so of another job or an earlier run; it does not count"
-        )
-        self.stale |= set(strangers)
-
-    def _reopen_failed(self, group: str) -> None:
-        """Take a last call for given up, not for over, where a rank has not begun it.
-
-        A backend without states retires a call that has failed as one that has ended.
-        """
-        ranks = [r for r in self.ranks_of(group)[0] if r in self.dumps]
-        at = {rank: self.reached(rank, group) for rank in set(ranks) - self.stale}
-        last = max(at.values(), default=0)
-        if not at or min(at.values()) != last - 1:
-            return
-        for rank in [rank for rank, number in at.items() if number == last]:
-            self.calls[rank] = tuple(
-                replace(c, over=False)
-                if c.group == group
-                and c.number == last
-                and c.verb in SYMMETRIC
-                and c.state != "completed"
-                else c
-                for c in self.calls[rank]
-            )
-
-    def _find_stale(self, group: str) -> None:
-        """Find dumps that were written earlier than others, by what others had ended.
-
-        A collective that is over somewhere has been begun everywhere.
-        """
-        ranks, _ = self.ranks_of(group)
-        ended = max(
-            (
-                call.number
-                for rank in set(ranks) - self.stale
-                for call in self.calls.get(rank, ())
-                if call.group == group and call.over and call.verb in SYMMETRIC
-            ),
-            default=0,
-        )
-        behind = {
-            r for r in ranks if r in self.dumps and self.reached(r, group) < ended
-        }
-        self.stale |= behind
 
 
 def _last_time(dump: Dump) -> int:

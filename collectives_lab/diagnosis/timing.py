@@ -86,7 +86,8 @@ def slowness(job: Job) -> str:
 
     A call's time is counted from its last rank on, so that nobody's lateness is in it.
     """
-    rates, durations = [], {}
+    rates: list[float] = []
+    durations: dict[tuple[str, int], list[float]] = {}
     for calls in job.collectives().values():
         seconds = _seconds(calls)
         if seconds is None or seconds <= 0:

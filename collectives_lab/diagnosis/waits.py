@@ -159,12 +159,11 @@ def _snapshot(job: Job, found: Graph, rank: int) -> Snapshot:
             numbers[id(call)] = posted[key]
         else:
             collectives[call.group] = max(call.number, collectives.get(call.group, 0))
-    call = found.at.get(rank)
-    waiting = ()
-    if call is not None:
-        number = numbers.get(id(call), call.number)
-        peer = peer_of(job, call)
-        waiting = (Waiting(call.verb, call.group, number, peer, where=call.where),)
+    waiting: tuple[Waiting, ...] = ()
+    if (at := found.at.get(rank)) is not None:
+        number = numbers.get(id(at), at.number)
+        peer = peer_of(job, at)
+        waiting = (Waiting(at.verb, at.group, number, peer, where=at.where),)
     groups = {name: list(ranks) for name, ranks in job.members.items()}
     return Snapshot(rank, posted, collectives, groups=groups, waiting=waiting)
 

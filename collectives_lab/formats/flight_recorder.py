@@ -202,7 +202,8 @@ def _status(value: Any) -> dict[str, tuple[int, int, int]]:
     for name, status in value.items() if isinstance(value, dict) else ():
         if isinstance(status, dict):
             counts = [number_of(status.get(key)) for key in keys]
-            found[str(name)] = tuple(-1 if n is None else n for n in counts)
+            enqueued, started, completed = (-1 if n is None else n for n in counts)
+            found[str(name)] = enqueued, started, completed
     return found
 
 
