@@ -36,11 +36,18 @@ def mismatched(job: Job) -> Verdict | None:
     return Verdict(
         found.kind,
         list(found.culprits),
-        proved=not job.missing or not found.is_tie,
+        proved=_is_majority(job, found),
         answer=_mismatch_answer(found, where),
         lines=lines,
         reasons=reasons,
     )
+
+
+def _is_majority(job: Job, found: Mismatch) -> bool:
+    """Return whether no further call could make the culprits' call the usual one."""
+    members, knows = job.ranks_of(found.group)
+    alike = len(found.calls) - len(found.culprits)
+    return knows and (found.is_tie or 2 * alike > len(members))
 
 
 def _mismatch_answer(found: Mismatch, where: str) -> str:

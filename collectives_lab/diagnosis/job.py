@@ -130,20 +130,20 @@ class Job:
         """Return a dump for each rank: of two that differ, the one that ends later."""
         by_rank: dict[int, Dump] = {}
         for dump in sorted(dumps, key=_last_time):
-            if dump.rank is None:
+            rank = dump.rank
+            if rank is None:
                 self.nameless.append(dump.path)
                 continue
-            older = by_rank.get(dump.rank)
-            if older is not None and older.calls != dump.calls:
-                same = _numbers(older) == _numbers(dump)
-                if same:
-                    dump = max(older, dump, key=lambda d: any(c.where for c in d.calls))
-                else:
-                    self.notes.append(
-                        f"rank {dump.rank} has two dumps that differ; "
-                        f"{dump.path} is the later one, {older.path} is left out"
-                    )
-            by_rank[dump.rank] = dump
+            older = by_rank.get(rank)
+            if older is not None and _numbers(older) == _numbers(dump):
+                by_rank[rank] = older if any(c.where for c in older.calls) else dump
+                continue
+            if older is not None:
+                self.notes.append(
+                    f"rank {rank} has two dumps that differ; {dump.path} is the later "
+                    f"one, {older.path} is left out"
+                )
+            by_rank[rank] = dump
         if self.nameless:
             self.notes.append(
                 f"no rank is known for {_few(self.nameless)}: neither name nor "

@@ -38,7 +38,7 @@ def _behind(job: Job, last: list[Communicator], newest: int) -> Verdict | None:
         if most is None:
             most = max(report.counts.values(), default=0)
         behind = sorted(r for r, n in report.counts.items() if n < most)
-        if not behind or len(behind) * 2 > max(report.size, 1):
+        if not behind or len(behind) * 2 > (report.size or len(behind) * 2):
             continue
         earlier = [r for r in job.reports if r.name == report.name and r.query < newest]
         who = short_ranks(behind)

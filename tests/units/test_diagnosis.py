@@ -1,5 +1,6 @@
 """The judge of hangs: each kind from small dumps, one file missing, mixtures."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 from dump_files import STEP, Recorder, recorders
 
-from collectives_lab.diagnosis import explain
+from collectives_lab.diagnosis import cli, explain, reproduction
 from collectives_lab.diagnosis.verdict import KINDS, Verdict
+from collectives_lab.plots import space_time
 
 Case = Callable[[Path], tuple[list[Recorder], str, list[int]]]
 CASES: dict[str, Case] = {}
@@ -293,3 +295,215 @@ def test_a_wrong_judge_fails_the_battery(tmp_path: Path) -> None:
         verdict, kind, culprits = judged(make, folder, lowest_number)
         wrong += (verdict.kind, verdict.culprits) != (kind, culprits)
     assert wrong > len(CASES) / 2
+
+
+# -- mixtures --------------------------------------------------------------------------
+
+
+def test_dumps_of_another_run_are_noticed_and_do_not_count(tmp_path: Path) -> None:
+    """A dump that is an hour older is said to be of another time."""
+    ranks, _, _ = busy(tmp_path)
+    for entry in ranks[3].entries:
+        entry["time_created_ns"] -= 3600 * 10**9
+    for recorder in ranks:
+        recorder.save(tmp_path)
+    verdict = told(tmp_path)
+    assert verdict.kind == "unknown" and any("another" in n for n in verdict.notes)
+
+
+def test_a_dump_of_an_earlier_moment_blames_nobody(tmp_path: Path) -> None:
+    """What others have ended, its rank has begun, so its dump is old."""
+    ranks, _, _ = busy(tmp_path)
+    for r in ranks:
+        if r.rank != 1:
+            r.entries[-1]["retired"] = True
+            for _ in range(50):
+                r.call()
+            r.call(state="scheduled")
+    for recorder in ranks:
+        recorder.save(tmp_path)
+    verdict = told(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("unknown", [])
+    assert "rank 1" in f"{verdict.answer} {verdict.decides}"
+
+
+def test_doubles_are_read_once_and_two_that_differ_are_said(tmp_path: Path) -> None:
+    """Pickle and JSON of one dump are one; of an old and a new one the new counts."""
+    ranks, kind, culprits = busy(tmp_path)
+    for recorder in ranks:
+        recorder.save(tmp_path)
+    ranks[0].save(tmp_path, "rank_0.json", form="json")
+    verdict = told(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.notes) == (kind, culprits, [])
+    assert verdict.lines[0] == "/home/me/train.py:50", "the pickle has the lines"
+    old = recorders(backend="gloo", steps=2)[3]
+    old.save(tmp_path, "old_rank_3")
+    verdict = told(tmp_path)
+    assert (verdict.kind, verdict.culprits) == (kind, culprits)
+    assert any("rank 3 has two dumps" in note for note in verdict.notes)
+
+
+def test_files_without_a_rank_are_said_and_decide_nothing(tmp_path: Path) -> None:
+    """Neither name nor contents say whose they are."""
+    ranks, _, _ = busy(tmp_path)
+    for recorder, name in zip(ranks, "abcd", strict=True):
+        recorder.save(tmp_path, name)
+    verdict = told(tmp_path)
+    assert verdict.kind == "unknown" and "no rank is known" in verdict.notes[0]
+
+
+def test_a_bad_file_beside_good_ones_is_named(tmp_path: Path) -> None:
+    """The others are judged all the same."""
+    verdict, kind, culprits = judged(busy, tmp_path)
+    (tmp_path / "empty").touch()
+    (tmp_path / "model.pkl").write_bytes(b"\x80\x02cos\nsystem\n.")
+    verdict = told(tmp_path)
+    assert (verdict.kind, verdict.culprits) == (kind, culprits)
+    assert any("empty" in n for n in verdict.notes)
+    assert any("os.system" in n for n in verdict.notes)
+
+
+def test_a_mesh_has_several_groups_of_one_name(tmp_path: Path) -> None:
+    """[0, 1] and [2, 3] are two groups, and the calls of one hang alone."""
+    ranks = recorders()
+    for r in ranks:
+        r.groups["tp"] = [0, 1] if r.rank < 2 else [2, 3]
+        r.call(group="tp")
+        if r.rank != 3:
+            state = "started" if r.rank == 2 else "completed"
+            r.call(group="tp", state=state)
+        r.save(tmp_path)
+    verdict = told(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("busy", [3])
+
+
+# -- without dumps ---------------------------------------------------------------------
+
+
+def watchdog(rank: int, number: int, verb: str = "ALLREDUCE", numel: int = 8) -> str:
+    return (
+        f"[rank{rank}]:[E] [Rank {rank}] Watchdog caught collective operation timeout: "
+        f"WorkNCCL(SeqNum={number}, OpType={verb}, NumelIn={numel}, NumelOut={numel}, "
+        "Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n"
+    )
+
+
+def test_time_outs_in_logs_alone_show_what_differs(tmp_path: Path) -> None:
+    """The size in which one rank differs; where nothing does, nobody is blamed."""
+    log = tmp_path / "job.log"
+    log.write_text("".join(watchdog(r, 7, numel=9 if r == 2 else 8) for r in range(4)))
+    verdict = told(log)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("shape", [2], False)
+    log.write_text("".join(watchdog(r, 7) for r in range(4)))
+    assert told(log).kind == "unknown"
+    log.write_text("".join(watchdog(r, 7) for r in (0, 1, 3)))
+    assert (told(log).kind, told(log).culprits) == ("unknown", [])
+
+
+RAS = """Communicators... (0.00s)
+=============
+
+#0-0 (27a079b828ff1a75) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  7 ranks have launched up to operation {most}
+  Rank 5 has launched up to operation {behind} -- GPU 3 managed by process 16 on node n
+"""
+
+
+def test_two_reports_of_ras_tell_a_hang_from_a_straggler(tmp_path: Path) -> None:
+    """One report alone may be of a moment in which a rank was a call behind."""
+    path = tmp_path / "ras.txt"
+    first = RAS.format(most=64, behind=60)
+    path.write_text(first)
+    assert told(path).kind == "unknown"
+    path.write_text(first + first)
+    assert (told(path).kind, told(path).culprits) == ("busy", [5])
+    path.write_text(first + RAS.format(most=94, behind=90))
+    assert (told(path).kind, told(path).culprits) == ("straggler", [5])
+
+
+def test_stacks_alone_name_who_does_not_communicate(tmp_path: Path) -> None:
+    """It is likely and not proved."""
+    for rank in range(3):
+        frame = "all_reduce (torch/distributed/distributed_c10d.py:1)"
+        if rank == 1:
+            frame = "save (torch/serialization.py:900)"
+        (tmp_path / f"rank_{rank}.txt").write_text(
+            'Process 7: python\n\nThread 7 (idle): "MainThread"\n'
+            f"    {frame}\n    step (/home/me/train.py:{rank})\n"
+        )
+    verdict = told(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("busy", [1], False)
+    assert "checkpoint" in verdict.answer
+
+
+# -- the command -----------------------------------------------------------------------
+
+
+def test_the_command_prints_the_verdict_and_its_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 nothing hangs, 1 something does, 2 unreadable; --json has the five keys."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.mkdir(), bad.mkdir()
+    judged(healthy_at_the_end, good)
+    judged(busy, bad)
+    assert cli.main([str(good), "--no-reproduce"]) == 0
+    assert capsys.readouterr().out.startswith("Nothing hangs.")
+    assert cli.main([str(bad), "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["kind"], printed["culprits"], printed["proved"]) == (
+        "busy",
+        [2],
+        False,
+    )
+    assert printed["lines"]["0"] == "/home/me/train.py:50"
+    wait = {"rank": 0, "call": "all_reduce", "group": "0", "number": 7, "for": [2]}
+    assert printed["waits"][0] == wait
+    (tmp_path / "x").write_bytes(b"\x80\x02cos\nsystem\n.")
+    assert cli.main([str(tmp_path / "x")]) == 2
+    assert "os.system" in capsys.readouterr().err
+    assert cli.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_the_answer_fits_on_a_screen(tmp_path: Path) -> None:
+    """The first line says who, and all of it is short, with 100 ranks too."""
+    ranks = recorders(world=100, backend="gloo")
+    for r in ranks:
+        if r.rank != 42:
+            r.call(state="scheduled")
+        r.save(tmp_path)
+    lines = str(told(tmp_path)).splitlines()
+    assert "rank 42" in lines[0]
+    assert len(lines) < 15 and max(map(len, lines)) < 160
+
+
+def test_the_picture_and_the_trace_have_the_last_calls(tmp_path: Path) -> None:
+    """As text, and as a Trace that the book's pictures take."""
+    verdict, *_ = judged(busy, tmp_path)
+    assert "all_reduce(8) ..." in verdict.picture
+    assert verdict.picture.splitlines()[1].startswith("rank 2")
+    assert verdict.trace is not None
+    stuck = [e.rank for e in verdict.trace.events if e.completed is None]
+    assert stuck == [0, 1, 3]
+    assert space_time(verdict.trace).caption
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("shape", "dtype", "order_of_verbs", "busy", "exception", "died"),
+        *("forgotten_wait", "straggler", "slow_network", "recv_against_recv"),
+        "two_groups_in_two_orders",
+    ],
+)
+def test_the_program_that_is_offered_shows_the_same(name: str, tmp_path: Path) -> None:
+    """Each kind's program hangs as the verdict says, and not as another kind."""
+    judged(CASES[name], tmp_path)
+    verdict = explain(tmp_path)
+    assert verdict.program, name
+    assert len(verdict.program.splitlines()) <= 32
+    other = Verdict("died" if verdict.kind != "died" else "busy", [0])
+    assert not reproduction.shows(verdict.program, other)
