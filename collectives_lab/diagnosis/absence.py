@@ -31,7 +31,7 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
-        _in_a_message(job, sinks)
+        in_a_message(job, sinks)
         or _late(job, seen)
         or _given_up(job, seen)
         or _elsewhere(job, found, sorted({*seen, *with_stack}))
@@ -81,7 +81,7 @@ def _without_file(job: Job, unknown: Sequence[int], seen: Sequence[int]) -> Verd
     )
 
 
-def _in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
+def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
     """Judge a rank that stands in a send or recv, which Gloo does not record."""
     inside = {
         rank: call
@@ -89,7 +89,7 @@ def _in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
         if rank in job.stacks
         and (call := code_place.communication(job.stacks[rank])) in code_place.P2P
     }
-    suspects = _messengers(job, sinks) if _cannot_record_messages(job) else []
+    suspects = _messengers(job, sinks) if cannot_record_messages(job) else []
     lines = {r: job.stacks[r].where for r in inside if job.stacks[r].where}
     if len(inside) > 1 and len(inside) == len(sinks):
         return Verdict(
@@ -136,7 +136,8 @@ def _in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
     return None
 
 
-def _cannot_record_messages(job: Job) -> bool:
+def cannot_record_messages(job: Job) -> bool:
+    """Return whether the dumps are of a backend that records no send and no recv."""
     return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
 
 
@@ -199,7 +200,8 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     who = short_ranks(ranks)
     has, does = ("has", "does") if len(ranks) == 1 else ("have", "do")
     waiting = short_ranks(sorted(found.at))
-    reasons = [f"{who} {has} no open call, and {waiting} wait"]
+    waits = "waits" if len(found.at) == 1 else "wait"
+    reasons = [f"{who} {has} no open call, and {waiting} {waits}"]
     lines = {r: job.stacks[r].where for r in shown if job.stacks[r].where}
     last = next((job.calls[r][-1] for r in ranks if job.calls.get(r)), None)
     if shown:
@@ -208,12 +210,14 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
         reasons.append("its stack shows it")
     else:
         answer = f"{who} {does} not come: in other code than the others."
+        if cannot_record_messages(job):
+            reasons.append("or in a send or recv, which Gloo does not record")
         if last is not None:
             at = f" at {last.where}" if last.where else ""
             reasons.append(
                 f"last seen in {last.verb}, call {last.number},{at}".rstrip(",")
             )
-    records = not _cannot_record_messages(job)
+    records = not cannot_record_messages(job)
     return Verdict(
         "busy",
         list(ranks),

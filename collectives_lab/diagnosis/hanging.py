@@ -92,11 +92,12 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
             f"{short_ranks(beyond)}, whose dump is not here.",
             decides=absence.files_of(job),
         )
+    culprits = found.circling(cycle)
     return Verdict(
         "deadlock",
-        found.circling(cycle),
+        culprits,
         proved=waits.is_proved(job, found, cycle) and not job.missing,
-        answer=f"{short_ranks(cycle)} wait for each other in a circle: "
+        answer=f"{short_ranks(culprits)} wait for each other in a circle: "
         + " -> ".join(map(str, [*cycle, cycle[0]]))
         + ".",
         reasons=["none of them can go on before another one does"],
@@ -130,8 +131,8 @@ def _left_message(job: Job, found: waits.Graph) -> Verdict | None:
             return Verdict(
                 "forgotten_wait",
                 [rank],
-                answer=f"rank {rank} went on without waiting for its {call.verb} to or "
-                f"from rank {peer}.",
+                answer=f"rank {rank} went on without waiting for its {call.verb} "
+                f"{'to' if call.verb == 'send' else 'from'} rank {peer}.",
                 lines={rank: call.where} if call.where else {},
                 reasons=[
                     f"both sides are there, neither is over, and only rank {peer} waits"

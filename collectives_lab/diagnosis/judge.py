@@ -81,6 +81,13 @@ def _by_stacks(job: Job) -> Verdict | None:
 
 def _at_rest(job: Job) -> Verdict:
     """Judge a job in which no call is open."""
+    inside = [
+        rank
+        for rank, stack in job.stacks.items()
+        if code_place.communication(stack) in code_place.P2P
+    ]
+    if inside and (verdict := absence.in_a_message(job, inside)) is not None:
+        return verdict
     late = timing.straggler(job)
     if late is not None:
         return straggler(late)

@@ -134,6 +134,7 @@ def _body(job: Job, verdict: Verdict) -> list[str]:
             f"if rank == {rank}:{note}",
             f"    dist.isend(torch.ones(8), {peer})  # nobody keeps it, nobody waits",
             f"if rank == {peer}:",
+            "    time.sleep(0.5)  # a recv that is there first would be lucky",
             f"    dist.recv(torch.ones(8), {rank})",
             "dist.all_reduce(torch.ones(8))",
         ],

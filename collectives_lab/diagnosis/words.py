@@ -5,7 +5,7 @@ from __future__ import annotations
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.timing import Late
 from collectives_lab.diagnosis.verdict import Verdict
-from collectives_lab.formats.flight_recorder import Call
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES, Call
 
 
 def call_text(call: Call, kind: str = "") -> str:
@@ -24,12 +24,14 @@ def call_text(call: Call, kind: str = "") -> str:
 
 def healthy(job: Job, why: str) -> Verdict:
     """Return the verdict that nothing hangs."""
-    whole = job.is_whole
+    stateless = any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
     return Verdict(
         "healthy",
-        proved=whole and not any(job.pending(r) for r in job.calls),
+        proved=job.is_whole
+        and not stateless
+        and not any(job.pending(r) for r in job.calls),
         answer="Nothing hangs.",
-        reasons=[why],
+        reasons=[why, *(["of messages Gloo's dumps say nothing"] if stateless else [])],
     )
 
 

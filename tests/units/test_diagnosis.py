@@ -437,6 +437,20 @@ def test_stacks_alone_name_who_does_not_communicate(tmp_path: Path) -> None:
     assert "checkpoint" in verdict.answer
 
 
+def test_gloos_silence_about_messages_is_no_proof_of_health(tmp_path: Path) -> None:
+    """All collectives are over; two stacks show what the dumps cannot."""
+    verdict, *_ = judged(healthy_at_the_end, tmp_path)
+    assert (verdict.kind, verdict.proved) == ("healthy", False)
+    for rank in (0, 1):
+        (tmp_path / f"stack_rank_{rank}.txt").write_text(
+            'Process 7: python\n\nThread 7 (idle): "MainThread"\n'
+            "    recv (torch/distributed/distributed_c10d.py:2500)\n"
+            "    step (/home/me/train.py:72)\n"
+        )
+    verdict = told(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("deadlock", [0, 1])
+
+
 # -- the command -----------------------------------------------------------------------
 
 
