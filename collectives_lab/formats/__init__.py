@@ -1,4 +1,8 @@
-"""Files of other people's tools: their plans, traces and dumps, read and written."""
+"""Files of other people's tools: their plans, traces and dumps, read and written.
+
+What a job leaves is read by modules of their own, which `diagnosis` puts together:
+`flight_recorder` (torch's dumps), `job_logs`, `ras` (NCCL's reports) and `stacks`.
+"""
 
 from importlib import import_module
 from typing import Any

@@ -27,7 +27,7 @@ FLOORS = [
     ["launch.rank", "predictions", "replay", "wire"],
     ["emulation", "launch.processes", "plots", "strategies"],
     ["checking", "launch", "other_libraries", "parallel", "truth", "widgets"],
-    ["bench", "doctor", "notebook", "scripts"],
+    ["bench", "diagnosis", "doctor", "notebook", "scripts"],
     ["", "__main__"],
 ]
 """The rooms, bottom first. A room imports only rooms of lower floors; "" is the top."""

@@ -1,0 +1,55 @@
+"""Diagnosis: why a job hangs, from the files that it has left.
+
+`lab.explain("dumps/")` in a notebook returns a `Verdict`, and
+`python -m collectives_lab explain dumps/` prints the same: which rank is at fault, in
+which line, who waits for it, and whether that is proved. The files are read by
+`formats`; nothing of them is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from collectives_lab.basics.errors import LabError
+from collectives_lab.diagnosis import last_calls, moments, reproduction
+from collectives_lab.diagnosis.evidence import collect
+from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.judge import judge
+from collectives_lab.diagnosis.verdict import KINDS, Verdict, Wait
+
+__all__ = ["KINDS", "Unreadable", "Verdict", "Wait", "explain"]
+
+
+class Unreadable(LabError):
+    """Error for files of which none says anything about a job."""
+
+
+def explain(
+    *paths: str | Path,
+    reproduce: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verdict:
+    """Say why a job hangs, from its files, and return the Verdict.
+
+    paths: files and folders, in any mixture: Flight Recorder dumps, logs, reports of
+    NCCL's RAS, stacks by py-spy. reproduce: also write a program that shows the same
+    hang, and run it, for some ten seconds; it is in the answer only if it does. Raises
+    Unreadable where none of the files helps, with what is wrong with each.
+    """
+    try:
+        evidence = collect(paths, progress)
+    except FileNotFoundError as error:
+        raise Unreadable(str(error)) from None
+    if (evidence.is_empty and evidence.problems) or not evidence.files:
+        problems = [f"{path}: {why}" for path, why in evidence.problems.items()]
+        raise Unreadable("\n".join(problems) or "there is no file in these folders")
+    job = Job.of(evidence)
+    moments.sort_out(job)
+    verdict = judge(job)
+    verdict.notes += [f"{path}: {why}" for path, why in evidence.problems.items()]
+    verdict.picture = last_calls.drawing(job, verdict.culprits)
+    verdict.trace = last_calls.trace(job) if job.calls else None
+    if reproduce and (program := reproduction.program(job, verdict)):
+        verdict.program = program if reproduction.shows(program, verdict) else ""
+    return verdict

@@ -1,0 +1,229 @@
+"""Absence: what a rank is at for which others wait in vain.
+
+A rank that does not come may be in other code, dead, late, or in a message that Gloo
+does not record. Here `judge_sinks` says which, from whatever else is known of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collectives_lab.diagnosis import code_place, timing
+from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.verdict import Verdict, short_ranks
+from collectives_lab.diagnosis.waits import Graph
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES
+
+
+def judge_sinks(job: Job, found: Graph) -> Verdict | None:
+    """Judge the ranks that are waited for and do not wait; None without one."""
+    sinks = found.sinks()
+    if not sinks:
+        return None
+    unknown = [rank for rank in sinks if rank in job.missing]
+    seen = [rank for rank in sinks if rank not in job.missing]
+    with_stack = [rank for rank in sinks if rank in job.stacks]
+    if timing.is_moving(job):
+        return _late(job, seen) or Verdict(
+            "healthy",
+            answer="Nothing hangs: the job went on while its dumps were written.",
+        )
+    if unknown and not with_stack:
+        return _without_file(job, unknown, seen)
+    return (
+        in_a_message(job, sinks)
+        or _late(job, seen)
+        or _given_up(job, seen)
+        or _elsewhere(job, found, sorted({*seen, *with_stack}))
+    )
+
+
+def files_of(job: Job) -> str:
+    """Name the dumps that are not there; "" if none is missing."""
+    parts = []
+    if job.missing:
+        parts.append(f"the dump of {short_ranks(job.missing)}")
+    if job.nameless:
+        parts.append("the ranks of the files without one")
+    return " and ".join(parts)
+
+
+def _without_file(job: Job, unknown: Sequence[int], seen: Sequence[int]) -> Verdict:
+    """Judge where others wait for ranks of which nothing else is known.
+
+    seen: ranks that do not come either, by their dumps.
+    """
+    closed = [f for f in job.facts if "closed by peer" in f.text.lower()]
+    late = [f for f in job.facts if "timed out" in f.text.lower()]
+    alone = len(unknown) == 1 and not seen
+    alone = alone and not any(f.rank in unknown for f in job.facts)
+    if closed and not late and alone and unknown[0] not in job.dumps:
+        return Verdict(
+            "died",
+            list(unknown),
+            answer=f"{short_ranks(unknown)} died, most likely.",
+            reasons=[
+                "the others say that its connection was closed, and it has left no file"
+            ],
+            decides="the end of its log, and the kernel's (dmesg: out of memory?)",
+        )
+    stale = [rank for rank in unknown if rank in job.stale]
+    what = "is of an earlier moment" if stale else "is not here"
+    reasons = ["it may have died, be in other code, or have made another call"]
+    if seen:
+        has = "has" if len(seen) == 1 else "have"
+        reasons = [f"{short_ranks(seen)} {has} not come either, and may wait for it"]
+    return Verdict(
+        "unknown",
+        answer=f"The others wait for {short_ranks(unknown)}, whose dump {what}.",
+        reasons=reasons,
+        decides=f"{files_of(job)}, or a py-spy dump or the log of it",
+    )
+
+
+def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
+    """Judge a rank that stands in a send or recv, which Gloo does not record."""
+    inside = {
+        rank: call
+        for rank in sinks
+        if rank in job.stacks
+        and (call := code_place.communication(job.stacks[rank])) in code_place.P2P
+    }
+    suspects = _messengers(job, sinks) if cannot_record_messages(job) else []
+    lines = {r: job.stacks[r].where for r in inside if job.stacks[r].where}
+    if len(inside) > 1 and len(inside) == len(sinks):
+        return Verdict(
+            "deadlock",
+            sorted(inside),
+            answer=f"{short_ranks([*inside])} stand in messages that never meet: "
+            f"{', '.join(sorted(set(inside.values())))}.",
+            lines=lines,
+            reasons=["by their stacks; the dumps of this backend hold no messages"],
+        )
+    if len(inside) == 1 and len(suspects) == 1:
+        (rank,), (suspect,) = inside, suspects
+        return Verdict(
+            "forgotten_wait",
+            [suspect],
+            answer=f"rank {suspect} likely did not wait for its message to rank "
+            f"{rank}, which stands in {inside[rank]}.",
+            lines=lines,
+            reasons=[
+                f"rank {suspect} has begun a message since the last common call, and "
+                "has gone on"
+            ],
+        )
+    if inside:
+        rank = next(iter(inside))
+        return Verdict(
+            "unknown",
+            answer=f"{short_ranks([*inside])} stands in {inside[rank]}, for a message "
+            "that no dump shows.",
+            lines=lines,
+            decides=f"who should meet it: the line {lines.get(rank, 'of its stack')}",
+        )
+    if suspects and not any(rank in job.stacks for rank in sinks):
+        who = short_ranks(sinks)
+        return Verdict(
+            "unknown",
+            answer=f"{who} does not come: in other code, or in a recv whose message "
+            f"{short_ranks(suspects)} did not wait for.",
+            reasons=[
+                f"{short_ranks(suspects)} began a message just before the others' call"
+            ],
+            decides=f"a py-spy dump of {who}",
+        )
+    return None
+
+
+def cannot_record_messages(job: Job) -> bool:
+    """Return whether the dumps are of a backend that records no send and no recv."""
+    return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
+
+
+def _messengers(job: Job, sinks: Sequence[int]) -> list[int]:
+    """Return ranks that began a message between their last two calls, by op_id.
+
+    op_id counts messages too, which this backend does not record. A blocking send that
+    was met is one as well, so this is no proof.
+    """
+    found = []
+    for rank in sorted(set(job.calls) - set(sinks) - job.stale - job.partial):
+        pending = [c for c in job.pending(rank) if not c.is_p2p]
+        if not pending:
+            continue
+        call = pending[0]
+        before = [
+            c
+            for c in job.calls[rank]
+            if c.group == call.group and c.number == call.number - 1
+        ]
+        step = call.op_id - before[0].op_id if before else call.op_id
+        if step > 1:
+            found.append(rank)
+    return found
+
+
+def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
+    late = timing.straggler(job)
+    if late is None or late.rank not in seen or len(seen) > 1:
+        return None
+    if late.rank in job.stacks and not code_place.communication(job.stacks[late.rank]):
+        where = f", {code_place.place(job.stacks[late.rank])}"
+    else:
+        where = ""
+    return Verdict(
+        "straggler",
+        [late.rank],
+        answer=f"rank {late.rank} is late again{where}: it comes last to every call, "
+        f"by {late.seconds * 1e3:.0f} ms of a step of {late.step * 1e3:.0f} ms.",
+        reasons=[f"by the times of the last {late.calls} calls that all have made"],
+    )
+
+
+def _given_up(job: Job, seen: Sequence[int]) -> Verdict | None:
+    """Judge ranks that a monitored barrier names."""
+    absent = {f.rank for f in job.facts if f.kind == "absent"}
+    named = [rank for rank in seen if rank in absent]
+    if not named or any(rank in job.stacks for rank in named):
+        return None
+    return Verdict(
+        "busy",
+        named,
+        answer=f"{short_ranks(named)} did not come to the monitored barrier.",
+    )
+
+
+def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
+    """Judge ranks that have made all their calls and no further one."""
+    shown = {r: code_place.place(job.stacks[r]) for r in ranks if r in job.stacks}
+    who = short_ranks(ranks)
+    has, does = ("has", "does") if len(ranks) == 1 else ("have", "do")
+    waiting = short_ranks(sorted(found.at))
+    waits = "waits" if len(found.at) == 1 else "wait"
+    reasons = [f"{who} {has} no open call, and {waiting} {waits}"]
+    lines = {r: job.stacks[r].where for r in shown if job.stacks[r].where}
+    last = next((job.calls[r][-1] for r in ranks if job.calls.get(r)), None)
+    if shown:
+        answer = "; ".join(f"rank {r} is {text}" for r, text in shown.items())
+        answer += " and does not come to the others' call."
+        reasons.append("its stack shows it")
+    else:
+        answer = f"{who} {does} not come: in other code than the others."
+        if cannot_record_messages(job):
+            reasons.append("or in a send or recv, which Gloo does not record")
+        if last is not None:
+            at = f" at {last.where}" if last.where else ""
+            reasons.append(
+                f"last seen in {last.verb}, call {last.number},{at}".rstrip(",")
+            )
+    records = not cannot_record_messages(job)
+    return Verdict(
+        "busy",
+        list(ranks),
+        proved=len(shown) == len(ranks) or (records and not job.missing),
+        answer=answer,
+        lines=lines,
+        reasons=reasons,
+        decides="" if shown else f"a py-spy dump of {who}",
+    )

@@ -1,0 +1,187 @@
+"""Hanging: the verdict on ranks that wait, by the wait-for graph.
+
+Here `waiting` looks for a circle, for ranks that do not come, and, where all have come,
+for two groups in two orders, a forgotten wait, or a slow network. `left_behind` finds a
+call that its own rank went past.
+"""
+
+from __future__ import annotations
+
+from collectives_lab.diagnosis import absence, timing, waits
+from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
+from collectives_lab.diagnosis.words import call_text, healthy, straggler
+from collectives_lab.formats.flight_recorder import Call
+
+
+def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
+    """Find a rank that went on past a call of its own that never ended."""
+    for rank in sorted(set(job.calls) - job.stale - job.partial):
+        pending = job.pending(rank)
+        if not pending:
+            continue
+        call = pending[0]
+        later = [c for c in job.calls[rank] if c.record > call.record and c.over]
+        passed = [c for c in later if c.group == call.group or call.is_p2p]
+        if not passed or not _is_alone(job, found, rank, call):
+            continue
+        return Verdict(
+            "forgotten_wait",
+            [rank],
+            answer=f"rank {rank} went on without waiting for its {call_text(call)}.",
+            lines={rank: call.where} if call.where else {},
+            reasons=[
+                f"call {call.number} of group {job.group_name(call.group)} is not over "
+                f"there, but {len(passed)} later ones are, as {call_text(passed[-1])}",
+                "likely: keep what the call returns, and wait() for it",
+            ],
+        )
+    return None
+
+
+def _is_alone(job: Job, found: waits.Graph, rank: int, call: Call) -> bool:
+    """Return whether the others have done their part of the call."""
+    if call.is_p2p:
+        return rank in found.partner
+    others = [
+        c
+        for (group, number), calls in job.collectives().items()
+        if (group, number) == (call.group, call.number)
+        for r, c in calls.items()
+        if r != rank
+    ]
+    return all(c.over for c in others)
+
+
+def waiting(job: Job, found: waits.Graph) -> Verdict | None:
+    """Judge by the wait-for graph; None where no rank waits."""
+    if not found.at:
+        return None
+    verdict = (
+        _circle(job, found)
+        or absence.judge_sinks(job, found)
+        or _opposite(job)
+        or _left_message(job, found)
+        or _ran_ahead(job, found)
+        or _all_came(job, found)
+    )
+    texts = {rank: _wait_text(job, found, rank) for rank in found.at}
+    verdict.reasons += alike(texts, 4)
+    return verdict
+
+
+def _wait_text(job: Job, found: waits.Graph, rank: int) -> str:
+    call, absent = found.at[rank], found.absent.get(rank, [])
+    text = f"in {call_text(call)}"
+    if not call.is_p2p:
+        text += f", call {call.number} of group {job.group_name(call.group)}"
+    if absent:
+        return f"{text}, for {short_ranks(absent)}"
+    return f"{text}, in which all have come" if rank not in found.unsure else text
+
+
+def _circle(job: Job, found: waits.Graph) -> Verdict | None:
+    cycle = found.cycle()
+    if not cycle:
+        return None
+    beyond = [r for r in found.reached(cycle[0]) if r in job.missing]
+    if beyond:
+        return Verdict(
+            "unknown",
+            answer=f"{short_ranks(cycle)} wait for each other in a circle, and for "
+            f"{short_ranks(beyond)}, whose dump is not here.",
+            decides=absence.files_of(job),
+        )
+    culprits = found.circling(cycle)
+    return Verdict(
+        "deadlock",
+        culprits,
+        proved=waits.is_proved(job, found, cycle) and not job.missing,
+        answer=f"{short_ranks(culprits)} wait for each other in a circle: "
+        + " -> ".join(map(str, [*cycle, cycle[0]]))
+        + ".",
+        reasons=["none of them can go on before another one does"],
+    )
+
+
+def _opposite(job: Job) -> Verdict | None:
+    crossed = waits.opposite_orders(job)
+    if crossed is None:
+        return None
+    ranks, (first, second) = crossed
+    names = job.group_name(first.group), job.group_name(second.group)
+    return Verdict(
+        "deadlock",
+        ranks,
+        answer=f"{short_ranks(ranks)} use the groups {names[0]} and {names[1]} in two "
+        "orders.",
+        reasons=[
+            "all have begun both calls, and none is over: likely each GPU runs another "
+            "one first"
+        ],
+    )
+
+
+def _left_message(job: Job, found: waits.Graph) -> Verdict | None:
+    """Find a rank that went on past a message whose other side waits for it."""
+    for rank, (peer, other) in found.partner.items():
+        call = found.at[rank]
+        waits_there = found.at.get(peer) is other and len(job.pending(peer)) == 1
+        if waits_there and len(job.pending(rank)) > 1:
+            return Verdict(
+                "forgotten_wait",
+                [rank],
+                answer=f"rank {rank} went on without waiting for its {call.verb} "
+                f"{'to' if call.verb == 'send' else 'from'} rank {peer}.",
+                lines={rank: call.where} if call.where else {},
+                reasons=[
+                    f"both sides are there, neither is over, and only rank {peer} waits"
+                ],
+            )
+    return None
+
+
+def _ran_ahead(job: Job, found: waits.Graph) -> Verdict | None:
+    """Find ranks that made further calls where the others wait for the first."""
+    complete = found.complete()
+    further = [r for r in complete if len(job.pending(r)) > 1]
+    behind = [r for r in complete if len(job.pending(r)) == 1]
+    if not further or len(further) >= len(behind) or not job.is_whole:
+        return None
+    call = found.at[further[0]]
+    return Verdict(
+        "forgotten_wait",
+        further,
+        answer=f"{short_ranks(further)} went on without waiting for the "
+        f"{call_text(call)}.",
+        reasons=["likely: all have begun it, and only the others wait in it"],
+    )
+
+
+def _all_came(job: Job, found: waits.Graph) -> Verdict:
+    """Judge calls in which nobody is missing and that are not over."""
+    if timing.is_moving(job):
+        return healthy(job, "the job went on while its dumps were written")
+    decisive = absence.files_of(job)
+    if found.unsure or decisive:
+        return Verdict(
+            "unknown",
+            answer="All ranks whose files are here wait, and the others are unknown.",
+            decides=decisive or "the dumps of all ranks of the group",
+        )
+    if not found.is_one_call(job):
+        return Verdict(
+            "unknown",
+            answer="Ranks stand in calls that are over elsewhere, or in several ones.",
+            decides="a second dump of each rank, some seconds later",
+        )
+    late = timing.straggler(job)
+    if late is not None:
+        return straggler(late)
+    slow = timing.slowness(job)
+    return Verdict(
+        "slow_network",
+        answer="All ranks have come and made the same call: the network is slow or "
+        "stands still.",
+        reasons=[slow] if slow else ["likely: nobody is missing, and nothing differs"],
+    )

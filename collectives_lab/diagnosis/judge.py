@@ -1,0 +1,114 @@
+"""The judge: what hangs, from the picture of a job.
+
+Here `judge` asks, in this order: do calls of one number differ (`mismatch`)? Did a rank
+raise or die (logs, RAS)? Who waits for whom, and who of them does not wait (`waits`)?
+Is somebody always late, or the network slow (`timing`)? A question that the files do
+not answer ends in "unknown", with the file that would.
+"""
+
+from __future__ import annotations
+
+from collectives_lab.diagnosis import (
+    absence,
+    code_place,
+    facts,
+    hanging,
+    timing,
+    waits,
+)
+from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.reports import from_reports
+from collectives_lab.diagnosis.verdict import Verdict, Wait, alike, short_ranks
+from collectives_lab.diagnosis.words import healthy, straggler
+
+
+def judge(job: Job) -> Verdict:
+    """Return the verdict on a job."""
+    found = waits.graph(job)
+    verdict = (
+        facts.mismatched(job)
+        or facts.ended(job)
+        or hanging.left_behind(job, found)
+        or hanging.waiting(job, found)
+        or from_reports(job)
+        or _by_stacks(job)
+        or _at_rest(job)
+    )
+    verdict.notes = [*job.notes, *verdict.notes]
+    verdict.waits = [_wait(found, rank) for rank in found.at]
+    for rank, call in found.at.items():
+        if call.where:
+            verdict.lines.setdefault(rank, call.where)
+    for rank in verdict.culprits:
+        stack, calls = job.stacks.get(rank), job.calls.get(rank)
+        last = stack.where if stack else calls[-1].where if calls else ""
+        if last:
+            verdict.lines.setdefault(rank, last)
+    return verdict
+
+
+def _wait(found: waits.Graph, rank: int) -> Wait:
+    call = found.at[rank]
+    absent = tuple(found.absent.get(rank, ()))
+    return Wait(rank, call.verb, call.group, call.number, absent)
+
+
+def _by_stacks(job: Job) -> Verdict | None:
+    """Judge by stacks alone: who is in other code while the others communicate."""
+    if job.calls or not job.stacks:
+        return None
+    inside = {r: code_place.communication(s) for r, s in job.stacks.items()}
+    outside = [rank for rank, call in inside.items() if not call]
+    lines = {r: s.where for r, s in job.stacks.items() if s.where}
+    texts = {
+        r: f"in {inside[r] or code_place.place(s)[3:]} at {s.where or 'no known line'}"
+        for r, s in job.stacks.items()
+    }
+    answer, kind, culprits = "The stacks do not say who waits for whom.", "unknown", []
+    if outside and len(outside) < len(inside) / 2:
+        kind, culprits = "busy", outside
+        where = code_place.place(job.stacks[outside[0]])
+        answer = f"{short_ranks(outside)} is {where}, while the others communicate."
+    return Verdict(
+        kind,
+        culprits,
+        answer=answer,
+        lines=lines,
+        reasons=alike(texts),
+        decides="" if culprits else "the Flight Recorder dumps of all ranks",
+    )
+
+
+def _at_rest(job: Job) -> Verdict:
+    """Judge a job in which no call is open."""
+    inside = [
+        rank
+        for rank, stack in job.stacks.items()
+        if code_place.communication(stack) in code_place.P2P
+    ]
+    if inside and (verdict := absence.in_a_message(job, inside)) is not None:
+        return verdict
+    late = timing.straggler(job)
+    if late is not None:
+        return straggler(late)
+    slow = timing.slowness(job)
+    if slow:
+        return Verdict(
+            "slow_network",
+            answer="Nothing hangs, but the network is slow.",
+            reasons=[slow, "counted from the last rank's arrival on"],
+        )
+    if not job.calls:
+        return Verdict(
+            "unknown",
+            answer="The files say of no rank what it waits for.",
+            decides="the Flight Recorder dumps of all ranks",
+        )
+    decisive = absence.files_of(job)
+    if decisive and not timing.is_moving(job):
+        return Verdict(
+            "unknown",
+            answer="No rank waits, as far as the files go.",
+            decides=decisive,
+        )
+    return healthy(job, "every call that was begun is over")

@@ -1,0 +1,130 @@
+"""The last calls of the ranks concerned, as a table of text and as a Trace.
+
+Here `drawing` aligns the calls of ranks by group and number, and `trace` makes a Trace
+of them, for `lab.plots.space_time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collectives_lab.diagnosis.job import Job, elements
+from collectives_lab.diagnosis.mismatch import peer_of
+from collectives_lab.diagnosis.timing import size_of
+from collectives_lab.diagnosis.verdict import short_ranks
+from collectives_lab.formats.flight_recorder import Call
+from collectives_lab.trace import Event, Trace
+
+COLUMNS = 5
+ROWS = 8
+
+Column = tuple[str, int, str]
+"""Group, number, and of a message its two ranks."""
+
+
+def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
+    """Return the last calls as a table: a row for ranks that made the same.
+
+    `...` follows a call that is not over, and `-` stands where a rank has made none.
+    culprits: ranks whose rows come first.
+    """
+    ranks = sorted(set(job.calls) - job.stale)
+    cells = {rank: _cells(job, rank) for rank in ranks}
+    columns = _last(job, cells)
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for rank in ranks:
+        texts = tuple(cells[rank].get(column, "-") for column in columns)
+        rows.setdefault(texts, []).append(rank)
+    if not columns:
+        return ""
+    ordered = sorted(
+        rows.items(), key=lambda row: (not set(row[1]) & set(culprits), row[1])
+    )
+    several = len({group for group, _, _ in columns}) > 1
+    head = ["call", *(_title(column, several) for column in columns)]
+    table = [head, *([short_ranks(r, 3), *texts] for texts, r in ordered[:ROWS])]
+    widths = [max(len(row[n]) for row in table) for n in range(len(head))]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        for row in table
+    ]
+    if len(ordered) > ROWS:
+        lines.append(f"... and {len(ordered) - ROWS} rows more")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cells(job: Job, rank: int) -> dict[Column, str]:
+    """Return the text of each call of a rank, by the column that it stands in."""
+    return {_column(job, rank, c): _cell(job, c) for c in job.calls[rank][-50:]}
+
+
+def _column(job: Job, rank: int, call: Call) -> Column:
+    pair = f"{sorted((rank, peer_of(job, call) or 0))}" if call.is_p2p else ""
+    return call.group, call.number, pair
+
+
+def _cell(job: Job, call: Call) -> str:
+    text = call.verb
+    if call.is_p2p and (peer := peer_of(job, call)) is not None:
+        text += f" {'to' if call.verb == 'send' else 'from'} {peer}"
+    elif sizes := call.inputs or call.outputs:
+        text += f"({elements(sizes)})"
+    return text if call.over else f"{text} ..."
+
+
+def _last(job: Job, cells: dict[int, dict[Column, str]]) -> list[Column]:
+    """Return the last columns, in the order in which the first rank made them."""
+    first: dict[Column, int] = {}
+    for rank in cells:
+        for call in job.calls[rank][-50:]:
+            column = _column(job, rank, call)
+            time = call.created or call.record
+            first[column] = min(time, first.get(column, time))
+    return sorted(first, key=lambda column: (first[column], column))[-COLUMNS:]
+
+
+def _title(column: Column, several: bool) -> str:
+    group, number, pair = column
+    if pair:
+        return "message"
+    return f"{number} of group {group}" if several else str(number)
+
+
+def trace(job: Job, last: int = 20) -> Trace:
+    """Return the last calls of each rank as a Trace, with the times of the dumps.
+
+    Gloo's dumps have no ends; there a call that is over ends when its rank makes the
+    next one.
+    """
+    times = [c.created for calls in job.calls.values() for c in calls[-last:]]
+    began = min((time for time in times if time is not None), default=0)
+    events = []
+    for rank in sorted(set(job.calls) - job.stale):
+        calls = job.calls[rank][-last:]
+        for call, following in zip(calls, [*calls[1:], None], strict=True):
+            events.append(_event(job, rank, call, following, began))
+    return Trace.from_events(events, max(len(job.world), 1), job.members)
+
+
+def _event(
+    job: Job, rank: int, call: Call, following: Call | None, began: int
+) -> Event:
+    def seconds(time: int | None) -> float | None:
+        return None if time is None else (time - began) / 1e9
+
+    ended = call.completed if call.over else None
+    if call.over and ended is None:
+        ended = following.created if following is not None else call.created
+    return Event(
+        rank=rank,
+        op=call.verb,
+        nbytes=size_of(call),
+        peer=peer_of(job, call),
+        group=call.group,
+        variant=call.name,
+        dtype=(call.dtypes or call.out_dtypes or ("",))[0],
+        issued=seconds(call.created),
+        waited=seconds(call.created),
+        completed=seconds(ended),
+        where=call.where,
+    )

@@ -1,0 +1,90 @@
+"""Moments: which dumps of a job were written at one time, and which do not count.
+
+Here `set_strangers_aside` drops dumps of another run, `find_stale` those that are older
+than the others, and `reopen_failed` finds calls that Gloo gave up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from statistics import median
+
+from collectives_lab.deadlock import name_ranks
+from collectives_lab.diagnosis.job import SYMMETRIC, Job
+
+APART = 600e9
+"""Nanoseconds between one call on two ranks that no job survives: ten minutes."""
+
+
+def sort_out(job: Job) -> None:
+    """Mark the dumps that do not count, and say so in the job's notes."""
+    set_strangers_aside(job)
+    for group in sorted({c.group for calls in job.calls.values() for c in calls}):
+        reopen_failed(job, group)
+        find_stale(job, group)
+
+
+def set_strangers_aside(job: Job) -> None:
+    """Drop dumps whose calls were made long before or after the others'."""
+    apart: Counter[int] = Counter()
+    shared: Counter[int] = Counter()
+    for calls in job.collectives().values():
+        times = {rank: c.created for rank, c in calls.items() if c.created}
+        if len(times) < 2:
+            continue
+        middle = median(times.values())
+        for rank, time in times.items():
+            shared[rank] += 1
+            apart[rank] += abs(time - middle) > APART
+    strangers = [r for r, n in shared.items() if apart[r] > n / 2]
+    if not strangers:
+        return
+    if len(strangers) * 2 > len(shared):
+        strangers = list(shared)
+    job.notes.append(
+        f"the dump of {name_ranks(strangers)} is of another time than the others, "
+        "and so of another job or an earlier run; it does not count"
+    )
+    job.stale |= set(strangers)
+
+
+def reopen_failed(job: Job, group: str) -> None:
+    """Take a last call for given up, not for over, where a rank has not begun it.
+
+    A backend without states retires a call that has failed as one that has ended.
+    """
+    ranks = [r for r in job.ranks_of(group)[0] if r in job.dumps]
+    at = {rank: job.reached(rank, group) for rank in set(ranks) - job.stale}
+    last = max(at.values(), default=0)
+    if not at or min(at.values()) != last - 1:
+        return
+    for rank in [rank for rank, number in at.items() if number == last]:
+        job.calls[rank] = tuple(
+            replace(c, over=False)
+            if c.group == group
+            and c.number == last
+            and c.verb in SYMMETRIC
+            and c.state != "completed"
+            else c
+            for c in job.calls[rank]
+        )
+
+
+def find_stale(job: Job, group: str) -> None:
+    """Find dumps that were written earlier than others, by what others had ended.
+
+    A collective that is over somewhere has been begun everywhere.
+    """
+    ranks, _ = job.ranks_of(group)
+    ended = max(
+        (
+            call.number
+            for rank in set(ranks) - job.stale
+            for call in job.calls.get(rank, ())
+            if call.group == group and call.over and call.verb in SYMMETRIC
+        ),
+        default=0,
+    )
+    behind = {r for r in ranks if r in job.dumps and job.reached(r, group) < ended}
+    job.stale |= behind

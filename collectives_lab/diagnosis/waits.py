@@ -1,0 +1,189 @@
+"""Waits: who waits for whom, from the calls that are not over.
+
+Here `graph` makes the wait-for graph of a job. A rank waits in the first of its calls
+that is not over: in a collective for the members that have not begun it, in a send or
+recv for the other rank where it has not posted its side. The proof that a circle can
+never move is `deadlock.stuck_ranks`, the one by which running ranks are judged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from collectives_lab.deadlock import Snapshot, Waiting, find_cycle, stuck_ranks
+from collectives_lab.diagnosis import code_place
+from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.mismatch import pairs, peer_of
+from collectives_lab.formats.flight_recorder import Call
+
+
+@dataclass
+class Graph:
+    """What the ranks wait for.
+
+    at: the call in which each waiting rank waits. absent: for whom. unsure: ranks that
+    wait in a call of a group whose members are not all known. partner: of a send or
+    recv, the other side, where it is posted.
+    """
+
+    at: dict[int, Call] = field(default_factory=dict)
+    absent: dict[int, list[int]] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)
+    partner: dict[int, tuple[int, Call]] = field(default_factory=dict)
+
+    def sinks(self) -> list[int]:
+        """Return the ranks that are waited for, and do not wait themselves."""
+        wanted = {rank for ranks in self.absent.values() for rank in ranks}
+        return sorted(wanted - set(self.at))
+
+    def cycle(self) -> list[int]:
+        """Return a shortest circle of waits; empty without one."""
+        return find_cycle({r: ranks for r, ranks in self.absent.items() if ranks})
+
+    def circling(self, cycle: Sequence[int]) -> list[int]:
+        """Return all ranks that wait, over others, for a circle and are waited for."""
+        start = cycle[0]
+        return sorted(
+            r for r in self.reached(start) if start in self.reached(r) or r == start
+        )
+
+    def reached(self, start: int) -> set[int]:
+        """Return the ranks that a rank waits for, over others too."""
+        seen, todo = set(), [start]
+        while todo:
+            for rank in self.absent.get(todo.pop(), ()):
+                if rank not in seen:
+                    seen.add(rank)
+                    todo.append(rank)
+        return seen
+
+    def is_one_call(self, job: Job) -> bool:
+        """Return whether the ranks that miss nobody are in one call, over nowhere."""
+        calls = {(self.at[r].group, self.at[r].number) for r in self.complete()}
+        messages = [r for r in self.complete() if self.at[r].is_p2p]
+        if messages:
+            return all(not self.partner[r][1].over for r in messages)
+        if len(calls) != 1:
+            return False
+        return all(not call.over for call in job.collectives()[calls.pop()].values())
+
+    def complete(self) -> list[int]:
+        """Return the ranks that wait though all whom they need have come."""
+        return sorted(r for r, ranks in self.absent.items() if not ranks)
+
+
+def graph(job: Job) -> Graph:
+    """Return the wait-for graph of the ranks whose dump counts."""
+    found = Graph()
+    posted = _posted(job)
+    absent: dict[tuple[str, int], list[int]] = {}
+    for rank in sorted(set(job.calls) - job.stale):
+        pending = job.pending(rank)
+        if not pending or _is_elsewhere(job, rank):
+            continue
+        call = pending[0]
+        found.at[rank] = call
+        if call.is_p2p:
+            _add_message(job, found, posted, rank, call)
+            continue
+        key = call.group, call.number
+        if key not in absent:
+            absent[key] = _absent(job, call)
+        found.absent[rank] = [other for other in absent[key] if other != rank]
+        if not job.ranks_of(call.group)[1]:
+            found.unsure.add(rank)
+    return found
+
+
+def _absent(job: Job, call: Call) -> list[int]:
+    """Return the members of a group that have not begun its collective, or may not."""
+    members, _ = job.ranks_of(call.group)
+    without = job.missing_dumps
+    return [
+        rank
+        for rank in members
+        if rank in without or job.reached(rank, call.group) < call.number
+    ]
+
+
+def _is_elsewhere(job: Job, rank: int) -> bool:
+    """Return whether a stack shows a rank in other code, whatever it has begun."""
+    stack = job.stacks.get(rank)
+    return stack is not None and code_place.is_elsewhere(stack)
+
+
+def _posted(job: Job) -> Mapping[int, tuple[int, Call]]:
+    """Return, by the id of a send or recv, the other side with its rank."""
+    found = {}
+    for (src, send), (dst, recv) in pairs(job):
+        found[id(send)] = dst, recv
+        found[id(recv)] = src, send
+    return found
+
+
+def _add_message(
+    job: Job,
+    found: Graph,
+    posted: Mapping[int, tuple[int, Call]],
+    rank: int,
+    call: Call,
+) -> None:
+    peer = peer_of(job, call)
+    if id(call) in posted:
+        found.partner[rank] = posted[id(call)]
+        found.absent[rank] = []
+    elif peer is None:
+        found.unsure.add(rank)
+        found.absent[rank] = []
+    else:
+        found.absent[rank] = [peer]
+
+
+def is_proved(job: Job, found: Graph, cycle: Sequence[int]) -> bool:
+    """Return whether the ranks of a circle can never move, by the wait-for graph."""
+    snapshots = [_snapshot(job, found, rank) for rank in sorted(job.calls)]
+    return set(cycle) <= set(stuck_ranks(snapshots))
+
+
+def _snapshot(job: Job, found: Graph, rank: int) -> Snapshot:
+    """Return a rank as the judge of running ranks sees it."""
+    posted: dict[tuple, int] = defaultdict(int)
+    collectives: dict[str, int] = {}
+    numbers: dict[int, int] = {}
+    for call in job.calls[rank]:
+        if call.is_p2p:
+            key = (call.verb, call.group, peer_of(job, call), 0)
+            posted[key] += 1
+            numbers[id(call)] = posted[key]
+        else:
+            collectives[call.group] = max(call.number, collectives.get(call.group, 0))
+    waiting: tuple[Waiting, ...] = ()
+    if (at := found.at.get(rank)) is not None:
+        number = numbers.get(id(at), at.number)
+        peer = peer_of(job, at)
+        waiting = (Waiting(at.verb, at.group, number, peer, where=at.where),)
+    groups = {name: list(ranks) for name, ranks in job.members.items()}
+    return Snapshot(rank, posted, collectives, groups=groups, waiting=waiting)
+
+
+def opposite_orders(job: Job) -> tuple[list[int], tuple[Call, Call]] | None:
+    """Return ranks that have begun two open calls of two groups in two orders.
+
+    NCCL may then run one group's call first on one GPU and last on another, so that
+    neither can end though all ranks have begun both.
+    """
+    seen: dict[tuple, tuple[int, tuple[Call, Call]]] = {}
+    for rank in sorted(set(job.calls) - job.stale):
+        open_calls = [c for c in job.pending(rank) if not c.is_p2p][:8]
+        for n, first in enumerate(open_calls):
+            for second in open_calls[n + 1 :]:
+                if first.group == second.group:
+                    continue
+                key = (first.group, first.number, second.group, second.number)
+                other = seen.get((*key[2:], *key[:2]))
+                if other is not None:
+                    return sorted((other[0], rank)), (first, second)
+                seen.setdefault(key, (rank, (first, second)))
+    return None
