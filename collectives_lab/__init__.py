@@ -3,7 +3,6 @@
 `run(fn, world_size=4)` calls a function on real processes and records what moved,
 `Ranks(4)` keeps the processes, and `%load_ext collectives_lab` gives a notebook
 `%%ranks`. `check(name, solution)` says what a graded exercise is worth.
-`explain(path)` says why a job hangs, from its files.
 `trace.replay(fabric)` says what a run would take on another cluster, and
 `predict(verb, nbytes, fabric)` what a call of NCCL takes there; each algorithm is there
 three times, in `algorithms`, `plans` and `costs`. Plots are in `collectives_lab.plots`,
@@ -44,21 +43,19 @@ _HOME = {
         "basics.errors",
     ),
     "check": "checking",
-    "explain": "diagnosis",
 }
 """The module that defines each name."""
 
 _ROOMS = (
-    *("algorithms", "basics", "bench", "checking", "costs", "diagnosis", "emulation"),
-    *("fabrics", "formats", "libraries", "other_libraries", "parallel", "plans"),
-    *("plots", "predictions", "replay", "strategies", "truth", "widgets", "wire"),
+    *("algorithms", "basics", "bench", "checking", "costs", "emulation", "fabrics"),
+    *("formats", "libraries", "other_libraries", "parallel", "plans", "plots"),
+    *("predictions", "replay", "strategies", "truth", "widgets", "wire"),
 )
 
 _THEORY = {
-    *("basics", "costs", "diagnosis", "explain", "fabrics", "formats", "libraries"),
-    *("plans", "plots", "predictions", "replay", "strategies", "truth", "widgets"),
-    *("compare", "table", "Event", "Message", "Prediction", "Timeline", "Trace"),
-    *("predict", "what_if"),
+    *("basics", "costs", "fabrics", "libraries", "plans", "plots", "predictions"),
+    *("formats", "replay", "strategies", "truth", "widgets", "compare", "table"),
+    *("Event", "Message", "Prediction", "Timeline", "Trace", "predict", "what_if"),
 }
 """Names that need numpy only."""
 

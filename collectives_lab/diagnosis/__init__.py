@@ -1,9 +1,8 @@
 """Diagnosis: why a job hangs, from the files that it has left.
 
-`lab.explain("dumps/")` in a notebook returns a `Verdict`, and
-`python -m collectives_lab explain dumps/` prints the same: which rank is at fault, in
-which line, who waits for it, and whether that is proved. The files are read by
-`formats`; nothing of them is executed.
+Here `explain("dumps/")` returns a `Verdict`: which rank is at fault, in which line, who
+waits for it, and whether that is proved. The files are read by `formats`; nothing of
+them is executed. It is no public name before it is right on the jobs of `tests/hangs`.
 """
 
 from __future__ import annotations
