@@ -68,7 +68,9 @@ from {module} import {name}
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds={seconds}))
 with lab.record("traces/{name}"):
     result = {name}()
-print(f"rank {{dist.get_rank()}}: {{result}}", flush=True)
+# One write: two ranks share this pipe, and print writes the line's end by itself.
+sys.stdout.write(f"rank {{dist.get_rank()}}: {{result}}\\n")
+sys.stdout.flush()
 dist.destroy_process_group()
 """
 
