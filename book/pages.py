@@ -26,6 +26,7 @@ TEXTS = {
     "autograder/GUIDE.md": "The instructor's guide",
     "autograder/THREATS.md": "What grading protects",
     "CONTRIBUTING.md": "Contributing",
+    "book/README.md": "Writing a chapter",
     "tests/machines/VERSIONS.md": "Which torch was tested",
 }
 """Pages that are no notebooks, with the titles that they have here."""

@@ -2,8 +2,10 @@
 
 In a notebook a reader sets `my_guess` and runs the next cells. A page is executed
 already, so here what follows a question, to the next question or takeaway or the end
-of its section, is folded (`with_reveals`). book.js puts what the reader typed into the
-table of the answer, and opens all answers at once for who wants to read on.
+of its section, is folded (`with_reveals`). The guess at a chapter's opening is
+`my_opening_guess`, and what compares it, sections later, is folded under the same
+words. book.js puts what the reader typed into the table of the answer, and opens all
+answers at once for who wants to read on.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ from collections.abc import Sequence
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-QUESTION = re.compile(r"^my_guess = None(?:  # (?P<what>.*))?$")
+QUESTION = re.compile(r"^my_(?P<opening>opening_)?guess = None(?:  # (?P<what>.*))?$")
+OPENING = "my_guess=my_opening_guess"
 TAKEAWAY = "> **Takeaway.**"
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
 
 FORM = (
-    '<form class="guess"><label>Your guess: <input name="guess" autocomplete="off" '
-    'placeholder="{what}"></label> <button>Show the answer</button></form>'
+    '<form class="guess"><label>Your guess: <input name="{name}" autocomplete="off" '
+    'placeholder="{what}"></label>{button}</form>'
 )
+BUTTON = " <button>Show the answer</button>"
 OPEN, CLOSE = '<details class="answer"><summary>Answer</summary>', "</details>"
 
 
@@ -30,14 +34,17 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
     """Return the cells of a page with every answered question folded.
 
     A question whose answer is not before the next heading, as that of a whole chapter,
-    is a place to type alone.
+    is a place to type alone, without a button.
     """
     shown: list[NotebookNode] = []
-    folded = False
+    folded, what_of_opening = False, ""
     for number, cell in enumerate(cells):
-        asks = cell.cell_type == "code" and QUESTION.match(cell.source.strip())
-        if folded and (asks or _begins_a_section(cell)):
-            explained, question = _last_paragraph(shown.pop()) if asks else ([], [])
+        is_code = cell.cell_type == "code"
+        asks = is_code and QUESTION.match(cell.source.strip())
+        asks_again = is_code and OPENING in cell.source
+        if folded and (asks or asks_again or _begins_a_section(cell)):
+            is_asked = asks or asks_again
+            explained, question = _last_paragraph(shown.pop()) if is_asked else ([], [])
             shown += [*explained, _html(CLOSE), *question]
             folded = False
         if folded and TAKEAWAY in cell.source:
@@ -47,13 +54,24 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
             folded = False
             continue
         if not asks:
+            if asks_again:
+                shown += [_form("opening", what_of_opening, BUTTON), _html(OPEN)]
+                folded = True
             shown.append(cell)
             continue
-        what = html.escape(asks["what"] or "", quote=True)
-        shown.append(_html(FORM.format(what=what)))
-        if folded := _is_answered(cells[number + 1 :]):
-            shown.append(_html(OPEN))
+        folded = not asks["opening"] and _is_answered(cells[number + 1 :])
+        if asks["opening"]:
+            what_of_opening = asks["what"]
+        name, button = "opening" if asks["opening"] else "guess", BUTTON * folded
+        shown.append(_form(name, asks["what"], button))
+        shown += [_html(OPEN)] if folded else []
     return [*shown, _html(CLOSE)] if folded else shown
+
+
+def _form(name: str, what: str | None, button: str) -> NotebookNode:
+    """Return the place to type a guess of this name: what is asked for is in it."""
+    what = html.escape(what or "", quote=True)
+    return _html(FORM.format(name=name, what=what, button=button))
 
 
 def _last_paragraph(

@@ -11,12 +11,19 @@ document.addEventListener("submit", (event) => {
   const answer = form.nextElementSibling;
   if (!answer?.matches("details.answer")) return;
   answer.open = true;
-  const guess = form.elements.guess.value.trim();
+  const guess = form.querySelector("input").value.trim();
   for (const head of answer.querySelectorAll("th")) {
     if (head.textContent !== "my guess") continue;
     const row = head.closest("table").querySelector("tbody tr");
     row.cells[head.cellIndex].textContent = guess || "–";
   }
+});
+
+// A guess at the opening of a chapter stands again where it is answered.
+document.addEventListener("input", (event) => {
+  if (event.target.name !== "opening") return;
+  for (const input of document.querySelectorAll("form.guess [name=opening]"))
+    input.value = event.target.value;
 });
 
 // For who wants to read on, and for paper.

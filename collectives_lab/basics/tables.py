@@ -14,7 +14,11 @@ from typing import Any
 from collectives_lab.basics.guesses import how_far
 
 ANSWERS = ("measured", "recorded", "counted", "replayed", "simulated", "predicted")
-"""What a guess is held against: the first of these that there is."""
+"""What a guess is held against: the first of these that there is, else the answer that
+stands first."""
+
+
+GUESS = "my_guess"
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,14 +64,26 @@ def table(head: Sequence[str], *rows: Sequence[Any]) -> Table:
 def compare(**answers: Any) -> Table:
     """Show the answers to one question side by side: `compare(my_guess=..., ...)`.
 
-    The guess, a number, a word or a list, says how far it is off the first of ANSWERS.
+    The guess, a number, a word or a list, says how far it is off (see ANSWERS); any
+    other guess is only shown.
     """
-    texts = {name: _text(value) for name, value in answers.items()}
-    truth = next((answers[name] for name in ANSWERS if name in answers), None)
-    guess = answers.get("my_guess")
-    if guess is not None and (words := how_far(guess, truth)):
-        texts["my_guess"] += f": {words}"
+    texts = {name: _text(value) for name, value in answers.items() if name != GUESS}
+    if GUESS in answers:
+        guess, first = answers[GUESS], next(iter(texts), "")
+        truth = next((name for name in ANSWERS if name in texts), first)
+        texts = {GUESS: _judged(guess, answers.get(truth))} | texts
     return table([name.replace("_", " ") for name in texts], [*texts.values()])
+
+
+def _judged(guess: Any, truth: Any) -> str:
+    """Return a guess with how far it is off; whatever it is, no cell breaks of it."""
+    if guess is None:
+        return _text(guess)
+    try:
+        words, text = how_far(guess, truth), _text(guess)
+    except Exception:  # a reader may have put anything there
+        return f"a {type(guess).__name__}: need a number, a word or a list"
+    return f"{text}: {words}" if words else text
 
 
 def _text(value: Any) -> str:

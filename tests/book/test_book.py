@@ -349,6 +349,10 @@ def text(source: str) -> nbformat.NotebookNode:
     return nbformat.v4.new_markdown_cell(source)
 
 
+def form(name: str, what: str, button: str = reveals.BUTTON) -> str:
+    return reveals.FORM.format(name=name, what=what, button=button)
+
+
 def test_an_answer_is_folded_until_its_section_ends() -> None:
     """A question is a place to type, and what explains it opens with a click."""
     asked = code("my_guess = None  # bytes, <S>")
@@ -357,11 +361,27 @@ def test_an_answer_is_folded_until_its_section_ends() -> None:
     four = text("Four.\n\n> **Takeaway.** Five.")
     cells = [asked, *one, asked, compared, four, text("## Two")]
     sources = [cell.source for cell in reveals.with_reveals(cells)]
-    form = reveals.FORM.format(what="bytes, &lt;S&gt;")
+    alone = form("guess", "bytes, &lt;S&gt;", "")
+    answered = form("guess", "bytes, &lt;S&gt;")
     assert sources == [
-        *(form, "## One", form, reveals.OPEN, compared.source, "Three."),
-        *(reveals.CLOSE, "**And now?**", form, reveals.OPEN, compared.source),
+        *(alone, "## One", answered, reveals.OPEN, compared.source, "Three."),
+        *(reveals.CLOSE, "**And now?**", answered, reveals.OPEN, compared.source),
         *("Four.", reveals.CLOSE, "> **Takeaway.** Five.", "## Two"),
+    ]
+
+
+def test_the_guess_at_the_opening_is_compared_where_it_is_answered() -> None:
+    """It is a place to type there, and once more above its folded answer."""
+    asked = code("my_opening_guess = None  # a factor")
+    compared = code("lab.compare(my_guess=my_opening_guess, predicted=3)")
+    other = code("my_guess = None"), code("lab.compare(my_guess=my_guess, counted=2)")
+    cells = [asked, text("## One"), *other, text("Two.\n\nNow:"), compared]
+    sources = [cell.source for cell in reveals.with_reveals([*cells, text("## Recap")])]
+    assert sources == [
+        *(form("opening", "a factor", ""), "## One", form("guess", ""), reveals.OPEN),
+        *(other[1].source, "Two.", reveals.CLOSE, "Now:"),
+        *(form("opening", "a factor"), reveals.OPEN, compared.source, reveals.CLOSE),
+        "## Recap",
     ]
 
 

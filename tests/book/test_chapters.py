@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 import collectives_lab as lab
-from book import answers, badges, execution
+from book import answers, badges, execution, reveals
 
 CHAPTERS = execution.chapters()
 CHEATSHEET = execution.ROOT / "chapters" / "scripts" / "collective_cheatsheet.py"
@@ -33,7 +33,9 @@ MINUTE = 2 * 60.0
 LONGEST, MEDIAN = 25, 6
 """Lines of a code cell at most, and non-blank lines of the median one."""
 
-FEWEST_WORDS, MOST_WORDS = 2000, 6000
+FEWEST_WORDS, MOST_WORDS = 2000, 9000
+"""Mostly 3000 to 6000; a chapter is as long as clarity needs."""
+
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?|`s\d+-")
 ENDING = ["Errata", "Recap", "Exercises", "Reading"]
 SECOND_EDITION = {5}
@@ -42,6 +44,9 @@ no cell gives an answer away, and a hint is below each exercise."""
 MOST_IN_A_ROW = 3
 """Code cells without a sentence between them."""
 EXERCISE = re.compile(r"\d+\. \*(Easy|Medium|Hard), \d+ minutes\.\* ")
+FIGURE = re.compile(r"\bFigures? (\d+\.\d+)")
+CAPTION = re.compile(r'"Figure (\d+\.\d+)[.,]')
+"""How a caption begins, as a literal in a code cell."""
 
 # What the text says of Gloo as pinned in constraints.txt. Another version may behave
 # otherwise: cells still run then, and here it shows that the text must change.
@@ -334,18 +339,33 @@ def faults_of_teaching(notebook: NotebookNode) -> Iterator[str]:
         in_a_row += cell.id != badges.INSTALL
         if in_a_row > MOST_IN_A_ROW:
             yield f"more than {MOST_IN_A_ROW} code cells in a row end in {cell.id}"
-        if cell.source.startswith("my_guess = None"):
-            is_asked, in_a_row = True, 0
+        if asks := reveals.QUESTION.match(cell.source):
+            is_asked, in_a_row = not asks["opening"], 0
         elif is_asked:
             if given := answers_in(cell.source):
                 yield f"cell {cell.id} asserts {given}, an answer before its question"
             is_asked = "my_guess" not in cell.source
     if any(cell.source.startswith("## Errata") for cell in notebook.cells):
         yield "it has errata; they stand in docs/errata.md"
+    yield from faults_of_figures(notebook)
     exercises = next(c.source for c in notebook.cells if "\n1. *" in c.source)
     hints = exercises.count("<details><summary>Hint</summary>")
     if hints != len(re.findall(r"^\d+\. \*", exercises, flags=re.MULTILINE)):
         yield f"its exercises have {hints} hints; need one for each"
+
+
+def faults_of_figures(notebook: NotebookNode) -> Iterator[str]:
+    """Captions are numbered in their order, and the text speaks of each figure."""
+    code = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
+    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    drawn = list(dict.fromkeys(CAPTION.findall(code)))
+    chapter = notebook.cells[0].source.removeprefix("# ").split(" ")[0]
+    if drawn != (due := [f"{chapter}.{n}" for n in range(1, len(drawn) + 1)]):
+        yield f"its captions are numbered {drawn}; need {due}"
+    if silent := set(drawn) - set(FIGURE.findall(text)):
+        yield f"the text does not speak of figures {sorted(silent)}"
+    if unknown := set(FIGURE.findall(text)) - set(drawn):
+        yield f"there are no figures {sorted(unknown)}"
 
 
 def answers_in(source: str) -> list[object]:
@@ -450,7 +470,7 @@ BROKEN: list[tuple[Callable[[NotebookNode], object], str]] = [
     (with_text("import collectives_lab\n", "pass\n"), "make badges"),
     (with_cells("pass\n" * 26), "has 26 lines"),
     (with_cells("pass\n" * 20, count=40), "the median cell"),
-    (with_text(".", ". and so on" + " and on" * 9), "words; "),
+    (with_text(".", ". and so on" + " and on" * 12), "words; "),
     (
         lambda nb: [cell.update(source=cell.source[:150]) for cell in nb.cells],
         "words; ",
@@ -472,6 +492,9 @@ UNTAUGHT: list[tuple[Callable[[NotebookNode], object], str]] = [
     (with_text("lab.compare(", "assert hops == 6\nlab.compare("), "asserts [6]"),
     (with_text("<summary>Hint</summary>", "", count=1), "hints; need one for each"),
     (with_text("## Recap", "## Errata\n\n## Recap"), "they stand in docs/errata.md"),
+    (with_text('"Figure 5.2', '"Figure 5.3'), "its captions are numbered"),
+    (with_text("Figure 5.6 has", "The figure has"), "does not speak of figures"),
+    (with_text("Figure 5.6 has", "Figure 5.99 has"), "no figures ['5.99']"),
 ]
 
 

@@ -37,10 +37,19 @@ def test_answers_stand_side_by_side() -> None:
         (" Tree", "tree", "right"),
         ("ring", "tree", "not so"),
         (True, 1, "not so"),
-        ([3, 5, "ring"], (3, 50, "ring"), "2 of 3 right"),
+        ("halving doubling", "Halving-doubling", "right"),
+        ("no", np.False_, "right"),
+        ("1,000", 1000, "right"),
+        ("many", 4, "need a number"),
+        ([3, 5, "ring"], (3, 50, "ring"), "right, 10 times too low, right"),
+        ([3, None], [4, 4], "25% too low, –"),
+        ([[1, 2], [3, 4]], torch.tensor([[1, 2], [3, 4]]), "right"),
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 50], "4 of 5 right"),
         ([3], np.array([3, 4]), "1 for 2 answers"),
-        (3, [3, 4], ""),
-        ("many", [3, 4], ""),
+        ("many", [3, 4], "1 for 2 answers"),
+        (3, [3], "right"),
+        ([4], 2, "2 times too high"),
+        ([print], [3], ""),
         ({}, 4, ""),
         (print, None, ""),
         (np.ndarray, [1], ""),
@@ -55,9 +64,29 @@ def test_a_guess_says_how_far_it_is_off(guess, answer, words) -> None:
 
 
 def test_a_guess_without_an_answer_is_only_shown() -> None:
-    """Where nothing is measured or predicted, or nothing was guessed."""
-    assert repr(compare(my_guess=7, of_old=4)) == "my guess  of old\n7         4"
+    """Where there is no other answer, or nothing was guessed."""
+    assert repr(compare(my_guess=7)) == "my guess\n7"
     assert "–" in repr(compare(my_guess=None, measured=4))
+
+
+def test_a_guess_is_held_against_what_was_measured() -> None:
+    """Else against what was predicted, else against the first answer beside it."""
+    assert "7: right" in repr(compare(my_guess=7, predicted=4, measured=7))
+    assert "7: right" in repr(compare(my_guess=7, by_rule=4, predicted=7))
+    assert "7: right" in repr(compare(my_guess=7, by_rule=7, of_old=4))
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError("has no words")
+
+    __repr__ = tolist = __str__
+
+
+def test_no_guess_breaks_a_cell() -> None:
+    """Whatever a reader guesses, the answer is shown."""
+    for guess in (10**5000, Unspeakable(), [Unspeakable()], (), {1}, "", 4j, b"4"):
+        assert "42" in repr(compare(my_guess=guess, measured=42))
 
 
 def test_rows_must_fit_their_head() -> None:
