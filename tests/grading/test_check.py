@@ -505,6 +505,9 @@ def test_a_report_is_kept_as_json(box: Box) -> None:
     for text in ("", "[]", "{}", '{"format": "other"}', report.as_json()[:-9]):
         with pytest.raises(ValueError, match="no report of a check"):
             Report.from_json(text)
+    newer = report.as_json().replace("report 1", "report 2")
+    with pytest.raises(ValueError, match=r"format is '.* report 2', .* reads '.* 1'"):
+        Report.from_json(newer)
 
 
 def test_a_card_escapes_what_is_a_strangers(box: Box) -> None:
