@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import collectives_lab as lab
-from collectives_lab.launch.processes import start_methods
+from collectives_lab.launch.processes.handles import LocalRanks
 
 ROOT = Path(__file__).parents[1]
 
@@ -144,14 +144,13 @@ def interruptible() -> Iterator[None]:
 def ranks_started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The process ids of all ranks that this process starts."""
     pids: list[int] = []
-    start = start_methods.start
+    join = LocalRanks.join
 
-    def noted(count: int, *how: Any) -> start_methods.Processes:
-        started = start(count, *how)
+    def noted(started: LocalRanks, *how: Any) -> None:
         pids.extend(handles.pid for handles in started.handles)
-        return started
+        join(started, *how)
 
-    monkeypatch.setattr(start_methods, "start", noted)
+    monkeypatch.setattr(LocalRanks, "join", noted)
     return pids
 
 
