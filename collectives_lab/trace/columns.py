@@ -18,8 +18,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.basics.units import format_seconds
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import table
 from collectives_lab.trace.event import Event, Message, bound
 from collectives_lab.trace.matching import matched

@@ -164,7 +164,7 @@ class Servers:
         """
         with self.lock:
             self.modules.update(modules)
-            if self.current is None:  # ranks are not forked here
+            if self.current is None:  # the first one begins with these modules
                 return
             for server in (self.current, self.with_libraries, self.coming):
                 if server is not None:
