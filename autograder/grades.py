@@ -179,7 +179,7 @@ def _points(row: Row) -> str:
     return f"{row.score:g} {whole}"
 
 
-def by_property(assignment: str, chosen: Collection[str] = ()) -> str:
+def by_property(assignment: str, chosen: Collection[str]) -> str:
     """Return how many of the checked submissions hold each property, the rarest
     last.
     """

@@ -127,9 +127,9 @@ def _execute(client: Callable[[], NotebookClient], env: dict[str, str]) -> None:
             return
 
 
-def _left_behind(mark: str, patience: float = 10.0) -> list[psutil.Process]:
-    """Return the processes with this mark in their environment that do not end."""
-    end = time.monotonic() + patience
+def _left_behind(mark: str) -> list[psutil.Process]:
+    """Return the processes with this mark that have not ended in ten seconds."""
+    end = time.monotonic() + 10.0
     while (marked := list(_processes(mark))) and time.monotonic() < end:
         time.sleep(0.1)
     return marked

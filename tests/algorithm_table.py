@@ -16,7 +16,7 @@ from collectives_lab.basics.verbs import verb_of
 
 WORLD_SIZES = [
     *(1, 2, 3, 5, 8),
-    *(pytest.param(size, marks=pytest.mark.slow) for size in (6, 7, 12, 16)),
+    *(pytest.param(size, marks=pytest.mark.slow) for size in (6, 7, 16)),
 ]
 """The sizes on which algorithms run: even and odd, powers of two and not."""
 

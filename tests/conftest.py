@@ -15,16 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 
 import collectives_lab as lab
-from collectives_lab.launch.processes import start_methods
 
 ROOT = Path(__file__).parents[1]
-
-# The ranks want the cores; threads that wait for each other would only keep them.
-torch.set_num_threads(1)
-
 
 SLOW = {"book", "machines"}
 """Folders whose tests start kernels, browsers and other machines: all of them slow."""
@@ -35,6 +29,17 @@ FIRST = ["test_hostile.py", "test_zoo.py", "test_torch_suite.py", "test_chapters
 
 And the chapters have been executed when the tests of their site come.
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the cores to the ranks: threads of this process would only keep them.
+
+    Not in the process that hands out tests: torch takes two seconds to import.
+    """
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
+        import torch
+
+        torch.set_num_threads(1)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -143,15 +148,16 @@ def interruptible() -> Iterator[None]:
 @pytest.fixture
 def ranks_started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The process ids of all ranks that this process starts."""
+    from collectives_lab.launch.processes.handles import LocalRanks
+
     pids: list[int] = []
-    start = start_methods.start
+    join = LocalRanks.join
 
-    def noted(count: int, *how: Any) -> start_methods.Processes:
-        started = start(count, *how)
+    def noted(started: LocalRanks, *how: Any) -> None:
         pids.extend(handles.pid for handles in started.handles)
-        return started
+        join(started, *how)
 
-    monkeypatch.setattr(start_methods, "start", noted)
+    monkeypatch.setattr(LocalRanks, "join", noted)
     return pids
 
 
@@ -166,7 +172,7 @@ def nothing_left(ranks_started: list[int]) -> Iterator[None]:
     assert until(lambda: not new_files(files), 5), f"left: {new_files(files)}"
 
 
-Standing = Callable[[int], lab.Ranks]
+Standing = Callable[[int], "lab.Ranks"]
 """Gives the ranks of a world size."""
 
 

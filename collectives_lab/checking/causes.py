@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.checking.tensors import name_of
-from collectives_lab.deadlock import name_ranks
 
 MOST_COUNTS = {1: 9, 2: 9, 3: 9, 4: 5, 5: 4}
 """By world size, how often a rank may be counted; elsewhere twice. Of 10 000 ways to

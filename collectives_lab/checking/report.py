@@ -89,8 +89,11 @@ class Report:
         """Read a report that `as_json` has written; ValueError for any other text."""
         try:
             fields = json.loads(text)
-            if fields.pop("format") != FORMAT:
-                raise ValueError("of another format")
+            if (found := fields.pop("format")) != FORMAT:
+                raise ValueError(
+                    f"its format is {found!r}, and this version of collectives_lab "
+                    f"reads {FORMAT!r}"
+                )
             findings = [Finding(**finding) for finding in fields.pop("findings")]
             return cls(findings=findings, **fields)
         except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -19,7 +19,7 @@ CLOSE = 1e-5
 ONCE = "each element must be summed once, in one order, and then copied"
 
 
-def sum_case_data(inputs: Sequence[torch.Tensor], exact: bool = True) -> dict[str, Any]:
+def sum_case_data(inputs: Sequence[torch.Tensor], exact: bool) -> dict[str, Any]:
     """Return what the judges of a case need: inputs, their sum, and the tolerance."""
     if exact:
         expected = torch.stack(list(inputs)).sum(0)

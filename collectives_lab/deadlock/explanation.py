@@ -1,13 +1,13 @@
 """The words of a deadlock: who waits for whom, in which line, and the usual cure.
 
-Here you can explain the ranks that are stuck (`explain`), and name ranks as a person
-would (`name_ranks`).
+Here you can explain the ranks that are stuck (`explain`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.deadlock.wait_for_graph import (
     Snapshot,
     World,
@@ -31,25 +31,6 @@ def explain(snapshots: Iterable[Snapshot], ranks: Sequence[int], limit: int = 8)
     if len(cycle) > 1:
         head += ": " + " -> ".join(map(str, [*cycle, cycle[0]])) + " wait in a circle"
     return "\n".join([head + ".", *lines, _cure(by_rank, ranks, cycle)])
-
-
-def name_ranks(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0 and 2`, `ranks 0-3`: ranks as a person would name them."""
-    ranks = sorted(set(ranks))
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    texts: list[str] = []
-    for run in runs:
-        texts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(r) for r in run]
-    if len(texts) == 1:
-        return f"ranks {texts[0]}"
-    return f"ranks {', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _waits(snapshots: dict[int, Snapshot], ranks: Sequence[int]) -> list[str]:

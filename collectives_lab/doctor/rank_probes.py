@@ -17,7 +17,7 @@ SECONDS = 90.0
 def start() -> Iterator[Finding]:
     """Report how ranks are started, and how many this machine can hold at once."""
     from collectives_lab.basics.machine_limits import why_too_many
-    from collectives_lab.launch.processes.start_methods import default_start_method
+    from collectives_lab.launch.launch_spec import default_start_method
 
     method = default_start_method()
     descriptions = {

@@ -9,7 +9,7 @@ from collectives_lab.basics.errors import (
     RankDied,
     RankError,
 )
-from collectives_lab.launch.processes.start_methods import warm
+from collectives_lab.launch.launch_spec import warm
 from collectives_lab.launch.ranks import Ranks, Run, run
 
 __all__ = [

@@ -46,7 +46,7 @@ class ClusterSpec(Plan):
     def start(self) -> Group:
         """Start the ranks beside their engines."""
         ranks = EngineRanks(self.cluster, self.world_size)
-        return Group(self.world_size, self.backend, self.start_method, self.env, ranks)
+        return Group(ranks, self.backend, self.env)
 
 
 def count_engines(cluster: Any) -> int:

@@ -1,7 +1,7 @@
 """A group of ranks from the launcher's side: jobs go out, reports and output come in.
 
 One thread, the caller's, does it all: it waits on every channel and pipe at once,
-watches the status board for a deadlock, and keeps the deadline. Here a `Group` starts
+watches the status board for a deadlock, and keeps the deadline. Here a `Group` joins
 ranks, does a `job` on them, frees those that are blocked (`recover`) and ends them
 (`close`).
 """
@@ -18,14 +18,11 @@ from typing import Any
 from collectives_lab import deadlock
 from collectives_lab.deadlock import status_board
 from collectives_lab.launch.job_errors import places
-from collectives_lab.launch.processes import start_methods as rank_processes
-from collectives_lab.launch.processes.fork_server_client import learn
 from collectives_lab.launch.processes.handles import START_DEADLINE, Processes
 from collectives_lab.launch.processes.inbox import Inbox
 from collectives_lab.launch.processes.job import JobRequest, Outcome
-from collectives_lab.launch.progress import Progress
 from collectives_lab.launch.rank.channel import ChannelClosed
-from collectives_lab.launch.watch import TICK, Watch
+from collectives_lab.launch.watch import TICK, Progress, Watch
 from collectives_lab.recorder.delays import DelayingNetwork
 
 SETTLE = 0.1
@@ -44,30 +41,20 @@ FREED = 2.0
 class Group:
     """Ranks that can be given jobs, one job at a time."""
 
-    def __init__(
-        self,
-        world_size: int,
-        backend: str,
-        start_method: str,
-        env: Mapping[str, str] | None = None,
-        processes: Processes | None = None,
-    ):
-        """Start ranks on this machine, or take those that have been started."""
-        self.world_size = world_size
-        self.backend = backend
+    def __init__(self, processes: Processes, backend: str, env: Mapping[str, str]):
+        """Join processes that have been started; env: more variables for them."""
+        self.world_size = world_size = len(processes.handles)
         self.alive = True
         self.outcome = Outcome([])
         self._number = 0
-        self.processes = processes or rank_processes.start(
-            world_size, start_method, env
-        )
+        self.processes = processes
         self.is_remote = self.processes.clocks is not None
         try:
             board = status_board.create(world_size)
             try:
                 self.board = status_board.Board(board, world_size)
                 self._inbox = Inbox(self.processes, self.board)
-                self.processes.join(board, backend, env or {})
+                self.processes.join(board, backend, env)
                 if self.processes.clocks is not None:
                     self.processes.clocks.read(self.ask)
             finally:
@@ -116,7 +103,8 @@ class Group:
         finally:
             self._inbox.flush()
         self._align(outcome)
-        learn(outcome.reports)
+        if outcome.reports:
+            self.processes.learn(outcome.reports[min(outcome.reports)])
         return outcome
 
     def _attend(self, outcome: Outcome, timeout: float) -> None:

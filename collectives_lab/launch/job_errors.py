@@ -17,8 +17,8 @@ from collectives_lab.basics.errors import (
     RankDied,
     RankError,
 )
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.basics.source_lines import in_line
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import unpack
 from collectives_lab.recorder.reader_traceback import is_readers

@@ -1,4 +1,8 @@
-"""A launch that was asked for: checked before anything starts, its backend chosen."""
+"""A launch that was asked for: checked before anything starts, its backend chosen.
+
+Its ranks are forked from the warm server, or spawned afresh; here you can also `warm`
+the server before it is needed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,10 @@ from collectives_lab.basics import source_lines
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.basics.machine_limits import why_too_many
 from collectives_lab.launch.group import Group
-from collectives_lab.launch.processes import backends, start_methods
+from collectives_lab.launch.processes import backends
+from collectives_lab.launch.processes.fork_server_client import servers
+from collectives_lab.launch.processes.forked import fork
+from collectives_lab.launch.processes.spawned import SpawnedRanks
 from collectives_lab.launch.rank import this_rank
 from collectives_lab.recorder.delays import DelayingNetwork
 
@@ -42,7 +49,7 @@ class Plan:
     ) -> Plan:
         """Check everything a launch is asked for; LaunchError says what is wrong."""
         refuse_on_a_rank()
-        method = start_method or start_methods.default_start_method()
+        method = start_method or default_start_method()
         if method not in ("fork", "spawn"):
             raise LaunchError(f'start_method={method!r}; it is "fork" or "spawn"')
         size = checked_size(world_size, method)
@@ -56,10 +63,29 @@ class Plan:
 
     def start(self) -> Group:
         """Start the ranks; on their emulated network, if one was asked for."""
-        group = Group(self.world_size, self.backend, self.start_method, self.env)
+        if self.start_method == "fork":
+            group = Group(fork(self.world_size, self.env), self.backend, self.env)
+        else:
+            group = Group(SpawnedRanks(self.world_size), self.backend, self.env)
         if self.fabric is not None:
             group.emulate(self.fabric)
         return group
+
+
+def default_start_method() -> str:
+    """`"fork"` on Linux; `"spawn"` on macOS, where a fork may abort."""
+    if sys.platform == "win32":
+        raise LaunchError(
+            "Collectives Lab needs Linux or macOS: its ranks do not run on Windows. "
+            "Install WSL2 and run JupyterLab inside it."
+        )
+    return "fork" if sys.platform.startswith("linux") else "spawn"
+
+
+def warm() -> None:
+    """Start the fork server without waiting for it, if ranks will be forked here."""
+    if default_start_method() == "fork":
+        servers.get()
 
 
 def refuse_on_a_rank() -> None:

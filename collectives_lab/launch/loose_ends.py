@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.basics.source_lines import in_line
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import table
 
 Reports = Mapping[int, Mapping[str, Any]]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
 from math import prod
 from reprlib import Repr
 from typing import Any, Protocol
 
+from collectives_lab.basics.rank_sets import fold_ranks, name_ranks
 from collectives_lab.basics.units import format_bytes, format_seconds
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import Trace
 
 MOST_LATE = 0.05
@@ -148,20 +147,6 @@ def clean(text: str) -> str:
     lines = _ESCAPES.sub("", text).split("\n")
     last = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", last)
-
-
-def fold_ranks(
-    ranks: Iterable[int], is_same: Callable[[int, int], bool]
-) -> list[list[int]]:
-    """Put ranks together that are the same, in the order of the first of each."""
-    folded: list[list[int]] = []
-    for rank in ranks:
-        like = next((group for group in folded if is_same(group[0], rank)), None)
-        if like is None:
-            folded.append([rank])
-        else:
-            like.append(rank)
-    return folded
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -1,7 +1,8 @@
 """The watch over a job: it proves a deadlock while the ranks are still in it.
 
 A `Watch` looks at the status board; when ranks wait and nothing has moved for a tick,
-it asks them what they wait for and lets the wait-for graph judge.
+it asks them what they wait for and lets the wait-for graph judge. `Progress` says of a
+job that goes on for how long it runs, and what its ranks are at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collectives_lab import deadlock
 from collectives_lab.basics import source_lines
 from collectives_lab.deadlock import Snapshot
 from collectives_lab.deadlock.status_board import Board
+from collectives_lab.launch.job_errors import places
 
 TICK = 0.05
 """Seconds between two checks of the board."""
@@ -22,6 +24,12 @@ QUIET = 1.0
 
 AWAKE = 0.002
 """Seconds of processor time that a thread may use and still count as asleep."""
+
+SHOWN = 1.0
+"""Seconds after which a job says that it goes on."""
+
+PLACED = 3.0
+"""Seconds after which it shows where the ranks are, and between two such requests."""
 
 
 class Watched(Protocol):
@@ -109,3 +117,26 @@ def _named(snapshot: Snapshot) -> Snapshot:
     waits = [replace(w, where=source_lines.describe(w.where)) for w in snapshot.waiting]
     dropped = {k: source_lines.describe(line) for k, line in snapshot.dropped.items()}
     return replace(snapshot, waiting=tuple(waits), dropped=dropped)
+
+
+class Progress:
+    """The progress of a group's job, as its ranks report it every few seconds."""
+
+    def __init__(self, group: Watched):
+        self._group = group
+        self._began = 0.0
+        self._requested = 0.0
+        self._seen: dict[int, dict[str, Any]] = {}
+
+    def text(self, now: float) -> str:
+        """Return the seconds since the first call, and where the ranks are."""
+        self._began = self._began or now
+        seconds = now - self._began
+        if seconds < SHOWN:
+            return ""
+        pending = self._group.outcome.pending
+        if seconds >= PLACED and now - self._requested >= PLACED:
+            self._requested = now
+            self._seen = self._group.ask("place", pending)
+        lines = places(pending, self._seen) if self._seen else []
+        return "\n".join([f"{int(seconds)} s", *lines])

@@ -1,7 +1,7 @@
 """Values of several ranks in a notebook: equal ones folded, the ranks beside them.
 
 A bundle holds one output by MIME type, always with plain text for a terminal. Here you
-can `fold` the bundles of all ranks, and make a `listing`, a `label` or a `table`.
+can `fold` the bundles of all ranks, `show` them, and make a `table`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collectives_lab.deadlock import name_ranks
-from collectives_lab.launch.run_text import fold_ranks
+from IPython.display import display
+
+from collectives_lab.basics.rank_sets import fold_ranks, name_ranks
 from collectives_lab.notebook.style import DIM, GRID, PRE
 
 Bundle = dict[str, Any]
@@ -43,6 +44,22 @@ def _visible(bundle: Bundle) -> Bundle:
     """Return the formats that a notebook shows: plain text if there is no other."""
     others = {mime: data for mime, data in bundle.items() if mime != "text/plain"}
     return others or bundle
+
+
+def show(folded: Folded) -> None:
+    """Show texts in one list with their ranks, and pictures below their ranks."""
+    if all(set(bundle) == {"text/plain"} for _, bundle in folded):
+        if folded:
+            display(listing(folded), raw=True)
+        return
+    for ranks, bundle in folded:
+        display(label(ranks), raw=True)
+        display(bundle, raw=True)
+
+
+def show_output(ranks: list[int], bundle: Bundle) -> None:
+    """Show an output that some ranks have in common, as it arrives."""
+    show([(ranks, bundle)])
 
 
 def label(ranks: Sequence[int]) -> Bundle:

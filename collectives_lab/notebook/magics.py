@@ -14,12 +14,10 @@ from IPython.display import display
 
 from collectives_lab.launch import LabError, Run
 from collectives_lab.notebook import folded_results, timing
-from collectives_lab.notebook.cell_results import (
+from collectives_lab.notebook.cell_messages import (
     CellSyntaxError,
     explain_syntax_error,
     interruption,
-    show_folded,
-    show_output,
     variables,
 )
 from collectives_lab.notebook.options import (
@@ -29,6 +27,7 @@ from collectives_lab.notebook.options import (
     parse_seconds,
     rank_count,
     rank_list,
+    timing_of,
 )
 from collectives_lab.notebook.placement import Placement
 from collectives_lab.notebook.rank_groups import RankGroups
@@ -95,7 +94,7 @@ class RanksMagics(Magics):
         on = None if args.on is None else rank_list(args.on, size)
         timeout = parse_seconds(args.timeout) if args.timeout else self.timeout
         values = self._values(args.push)
-        time, cell = timing.timing_of(cell)
+        time, cell = timing_of(cell)
         file = self._register("\n" + cell)  # line 1 is the one with %%ranks
         is_loop = time is not None and time.is_loop
         is_quiet = args.quiet or is_loop or ends_in_semicolon(cell)
@@ -103,7 +102,8 @@ class RanksMagics(Magics):
             ranks = self.groups.ranks(size, requested)
             if values:
                 ranks.push(**values)
-            run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, show_output)
+            show = folded_results.show_output
+            run = ranks.execute("\n" + cell, on, timeout, file, is_quiet, show)
             took = ""
             if time is not None and is_loop:
                 took = timing.of_loops(ranks, cell, on, timeout, time)
@@ -115,7 +115,7 @@ class RanksMagics(Magics):
             raise
         except KeyboardInterrupt as interrupt:
             raise interruption(self.groups.find(size), interrupt) from interrupt
-        show_folded(folded_results.fold(run.results))
+        folded_results.show(folded_results.fold(run.results))
         if took:
             print(took)
         self._store(run, args.show)

@@ -1,4 +1,4 @@
-"""The options of a line of `%ranks` or `%%ranks`, or one sentence on the error."""
+"""The options of `%ranks` or `%%ranks` and of the cell, or a sentence on the error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import math
 import re
 import tokenize
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import parse_argstring
+
+_FIRST_LINE = re.compile(r"\s*%%?(time|timeit)\b[ \t]*((?:-[nr]\s*\d+[ \t]*)*)(.*)\n?")
+_OPTION = re.compile(r"-([nr])\s*(\d+)\s*")
 
 
 def parse_line(magic: Any, line: str) -> Any:
@@ -80,3 +83,38 @@ def ends_in_semicolon(cell: str) -> bool:
     tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
     words = [token.string for token in tokens if token.type not in blank]
     return words[-1:] == [";"]
+
+
+class Timing(NamedTuple):
+    """The timing that the first line of a cell requests.
+
+    is_loop: whether for `%%timeit`; loops: its -n, 0 to find them; runs: its -r.
+    """
+
+    is_loop: bool
+    loops: int = 0
+    runs: int = 5
+
+
+def timing_of(cell: str) -> tuple[Timing | None, str]:
+    """Return the timing of a cell, and the cell without it, line by line as it was.
+
+    `%time` and `%timeit` with a statement request the same.
+    """
+    first_line = _FIRST_LINE.match(cell)
+    if first_line is None:
+        return None, cell
+    kind, options, statement = first_line.groups()
+    numbers = {name: int(value) for name, value in _OPTION.findall(options)}
+    is_wrong = statement.startswith("-")
+    if kind == "time" and (options or is_wrong):
+        raise UsageError(f"%%time {options}{statement}: it has no options")
+    if is_wrong or 0 in numbers.values():
+        raise UsageError(
+            f"%%timeit {options}{statement}: it has -n LOOPS and -r RUNS, 1 or more"
+        )
+    above = "\n" * first_line[0].count("\n", 0, first_line.start(1))
+    rest = above + statement + "\n" + cell[first_line.end() :]
+    if kind == "time":
+        return Timing(False), rest
+    return Timing(True, numbers.get("n", 0), numbers.get("r", Timing(True).runs)), rest

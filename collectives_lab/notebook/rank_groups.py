@@ -15,8 +15,8 @@ from collectives_lab.emulation import Emulated
 from collectives_lab.fabrics import Fabric
 from collectives_lab.launch import Ranks
 from collectives_lab.launch.cluster import count_engines
+from collectives_lab.launch.launch_spec import default_start_method
 from collectives_lab.launch.processes.fork_server_client import prepare
-from collectives_lab.launch.processes.start_methods import default_start_method
 from collectives_lab.notebook.options import rank_count, ranks_in_words
 from collectives_lab.notebook.placement import Placement, are_equal
 

@@ -22,8 +22,8 @@ MOST_DRAWN = 1000
 """Most operations of a run that is drawn."""
 
 
-def report_html(report: Report, picture: bool = True) -> str:
-    """Return the card; picture: draw the run too, which takes most of a second."""
+def report_html(report: Report) -> str:
+    """Return the card, with a picture of the run, which takes most of a second."""
     fragments = [_headline(report), "<ul>"]
     fragments += [_item(report, finding) for finding in report.findings]
     fragments.append("</ul>")
@@ -35,7 +35,7 @@ def report_html(report: Report, picture: bool = True) -> str:
             f"<details><summary>What it printed</summary><pre>{printed}</pre>"
         )
         fragments.append("</details>")
-    if picture and report.trace is not None and len(report.trace):
+    if report.trace is not None and len(report.trace):
         fragments.append(_picture(report.shown, report.trace))
     return box("card", *fragments)
 

@@ -6,7 +6,7 @@ import html
 
 import numpy as np
 
-from collectives_lab.deadlock import name_ranks
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.launch.run_text import RunLike, headline, outputs, table
 from collectives_lab.notebook.style import box
 from collectives_lab.trace import Trace

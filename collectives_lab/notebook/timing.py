@@ -1,65 +1,23 @@
 """`%%time` and `%%timeit` in a cell on ranks: the slowest rank first, all wait for it.
 
-Here you can read the timing that a cell requests (`timing_of`), say how long its run
-took (`of_run`), and repeat it (`of_loops`).
+Here you can say how long the run of a cell took (`of_run`), and repeat it (`of_loops`).
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from statistics import median
-from typing import NamedTuple
 
-from IPython.core.error import UsageError
-
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.basics.units import format_seconds
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.launch import Ranks, Run
-
-_FIRST_LINE = re.compile(r"\s*%%?(time|timeit)\b[ \t]*((?:-[nr]\s*\d+[ \t]*)*)(.*)\n?")
-_OPTION = re.compile(r"-([nr])\s*(\d+)\s*")
+from collectives_lab.notebook.options import Timing
 
 ENOUGH = 0.02
 """Seconds after which a loop is long enough to be measured."""
 
 MOST_LOOPS = 10_000
 """Loops of a run at most: every call in them is recorded."""
-
-
-class Timing(NamedTuple):
-    """The timing that the first line of a cell requests.
-
-    is_loop: whether for `%%timeit`; loops: its -n, 0 to find them; runs: its -r.
-    """
-
-    is_loop: bool
-    loops: int = 0
-    runs: int = 5
-
-
-def timing_of(cell: str) -> tuple[Timing | None, str]:
-    """Return the timing of a cell, and the cell without it, line by line as it was.
-
-    `%time` and `%timeit` with a statement request the same.
-    """
-    first_line = _FIRST_LINE.match(cell)
-    if first_line is None:
-        return None, cell
-    kind, options, statement = first_line.groups()
-    numbers = {name: int(value) for name, value in _OPTION.findall(options)}
-    is_wrong = statement.startswith("-")
-    if kind == "time" and (options or is_wrong):
-        raise UsageError(f"%%time {options}{statement}: it has no options")
-    if is_wrong or 0 in numbers.values():
-        raise UsageError(
-            f"%%timeit {options}{statement}: it has -n LOOPS and -r RUNS, 1 or more"
-        )
-    above = "\n" * first_line[0].count("\n", 0, first_line.start(1))
-    rest = above + statement + "\n" + cell[first_line.end() :]
-    if kind == "time":
-        return Timing(False), rest
-    return Timing(True, numbers.get("n", 0), numbers.get("r", Timing(True).runs)), rest
 
 
 def of_run(run: Run) -> str:

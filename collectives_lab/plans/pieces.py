@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -50,7 +50,7 @@ def algorithms_like(trace: Trace) -> dict[str, int]:
         name: root
         for name in plans.__all__
         for root in (reversed(roots) if verb_of(name) in ROOTED else [0])
-        if _is(trace, _plan(name, root))
+        if _is(trace, name, root)
     }
 
 
@@ -62,18 +62,34 @@ def _plan(name: str, root: int) -> Plan:
     return partial(plan, root=root) if verb_of(name) in ROOTED else plan
 
 
-def _is(trace: Trace, plan: Plan) -> bool:
-    """Return whether the messages are those of the plan, for some size of a tensor."""
-    p, even = trace.world_size, 64 * trace.world_size**2
+@cache
+def _outline(name: str, root: int, world_size: int) -> tuple[int, int]:
+    """Return how many calls the plan has for `_even` bytes, and how many it sends.
+
+    (0, 0) for a number of ranks that it cannot have.
+    """
     try:
-        like = plan(p, even)
-    except ValueError:  # of a number of ranks that it cannot have
+        trace = _plan(name, root)(world_size, _even(world_size))
+    except ValueError:
+        return 0, 0
+    return len(trace), sum(map(sum, trace.bytes_by_pair()))
+
+
+def _even(world_size: int) -> int:
+    """Return the bytes of a tensor that every plan cuts evenly."""
+    return 64 * world_size**2
+
+
+def _is(trace: Trace, name: str, root: int) -> bool:
+    """Return whether the messages are those of the plan, for some size of a tensor."""
+    p, plan = trace.world_size, _plan(name, root)
+    calls, sent = _outline(name, root, p)
+    if calls != len(trace) - trace.ops().get("compute", 0):
         return False
     total = sum(map(sum, trace.bytes_by_pair()))
-    if len(like) != len(trace) - trace.ops().get("compute", 0) or not total:
+    if not total:
         return False
-    size = total * even / sum(map(sum, like.bytes_by_pair()))
-    moves = trace.moves()
+    size, moves = total * _even(p) / sent, trace.moves()
     for itemsize in (8, 4, 2, 1):
         with suppress(ValueError):  # some need chunks of the same size
             if plan(p, round(size / itemsize) * itemsize, itemsize).moves() == moves:

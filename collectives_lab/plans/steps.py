@@ -82,7 +82,7 @@ def equal_share(world_size: int, nbytes: int, itemsize: int = 1) -> int:
     return nbytes // world_size
 
 
-def segment_count(nbytes: int, segment: int | None, itemsize: int = 1) -> int:
+def segment_count(nbytes: int, segment: int | None, itemsize: int) -> int:
     """Return how many messages carry a chunk, each at most `segment` bytes long."""
     return -(-nbytes // _longest(nbytes, segment, itemsize)) if nbytes else 0
 

@@ -17,7 +17,7 @@ from pathlib import PurePath
 import numpy as np
 
 from collectives_lab.basics.units import format_seconds
-from collectives_lab.plots.window import Between, Window, window
+from collectives_lab.plots.window import Window, window
 from collectives_lab.trace import Event, Trace
 
 FILLED = 0.64  # the share of a lane that bars take; the rest keeps lanes apart
@@ -129,14 +129,9 @@ class Scene:
         return facts
 
 
-def scene(
-    trace: Trace, ranks: Iterable[int] | None = None, between: Between | None = None
-) -> Scene:
-    """Lay out a trace, or some of its ranks, or what is seen between two times.
-
-    Arguments and errors as for `window`.
-    """
-    return laid_out(window(trace, ranks, between))
+def scene(trace: Trace) -> Scene:
+    """Lay out all of a trace."""
+    return laid_out(window(trace))
 
 
 def laid_out(seen: Window) -> Scene:

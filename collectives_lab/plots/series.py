@@ -109,13 +109,16 @@ def setting(world_size: Any, alpha: float | None, beta: float | None) -> str:
     return ", ".join(known)
 
 
-def bytes_axis(axis: Axis, low: float, high: float, most: int = 8) -> None:
+MOST_TICKS = 8
+
+
+def bytes_axis(axis: Axis, low: float, high: float) -> None:
     """Ticks at powers of two, in B, KiB, MiB and GiB.
 
     matplotlib's LogLocator would leave out 1 KiB and 1 MiB.
     """
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
-    step = next(s for s in (1, 2, 5, 10, 20, 40) if (last - first) // s < most)
+    step = next(s for s in (1, 2, 5, 10, 20, 40) if (last - first) // s < MOST_TICKS)
     ticks = [2.0**n for n in range(-(-first // step) * step, last + 1, step)]
     axis.set_ticks(ticks, [format_bytes(tick) for tick in ticks])
     axis.set_minor_locator(NullLocator())

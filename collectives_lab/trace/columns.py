@@ -18,8 +18,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.basics.units import format_seconds
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import table
 from collectives_lab.trace.event import Event, Message, bound
 from collectives_lab.trace.matching import matched
@@ -33,6 +33,7 @@ from collectives_lab.trace.table import (
 )
 
 FORMAT = "collectives_lab trace 1"
+"""What a saved trace begins with; the number grows when an older reader would err."""
 
 _BRIEF = 120
 """Characters of an error in a repr: its beginning and its end."""
@@ -295,7 +296,10 @@ class Columns:
                 arrays = {name: data[name] for name in data.files}
             head = json.loads(arrays.pop("head").item())
             if head["format"] != FORMAT:
-                raise ValueError(f"it says it is {head['format']!r}")
+                raise ValueError(
+                    f"its format is {head['format']!r}, and this version of "
+                    f"collectives_lab reads {FORMAT!r}"
+                )
             columns = {name: arrays[name] for name in NAMES}
             return cls(
                 head["world_size"],

@@ -80,7 +80,7 @@ def folds() -> list[str]:
     return list(dict.fromkeys(call.fold for call in calls()))
 
 
-def ranged(by_fold: dict[str, Constants], left_out: str = "") -> Ranges:
+def ranged(by_fold: dict[str, Constants], left_out: str) -> Ranges:
     """Return the factors that hold SHARE of the calls predicted without their fold.
 
     Calls of one set err alike, so a set of n counts as the square root of n.

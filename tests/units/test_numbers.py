@@ -18,11 +18,17 @@ import re
 import textwrap
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
-from nbformat import NotebookNode
-from test_chapters import CHAPTERS, CLAIMS, number_of, read, with_text
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+CHAPTERS = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
 
 ALLOWED = {
     (1, "2.8"): "an exercise asks for another loss than the text",
@@ -56,6 +62,15 @@ ALLOWED = {
     (12, "10 Gb/s"): "an exercise chooses another network",
 }
 """Chapter and number: the reason why nothing produces it and nobody is cited for it."""
+
+
+@cache
+def book() -> ModuleType:
+    """The tests of chapters, which import Jupyter: a second for each worker."""
+    import test_chapters
+
+    return test_chapters
+
 
 # -- numbers of a text -----------------------------------------------------------------
 
@@ -210,7 +225,7 @@ class Section:
     known: set[float] = field(default_factory=set)
 
 
-def sections(notebook: NotebookNode) -> list[Section]:
+def sections(notebook: "NotebookNode") -> list[Section]:
     collected = [Section("opening")]
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -265,13 +280,13 @@ def is_cited(sentence: str, reading: Section) -> bool:
 
 
 def checked(
-    path: Path, notebook: NotebookNode
+    path: Path, notebook: "NotebookNode"
 ) -> Iterator[tuple[Section, Number, set[float]]]:
     """Every number to be covered, with its section and all that may cover it."""
     parts = sections(notebook)
     by_name = {part.name: part for part in parts}
     by_number = {part.number: part for part in parts if part.number}
-    always = literals(CLAIMS.get(path.stem, ""))
+    always = literals(book().CLAIMS.get(path.stem, ""))
     everything = always.union(*(part.known for part in parts))
     quoted = claims_of_sources(by_name["Errata"]) if "Errata" in by_name else set()
     for part in parts:
@@ -291,9 +306,9 @@ def checked(
                 yield part, number, known
 
 
-def findings(path: Path, notebook: NotebookNode, allowed: Container) -> Iterator[str]:
+def findings(path: Path, notebook: "NotebookNode", allowed: Container) -> Iterator[str]:
     """Say, in a line each, which numbers of this chapter nothing covers."""
-    chapter = number_of(path)
+    chapter = book().number_of(path)
     for part, number, known in checked(path, notebook):
         if not number.is_among(known) and (chapter, number.text) not in allowed:
             yield (
@@ -306,16 +321,16 @@ def findings(path: Path, notebook: NotebookNode, allowed: Container) -> Iterator
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_every_number_is_produced_or_cited(path: Path) -> None:
     """No chapter states a number that no cell has and for which nobody answers."""
-    complaints = list(findings(path, read(path), ALLOWED))
+    complaints = list(findings(path, book().read(path), ALLOWED))
     assert not complaints, "\n".join(complaints)
 
 
 def test_every_exception_is_needed() -> None:
     """An entry of ALLOWED goes when its number does, and the list stays short."""
     excused = {
-        (number_of(path), number.text)
+        (book().number_of(path), number.text)
         for path in CHAPTERS
-        for _, number, known in checked(path, read(path))
+        for _, number, known in checked(path, book().read(path))
         if not number.is_among(known)
     }
     assert set(ALLOWED) == excused and len(ALLOWED) <= 25
@@ -325,7 +340,7 @@ def test_every_exception_is_needed() -> None:
 
 
 def path_of(chapter: int) -> Path:
-    return next(path for path in CHAPTERS if number_of(path) == chapter)
+    return next(path for path in CHAPTERS if book().number_of(path) == chapter)
 
 
 GAINS = "np.round(gains, 2).tolist() == [1.02, 3.83, 3.94]"
@@ -349,9 +364,9 @@ def test_a_wrong_number_is_found(
     chapter: int, old: str, new: str, complaint: str
 ) -> None:
     """It sees a digit changed, a number added, an assertion or a source gone."""
-    path, notebook = path_of(chapter), read(path_of(chapter))
+    path, notebook = path_of(chapter), book().read(path_of(chapter))
     assert any(old in cell.source for cell in notebook.cells)
-    with_text(old, new)(notebook)
+    book().with_text(old, new)(notebook)
     assert any(complaint in line for line in findings(path, notebook, ALLOWED))
 
 
@@ -369,7 +384,7 @@ def test_a_wrong_digit_is_found() -> None:
     is_found = [
         not wrong.is_among(known)
         for path in CHAPTERS
-        for _, number, known in checked(path, read(path))
+        for _, number, known in checked(path, book().read(path))
         for wrong in other_digits(number)
     ]
     assert sum(is_found) > 0.9 * len(is_found) > 3000

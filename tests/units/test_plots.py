@@ -22,7 +22,7 @@ from collectives_lab.plans.steps import Steps
 from collectives_lab.plots import overview
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import INK, PALETTE
-from collectives_lab.plots.lanes import blocked, scene
+from collectives_lab.plots.lanes import blocked, laid_out, scene
 from collectives_lab.plots.series import SERIES, fastest
 from collectives_lab.plots.window import window
 from collectives_lab.replay import replay
@@ -254,7 +254,7 @@ def test_some_ranks_can_be_looked_at():
     ]
     assert len(arrows(figure)) == 3  # from 1 to 2, a message a step
     assert figure.caption.startswith("2 of 4 ranks")
-    seen = scene(ring(4), ranks=[1, 2])
+    seen = laid_out(window(ring(4), ranks=[1, 2]))
     assert {bar.event.rank for bar in seen.bars} == {1, 2} and not seen.lost
     for wrong, found in (([1, 4], "rank 4 of 4 ranks"), ([], "none of 4 ranks")):
         with pytest.raises(ValueError, match=found):

@@ -409,8 +409,9 @@ def test_a_replay_is_the_same_each_time() -> None:
 def test_the_critical_path_is_without_gaps() -> None:
     """From 0 to the end every step begins where the one before it let it."""
     for seed in range(25):
+        trace = random_trace(seed)
         for fabric in FABRICS.values():
-            timeline = replay(random_trace(seed), fabric, compute=1e-6)
+            timeline = replay(trace, fabric, compute=1e-6)
             path = timeline.critical_path()
             assert path[0].begin == 0
             assert path[-1].end == timeline.elapsed
@@ -509,70 +510,6 @@ def test_an_asynchronous_collective_goes_on_while_the_rank_computes() -> None:
     assert timeline.exposed() == [0.0, 0.0]
     first = timeline.trace.event(0)
     assert (first.issued, first.completed) == (0.0, 1000.0)
-
-
-def _recorded() -> None:
-    import torch
-    import torch.distributed as dist
-
-    rank = dist.get_rank()
-    x = torch.full((1000,), float(rank))
-    work = dist.all_reduce(x, async_op=True)
-    dist.broadcast(torch.ones(10), src=1)
-    work.wait()
-    dist.barrier()
-    if rank == 0:
-        dist.send(x, 1)
-    elif rank == 1:
-        dist.recv(x, 0)
-
-
-def test_a_recorded_run_is_replayed() -> None:
-    """A run of real processes takes, on a fabric, what its messages must take."""
-    trace = lab.run(_recorded, 3).trace
-    timeline = trace.replay(fabrics.uniform(3, 1e-3, 1e-6))
-    ring_time = 4 * (1e-3 + 1336e-6)  # 1000 floats in chunks of 334, 333 and 333
-    rest = 2 * (1e-3 + 40e-6) + 2 * (1e-3 + 1e-6) + 1e-3 + 4e-3
-    assert timeline.elapsed == pytest.approx(ring_time + rest, rel=0.01)
-    assert timeline.trace.ops() == trace.ops()
-    assert [e.completed is not None for e in timeline.events] == [True] * len(trace)
-
-
-def _uneven() -> None:
-    import torch
-    import torch.distributed as dist
-
-    rank, n = dist.get_rank(), 1000
-    out = torch.empty(3 * n if rank == 0 else 0)
-    taken = [n] * 3 if rank == 0 else [0] * 3
-    dist.all_to_all_single(out, torch.ones(n), taken, [n, 0, 0])
-
-
-def test_an_uneven_all_to_all_moves_what_it_did() -> None:
-    """All that the ranks send to one of them must pass its port."""
-    trace = lab.run(_uneven, 3).trace
-    assert elapsed(trace, fabrics.uniform(3, 0.0, 1e-6)) == pytest.approx(8000e-6)
-
-
-def test_exposed_is_known_after_computing() -> None:
-    """Phases that only end a wait have a rank too."""
-    trace = lab.run(_ahead, 2).trace
-    for compute in (0, 0.5, 1):
-        timeline = trace.replay(fabrics.uniform(2, 1e-6, 1e-9), compute=compute)
-        assert len(timeline.exposed()) == 2
-        assert all(0 <= t <= timeline.elapsed for t in timeline.exposed())
-
-
-def _ahead() -> None:
-    import torch
-    import torch.distributed as dist
-
-    other = 1 - dist.get_rank()
-    parts = [torch.ones(10) for _ in range(4)]
-    works = [dist.irecv(part, other) for part in parts[:2]]
-    works += [dist.isend(part, other) for part in parts[2:]]
-    for work in works:
-        work.wait()
 
 
 def test_computing_alone_has_its_events() -> None:

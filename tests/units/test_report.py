@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from collectives_lab.deadlock import name_ranks
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.launch.run_text import clean, run_text, shorten
 from collectives_lab.notebook.run_html import run_html
 from collectives_lab.trace import Event, Trace

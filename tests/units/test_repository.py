@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "collectives_lab"
 
 FLOORS = [
-    ["basics", "data", "deadlock", "fabrics"],
-    ["trace"],
+    ["basics", "data", "fabrics"],
+    ["deadlock", "trace"],
     ["algorithms", "costs", "plans", "sandbox"],
     ["formats", "libraries", "recorder"],
     ["launch.rank", "predictions", "replay", "wire"],

@@ -6,13 +6,15 @@ import time
 import tracemalloc
 import zipfile
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collectives_lab.trace import Event, Message, Trace, bound, table
+from collectives_lab.trace.columns import FORMAT
 
 S = 4 * 3 * 5 * 7 * 8
 """A size that 2, 3, 4, 5, 7 and 8 ranks divide, so that every share is whole."""
@@ -505,10 +507,6 @@ def other_head(path, _):
     np.savez(path, head=np.array(json.dumps(["no", "trace"])))
 
 
-def other_format(path, _):
-    np.savez(path, head=np.array(json.dumps({"format": "collectives_lab trace 99"})))
-
-
 def plain_zip(path, _):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("readme.txt", "no array")
@@ -526,7 +524,6 @@ def plain_array(path, _):
         corrupted,
         other_npz,
         other_head,
-        other_format,
         plain_zip,
         plain_array,
         lambda path, _: path.write_bytes(b""),
@@ -540,6 +537,59 @@ def test_a_file_that_is_no_trace_is_refused_by_name(tmp_path, spoil):
     spoil(path, path.read_bytes())
     with pytest.raises(ValueError, match=r"bad\.npz is no "):
         Trace.load(path)
+
+
+def of_format(path, name):
+    """Give a saved trace another format; nothing else of it changes."""
+    with np.load(path) as data:
+        arrays = dict(data)
+    head = json.loads(arrays["head"].item()) | {"format": name}
+    np.savez(path, **arrays | {"head": np.array(json.dumps(head))})
+
+
+def test_a_trace_of_another_version_is_refused_with_both_numbers(tmp_path):
+    """The reader learns which format the file has, and which one this version reads."""
+    path = built(ring(4)).save(tmp_path / "new.npz")
+    of_format(path, FORMAT)
+    assert Trace.load(path) == built(ring(4))
+    of_format(path, "collectives_lab trace 99")
+    found, known = "format is 'collectives_lab trace 99'", f"reads '{FORMAT}'"
+    with pytest.raises(ValueError, match=rf"new\.npz .*{found}, .*{known}"):
+        Trace.load(path)
+
+
+# -- version 0.1 -------------------------------------------------------------------
+
+VERSION_0_1 = Path(__file__).parents[1] / "version_0_1"
+"""What version 0.1 wrote, and in values.json what it read in it.
+
+A run of four ranks with a group of two, a plan, and the two parts of a recording under
+torchrun.
+"""
+
+
+def values(trace):
+    """What version 0.1 wrote down of each trace."""
+    return {
+        "world_size": trace.world_size,
+        "groups": {name: list(ranks) for name, ranks in trace.groups.items()},
+        "events": [asdict(event) for event in trace.events],
+        "bytes_sent": trace.bytes_sent(),
+        "bytes_by_pair": trace.bytes_by_pair(),
+        "wire_bytes": trace.wire_bytes(),
+        "messages": len(trace.messages),
+        "meta": trace.meta,
+    }
+
+
+@pytest.mark.parametrize("name", ["run.npz", "plan.npz", "parts"])
+def test_a_trace_of_version_0_1_says_what_it_said(name):
+    """Every call, with its times and line, every byte and group is as it was."""
+    known = json.loads((VERSION_0_1 / "values.json").read_text())
+    then, now = known[name.removesuffix(".npz")], values(Trace.load(VERSION_0_1 / name))
+    events = zip(now["events"], then["events"], strict=True)
+    assert [event | old for event, old in events] == now["events"]
+    assert {**now, "events": None} == {**then, "events": None}
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path):

@@ -4,7 +4,8 @@ import json
 import re
 import shutil
 import subprocess
-from functools import partial
+from copy import deepcopy
+from functools import cache, partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -402,6 +403,12 @@ MIXED = {
 }
 
 
+@cache
+def costs_of(verb):
+    """The explorer of a verb, whose tables take a moment to compute."""
+    return widgets.explore_costs(verb)
+
+
 def moved(explorer, **values):
     """The same explorer, begun with other values: what Python says of them."""
     knobs = {one.key: one.value for one in explorer.knobs} | values
@@ -420,7 +427,7 @@ def at(explorer, **values):
 @pytest.mark.parametrize("verb", ["all_reduce", "broadcast", "all_gather"])
 def test_the_page_computes_what_the_formulas_say(verb):
     """Where the sliders stand, a page's seconds are Python's to six digits."""
-    explorer = widgets.explore_costs(verb)
+    explorer = costs_of(verb)
     for world, alpha, rate in ((2, 1e-7, 1e7), (64, 2e-5, 5e10), (131072, 5e-3, 5e11)):
         place = at(explorer, ranks=world, alpha=alpha, bandwidth=rate)
         sentence = script(f"state(data, {json.dumps(place)}).curves", explorer.data)
@@ -431,10 +438,11 @@ def test_the_page_computes_what_the_formulas_say(verb):
 
 def test_a_wrong_table_is_found():
     """The test above fails where one number is off by a thousandth."""
-    explorer = widgets.explore_costs("all_reduce")
-    explorer.data["tables"][2][4][0][0][1] *= 1.001  # of 8 ranks, the largest size
+    explorer = costs_of("all_reduce")
+    data = deepcopy(explorer.data)
+    data["tables"][2][4][0][0][1] *= 1.001  # of 8 ranks, the largest size
     place = at(explorer, alpha=1e-7, bandwidth=1e7)
-    sentence = script(f"state(data, {json.dumps(place)}).curves", explorer.data)
+    sentence = script(f"state(data, {json.dumps(place)}).curves", data)
     true = [cost(8, explorer.sizes, 1e-7, 1e-7) for cost in explorer.costs.values()]
     close = [np.allclose(*pair, rtol=1e-6) for pair in zip(sentence, true, strict=True)]
     assert not close[2] and all(close[:2] + close[3:])
@@ -452,7 +460,7 @@ def test_a_wrong_table_is_found():
 )
 def test_the_page_says_what_python_says(values):
     """Winner, distance and crossings are one sentence, wherever the sliders are."""
-    explorer = widgets.explore_costs("all_reduce")
+    explorer = costs_of("all_reduce")
     sentence = script(
         f"words(data, {json.dumps(at(explorer, **values))})", explorer.data
     )
@@ -620,20 +628,23 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-def things():
+@cache
+def live(name):
+    """A live page, made once, and the HTML that it shows first."""
     timeline = plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
-    return {
-        "costs": widgets.explore_costs(),
-        "ratio": widgets.explore_ratio(),
-        "timeline": widgets.step_through(timeline),
+    make = {
+        "costs": widgets.explore_costs,
+        "ratio": widgets.explore_ratio,
+        "timeline": lambda: widgets.step_through(timeline),
     }
+    made = make[name]()
+    return made, page_of(made)
 
 
 @pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
 def test_a_page_needs_nothing_from_outside(name):
     """It loads no script, style or font, and two of them are two."""
-    one = things()[name]
-    page = page_of(one)
+    one, page = live(name)
     assert not re.search(
         r"""(src|href)=["'](?!data:)|@import|https?://(?!www\.w3)""", page
     )
@@ -644,7 +655,7 @@ def test_a_page_needs_nothing_from_outside(name):
 @pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
-    page = page_of(things()[name])
+    _, page = live(name)
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     (picture, *_) = Page(left).all("img")
     assert picture["src"].startswith("data:image/") and "ranks" in picture["alt"]

@@ -25,8 +25,8 @@ import torch
 from collectives_lab.basics import devices
 from collectives_lab.deadlock import status_board
 from collectives_lab.launch.processes import host_channel
+from collectives_lab.launch.processes.handles import free_port
 from collectives_lab.launch.processes.inbox import ANSWERS
-from collectives_lab.launch.processes.rendezvous import free_port
 from collectives_lab.launch.processes.spawned import SpawnedRanks
 from collectives_lab.launch.rank import process_setup
 from collectives_lab.launch.rank import rank_process as rank_module

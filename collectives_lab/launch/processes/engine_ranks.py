@@ -21,10 +21,13 @@ import torch.distributed as dist
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.processes import engines, host_channel
 from collectives_lab.launch.processes.engines import Places
-from collectives_lab.launch.processes.handles import START_DEADLINE, RankHandles
+from collectives_lab.launch.processes.handles import (
+    START_DEADLINE,
+    RankHandles,
+    folder,
+)
 from collectives_lab.launch.processes.host_channel import NetworkChannel
 from collectives_lab.launch.processes.host_clocks import HostClocks
-from collectives_lab.launch.processes.rendezvous import folder
 from collectives_lab.launch.rank.channel import ChannelClosed
 
 AGENT = "collectives_lab.launch.processes.engine_agent"
@@ -133,6 +136,9 @@ class EngineRanks:
         for rank, channel in self._channels.items():
             if channel.ended_by is not None and rank not in self.ended:
                 self.ended[rank] = self._lost(rank, channel.ended_by)
+
+    def learn(self, report: Mapping[str, Any]) -> None:
+        """Do nothing: each of these ranks imports for itself."""
 
     def _lost(self, rank: int, why: str) -> str:
         """Return what became of a rank that says nothing any more, nor does its

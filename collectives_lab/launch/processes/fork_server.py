@@ -25,7 +25,7 @@ import torch
 
 from collectives_lab import recorder
 from collectives_lab.basics import devices
-from collectives_lab.launch.processes import rendezvous
+from collectives_lab.launch.processes import handles
 from collectives_lab.launch.processes.reap import has_ended, kill
 from collectives_lab.launch.rank import process_setup
 from collectives_lab.launch.rank import rank_process as rank_module
@@ -263,7 +263,7 @@ def main(fd: int, modules: str = "", libraries: str = "") -> None:
     process_setup.adopt_orphans()
     recorder.install()
     _import_parts(filter(None, modules.split(",")))
-    alike = rendezvous.environment(1, {}).items()
+    alike = handles.environment(1, {}).items()
     os.environ.update((k, v) for k, v in alike if k not in BY_RANK)
     try:
         import_all(filter(None, libraries.split(",")))

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from collectives_lab.basics.errors import LaunchError
-from collectives_lab.launch.processes.handles import python
+from collectives_lab.launch.processes.interpreter import python
 from collectives_lab.launch.rank.channel import Channel, ChannelClosed
 
 WORDS = (b"DistributedDataParallel", b"FullyShardedDataParallel", b"fully_shard")
@@ -164,7 +164,7 @@ class Servers:
         """
         with self.lock:
             self.modules.update(modules)
-            if self.current is None:  # ranks are not forked here
+            if self.current is None:  # the first one begins with these modules
                 return
             for server in (self.current, self.with_libraries, self.coming):
                 if server is not None:
@@ -187,17 +187,6 @@ class Servers:
 
 servers = Servers()
 atexit.register(servers.stop)
-
-
-def learn(reports: Mapping[int, Mapping[str, Any]]) -> None:
-    """Have later ranks forked from a server that has imported what these ranks did.
-
-    DDP alone imports for three seconds in every fresh rank.
-    """
-    report = reports[min(reports)] if reports else {}
-    modules, libraries = report.get("imported", ()), report.get("libraries", ())
-    if modules or libraries:
-        servers.learn(modules, libraries)
 
 
 def prepare(parts: Iterable[Any]) -> None:

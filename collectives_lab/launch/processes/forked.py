@@ -8,21 +8,34 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from collectives_lab.launch.processes.fork_server_client import (
     Server,
+    ServerGone,
     server_gone,
     servers,
 )
-from collectives_lab.launch.processes.handles import START_DEADLINE, RankHandles
-from collectives_lab.launch.processes.rendezvous import LocalRanks
+from collectives_lab.launch.processes.handles import (
+    START_DEADLINE,
+    LocalRanks,
+    RankHandles,
+)
 from collectives_lab.launch.rank.channel import Channel, ChannelClosed
+
+
+def fork(count: int, env: Mapping[str, str]) -> ForkedRanks:
+    """Fork `count` ranks; env: more variables, which they get when they join."""
+    try:
+        return ForkedRanks(count, env)
+    except ServerGone:  # between two runs, say; a new one is started now
+        return ForkedRanks(count, env)
 
 
 class ForkedRanks(LocalRanks):
     """Ranks forked from the warm server, which is their parent."""
 
-    def __init__(self, count: int, env: Mapping[str, str] | None = None):
+    def __init__(self, count: int, env: Mapping[str, str]):
         own_end, server_end = socket.socketpair()
         self._channel = Channel(own_end)
         self.handles: list[RankHandles] = []
@@ -74,6 +87,15 @@ class ForkedRanks(LocalRanks):
             self._lost = True
             for rank in range(len(self.handles)):
                 self.ended.setdefault(rank, -signal.SIGKILL)
+
+    def learn(self, report: Mapping[str, Any]) -> None:
+        """Have the server import what these ranks have imported.
+
+        DDP alone imports for three seconds in every fresh rank.
+        """
+        modules, libraries = report.get("imported", ()), report.get("libraries", ())
+        if modules or libraries:
+            servers.learn(modules, libraries)
 
     def kill(self) -> None:
         with contextlib.suppress(ChannelClosed):

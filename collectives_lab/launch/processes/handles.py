@@ -1,7 +1,9 @@
-"""The handles by which the launcher holds its ranks, however they were started.
+"""The launcher's hold on its ranks, however they were started, and how they join.
 
 `RankHandles` are the launcher's ends of one rank; `Processes` are all ranks of a group,
-with how they ended. Here you can also start a `python` of our own beside this one.
+with how they ended. `LocalRanks` are those of this machine: each learns from the
+launcher who it is, and gets descriptors of the status board and of the store in which
+it meets the others.
 """
 
 from __future__ import annotations
@@ -9,20 +11,20 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
+from collectives_lab.basics import devices
+from collectives_lab.deadlock.status_board import anonymous_file
+from collectives_lab.launch.processes import backends
 from collectives_lab.launch.processes.host_clocks import HostClocks
-from collectives_lab.launch.rank.channel import Channel
+from collectives_lab.launch.rank.channel import Channel, ChannelClosed
 
 START_DEADLINE = 60.0
 """Seconds in which the fork server, or a spawned rank, must have imported torch."""
-
-_PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 
 
 @dataclass
@@ -69,6 +71,9 @@ class Processes(Protocol):
     def poll(self) -> None:
         """Bring `ended` up to date without waiting."""
 
+    def learn(self, report: Mapping[str, Any]) -> None:
+        """Let later ranks have what these have imported, if a server hands them out."""
+
     def kill(self) -> None:
         """Kill all ranks at once; does not wait."""
 
@@ -76,21 +81,84 @@ class Processes(Protocol):
         """Kill all ranks, wait until the last one has ended, and close the handles."""
 
 
-def python(
-    module: str, sock: socket.socket, *args: str, **kwargs: Any
-) -> subprocess.Popen:
-    """Call a module's `main(fd, *args)` in a fresh interpreter and session."""
-    fd = sock.fileno()
-    begin = (
-        f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); "
-        f"from {module} import main; main({fd}, *{args!r})"
-    )
-    environment = os.environ | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", begin],  # -P: the reader's folder is no library
-        stdin=subprocess.DEVNULL,
-        pass_fds=[fd],
-        start_new_session=True,
-        env=environment,
-        **kwargs,
-    )
+class LocalRanks:
+    """Ranks on this machine, as children of ours or of our fork server."""
+
+    handles: list[RankHandles]
+    clocks: HostClocks | None = None
+    _store_file: str | None = None
+
+    def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
+        """Tell each rank who it is; its first job need not wait for the answer."""
+        fds = [board]
+        if hasattr(os, "memfd_create"):
+            fds.append(anonymous_file("collectives_lab-store"))
+        else:
+            handle, self._store_file = tempfile.mkstemp(prefix="collectives_lab-")
+            os.close(handle)
+        world_size = len(self.handles)
+        shared = {
+            "world_size": world_size,
+            "backend": backend,
+            "path": sys.path,
+            "cwd": folder(),
+            "store": self._store_file,
+            "gpus": devices.count(env),
+        }
+        world = environment(world_size, env)
+        for rank, handles in enumerate(self.handles):
+            own_environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            own_environment |= backends.of_rank(world, rank)
+            options = shared | {"rank": rank, "env": world | own_environment}
+            with contextlib.suppress(ChannelClosed):  # `ended` notices a dead rank
+                handles.channel.send(("job", 0, "join", options), None, fds)
+        for fd in fds[1:]:
+            os.close(fd)
+
+    def learn(self, report: Mapping[str, Any]) -> None:
+        """Do nothing: each of these ranks imports for itself."""
+
+    def release(self) -> None:
+        """Close the handles; remove the file in which ranks have met, if it has one."""
+        if self._store_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._store_file)
+        for handles in self.handles:
+            handles.close()
+        self.handles = []
+
+
+def environment(world_size: int, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the launcher's environment, what torchrun sets, and what suits one
+    machine.
+    """
+    default = {"OMP_NUM_THREADS": "1"}
+    if sys.platform.startswith("linux"):
+        default["GLOO_SOCKET_IFNAME"] = "lo"
+    torchrun = {
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "MPLBACKEND": "agg",
+    }
+    return default | dict(os.environ) | torchrun | dict(env)
+
+
+def folder() -> str:
+    """Return where we are; the root, if that folder is no longer there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """Return a port that was free a moment ago, for a script that makes its own
+    store.
+    """
+    with socket.socket() as sock:
+        sock.bind((address, 0))
+        return sock.getsockname()[1]

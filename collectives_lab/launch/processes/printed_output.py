@@ -18,7 +18,7 @@ from itertools import groupby, zip_longest
 from typing import Any
 
 from collectives_lab.basics.live_area import LiveArea
-from collectives_lab.deadlock import name_ranks
+from collectives_lab.basics.rank_sets import name_ranks
 
 MOST_KEPT = 2**20
 """Characters kept of the beginning, and again of the end, of one rank's output."""

@@ -10,8 +10,8 @@ import subprocess
 
 from collectives_lab.basics import linux
 from collectives_lab.launch.processes import reap
-from collectives_lab.launch.processes.handles import RankHandles, python
-from collectives_lab.launch.processes.rendezvous import LocalRanks
+from collectives_lab.launch.processes.handles import LocalRanks, RankHandles
+from collectives_lab.launch.processes.interpreter import python
 from collectives_lab.launch.rank.channel import Channel
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from collectives_lab.deadlock import name_ranks
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.trace import table
 from collectives_lab.trace.columns import Columns
 from collectives_lab.trace.event import Event

@@ -1,4 +1,4 @@
-"""The results of a `%%ranks` cell: values by rank, variables, errors; no prints."""
+"""What is said of a `%%ranks` cell beside its results: errors, and the variables."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import ast
 import linecache
 import re
 import traceback
-
-from IPython.display import display
 
 from collectives_lab.basics import source_lines
 from collectives_lab.launch import LabError, Ranks
@@ -52,22 +50,6 @@ def interruption(
     lines = [f"KeyboardInterrupt: {error}", *getattr(interrupt, "__notes__", [])]
     error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     return error
-
-
-def show_output(ranks: list[int], bundle: folded_results.Bundle) -> None:
-    """Show an output that some ranks have in common, as it arrives."""
-    show_folded([(ranks, bundle)])
-
-
-def show_folded(folded: folded_results.Folded) -> None:
-    """Show texts in one list with their ranks, and pictures below their ranks."""
-    if all(set(bundle) == {"text/plain"} for _, bundle in folded):
-        if folded:
-            display(folded_results.listing(folded), raw=True)
-        return
-    for ranks, bundle in folded:
-        display(folded_results.label(ranks), raw=True)
-        display(bundle, raw=True)
 
 
 def variables(ranks: Ranks) -> str:
