@@ -180,10 +180,10 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
         if f.kind == "died" or f.frames or not (killed or f.rank in told)
     ]
     waited_for = set(found.sinks())
-    at_rest = not found.at and not job.missing
 
     def is_end(fact: Fact) -> bool:
-        return fact.rank in waited_for or (fact.rank in job.missing and not at_rest)
+        without = bool(found.at) and fact.rank in job.missing
+        return fact.rank in waited_for or without
 
     harmless = {_without_numbers(f.text) for f in ends if not is_end(f)}
     sure = [f for f in ends if f.kind == "died" or f.uncaught or not f.frames]

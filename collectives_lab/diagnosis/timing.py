@@ -108,11 +108,15 @@ def _last(times: Mapping[int, float]) -> tuple[int, float, float]:
 
 
 def of_all(job: Job) -> list[dict[int, Call]]:
-    """Return the collectives that all members with a dump have made, in order."""
+    """Return the collectives that all members have made, in order.
+
+    One of them may have left no dump; of two the later one could be among these.
+    """
     rows = []
     for (group, _), calls in job.collectives().items():
-        members = set(job.ranks_of(group)[0]) - set(job.missing)
-        whole = len(calls) > 1 and members <= set(calls)
+        members = set(job.ranks_of(group)[0])
+        absent = members - set(calls)
+        whole = len(calls) > 1 and len(absent) <= 1 and absent <= set(job.missing)
         made = all(c.created is not None for c in calls.values())
         if whole and made and all(c.verb in SYMMETRIC for c in calls.values()):
             rows.append(calls)
