@@ -163,7 +163,8 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
 
     An exception that is in the log of a rank that waits, or of ranks that go on, was
     caught, and so it may be where further ranks are waited for. An exit code alone says
-    less than what the rank itself, or a signal, says.
+    less than what the rank itself, or a signal, says; and a rank that waited was ended
+    by its watchdog, which aborts it.
     """
     ends = [
         f
@@ -173,11 +174,14 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
     told = {
         f.rank for f in job.facts if f.follows or (f.kind == "exception" and f.where)
     }
-    killed = any(f.kind == "died" for f in ends)
+    stopped = {*found.at, *(f.rank for f in job.facts if f.kind == "timeout")}
+    killed = any(f.kind == "died" and not _is_abort(f) for f in ends)
     ends = [
         f
         for f in ends
-        if f.kind == "died" or f.frames or not (killed or f.rank in told)
+        if f.frames
+        or (f.kind == "died" and not (_is_abort(f) and f.rank in stopped))
+        or (f.kind == "exception" and not (killed or f.rank in told | stopped))
     ]
     waited_for = set(found.sinks())
 
@@ -194,6 +198,10 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
     ]
     explained = {f.rank for f in (*sure, *caught)}
     return sure if sure or not waited_for <= explained else caught
+
+
+def _is_abort(fact: Fact) -> bool:
+    return re.search(r"-6\b|\b134\b|SIGABRT|Abort", fact.text) is not None
 
 
 def _without_numbers(text: str) -> str:

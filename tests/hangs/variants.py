@@ -97,6 +97,18 @@ def died(job: Recorded, folder: Path) -> None:
     )
 
 
+@variant(4, (1,), "busy")
+def aborted(job: Recorded, folder: Path) -> None:
+    """Rank 1 is busy; the watchdogs of the others abort them, and torchrun ends it."""
+    steps(job, 1, number=7)
+    one = "  rank      : {} (local_rank: 0)\n  exitcode  : {} (pid: 12)\n"
+    summary = one.format(1, -15) + one.format(2, -6) + one.format(3, -6)
+    root = "Root Cause (first observed failure):\n" + one.format(0, -6)
+    (folder / "torchrun.log").write_text(summary + root)
+    for call in job.calls[-3:]:
+        (folder / f"rank{call.rank}.log").write_text(job.watchdog(call))
+
+
 NOISE = (
     "WARNING no cache\nTraceback (most recent call last):\n"
     '  File "/home/me/cache.py", line 3, in load\n    open(name)\n'
