@@ -30,6 +30,8 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
     ]
     if motion.is_moving(job):
         return words.moving(job)
+    if not with_stack and not unknown and job.earlier & set(sinks):
+        return None
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (

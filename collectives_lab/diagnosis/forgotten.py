@@ -17,7 +17,7 @@ from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 def gone_past(job: Job) -> Verdict | None:
     """Find a rank whose device is in a later call than the one the others wait in."""
     posted = waits.posted(job)
-    for rank in sorted(job.starts - job.stale):
+    for rank in sorted(job.starts - job.stale - job.earlier):
         pending = job.pending(rank)
         begun = [call for call in pending if call.started]
         if not begun or pending[0].started or pending[0].batch == begun[0].batch != 0:

@@ -21,6 +21,7 @@ def waiting(job: Job, found: waits.Graph) -> Verdict | None:
         _circle(job, found)
         or _unseen_circle(job, found)
         or absence.judge_sinks(job, found)
+        or (_apart(job) if job.earlier else None)
         or _opposite(job)
         or forgotten.left_message(job, found)
         or forgotten.ran_ahead(job, found)
@@ -54,6 +55,8 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
             decides=absence.files_of(job),
         )
     culprits = found.circling(cycle)
+    if job.earlier & {*cycle, *found.reached(cycle[0])}:
+        return _apart(job)
     return Verdict(
         "deadlock",
         culprits,
@@ -62,6 +65,18 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
         + " -> ".join(map(str, [*cycle, cycle[0]]))
         + ".",
         reasons=["none of them can go on before another one does"],
+    )
+
+
+def _apart(job: Job) -> Verdict:
+    """Judge dumps of several moments, by which nobody can say who waits for whom."""
+    if motion.is_moving(job):
+        return moving(job)
+    return Verdict(
+        "unknown",
+        answer=f"The dumps of {short_ranks(sorted(job.earlier))} are earlier than the "
+        "others, or a call that is over elsewhere does not end there.",
+        decides="a second dump of each rank, some seconds later",
     )
 
 

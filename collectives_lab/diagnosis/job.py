@@ -32,7 +32,8 @@ class Job:
     calls: by rank, its collectives and messages in order, groups by one name for all
     ranks. members: by group, its ranks, where they are known for sure. world: the ranks
     that there must be; knows_world: whether there can be no others. stale: ranks whose
-    dump is of an earlier moment than the others'. partial: ranks known from a log only.
+    dump is of an earlier moment than the others'. earlier: ranks whose dump may be, by
+    a call that is over elsewhere. partial: ranks known from a log only.
     """
 
     calls: dict[int, tuple[Call, ...]] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Job:
     stacks: dict[int, Stack] = field(default_factory=dict)
     reports: list[Communicator] = field(default_factory=list)
     stale: set[int] = field(default_factory=set)
+    earlier: set[int] = field(default_factory=set)
     partial: set[int] = field(default_factory=set)
     failed: dict[int, Stack] = field(default_factory=dict)
     nameless: list[str] = field(default_factory=list)

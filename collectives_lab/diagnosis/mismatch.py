@@ -227,7 +227,7 @@ def pairs(job: Job) -> list[tuple[tuple[int, Call], tuple[int, Call]]]:
                 lists.setdefault((call.group, *way), ([], []))[is_recv].append(call)
     found = []
     for (_, src, dst), (sends, recvs) in sorted(lists.items(), key=lambda i: i[0]):
-        if _has_wrapped(job, src) or _has_wrapped(job, dst):
+        if has_wrapped(job, src) or has_wrapped(job, dst):
             over = min(sum(c.over for c in sends), sum(c.over for c in recvs))
             sends = sends[sum(c.over for c in sends) - over :]
             recvs = recvs[sum(c.over for c in recvs) - over :]
@@ -235,7 +235,8 @@ def pairs(job: Job) -> list[tuple[tuple[int, Call], tuple[int, Call]]]:
     return found
 
 
-def _has_wrapped(job: Job, rank: int) -> bool:
+def has_wrapped(job: Job, rank: int) -> bool:
+    """Return whether a rank's ring has lost its first calls."""
     return job.calls[rank][0].record > 0 if job.calls.get(rank) else False
 
 

@@ -12,7 +12,8 @@ from statistics import median
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.job import SYMMETRIC, Job
-from collectives_lab.formats.recorder_entries import WITHOUT_STATES
+from collectives_lab.diagnosis.mismatch import has_wrapped, pairs, peer_of
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES, Call
 
 APART = 600e9
 """Nanoseconds between one call on two ranks that no job survives: ten minutes."""
@@ -26,6 +27,40 @@ def sort_out(job: Job) -> None:
     for group in sorted({c.group for calls in job.calls.values() for c in calls}):
         reopen_failed(job, group)
         find_stale(job, group)
+    find_earlier(job)
+
+
+def find_earlier(job: Job) -> None:
+    """Find dumps that were written before others, by what had ended there.
+
+    A message that was received has been sent. A collective that is over on one rank is
+    over on all in a moment, unless its rank has gone on past it.
+    """
+    sent: Counter[tuple[str, int, int | None]] = Counter()
+    for rank, calls in job.calls.items():
+        sent.update((c.group, rank, peer_of(job, c)) for c in calls if c.verb == "send")
+    for rank, calls in job.calls.items():
+        received = Counter(
+            (c.group, peer_of(job, c)) for c in calls if c.verb == "recv" and c.over
+        )
+        for (group, peer), number in received.items():
+            is_whole = peer in job.calls and not has_wrapped(job, peer)
+            if is_whole and peer is not None and number > sent[group, peer, rank]:
+                job.stale.add(peer)
+    for (src, send), (_, recv) in pairs(job):
+        if recv.over and not send.over:
+            begun = send.started or src not in job.starts
+            (job.earlier if begun else job.stale).add(src)
+    for made in job.collectives().values():
+        if any(c.state == "completed" for c in made.values()):
+            late = {r for r, c in made.items() if not c.over and c.verb in SYMMETRIC}
+            job.earlier |= {r for r in late if not _has_gone_on(job, r, made[r])}
+
+
+def _has_gone_on(job: Job, rank: int, call: Call) -> bool:
+    """Return whether a rank has ended a later call of the group of one."""
+    later = (c for c in job.calls[rank] if c.group == call.group and not c.is_p2p)
+    return any(c.over and c.number > call.number for c in later)
 
 
 def set_strangers_aside(job: Job) -> None:
@@ -85,15 +120,12 @@ def close_forgotten(job: Job) -> None:
     Gloo's recorder leaves such entries now and then. If no other rank's entry is open,
     the call has ended.
     """
-    for (group, number), calls in job.collectives().items():
+    for calls in job.collectives().values():
         still = [(r, c) for r, c in calls.items() if not c.over]
         if len(still) != 1 or len(calls) < 2:
             continue
         ((rank, call),) = still
-        later = any(
-            c.over and c.group == group and c.number > number and not c.is_p2p
-            for c in job.calls[rank]
-        )
+        later = _has_gone_on(job, rank, call)
         dump = job.dumps.get(rank)
         if later and dump is not None and dump.backend.startswith(WITHOUT_STATES):
             job.set_over(rank, call, True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from collectives_lab.deadlock import Snapshot, Waiting, find_cycle, stuck_ranks
 from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.job import Job
-from collectives_lab.diagnosis.mismatch import pairs, peer_of
+from collectives_lab.diagnosis.mismatch import has_wrapped, pairs, peer_of
 from collectives_lab.formats.flight_recorder import Call
 
 
@@ -161,8 +161,10 @@ def _add_message(
 
 def is_proved(job: Job, found: Graph, cycle: Sequence[int]) -> bool:
     """Return whether the ranks of a circle can never move, by the wait-for graph."""
-    if set(cycle) & found.behind:
-        return False
+    by_messages = any(call.is_p2p for call in found.at.values())
+    is_cut = by_messages and any(has_wrapped(job, rank) for rank in job.calls)
+    if is_cut or set(cycle) & found.behind:
+        return False  # which send meets which recv is then a guess
     snapshots = [_snapshot(job, found, rank) for rank in sorted(job.calls)]
     return set(cycle) <= set(stuck_ranks(snapshots))
 
