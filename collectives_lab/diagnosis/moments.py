@@ -1,17 +1,19 @@
 """Moments: which dumps of a job were written at one time, and which do not count.
 
 Here `set_strangers_aside` drops dumps of another run, `find_stale` those that are older
-than the others, and `reopen_failed` finds calls that Gloo gave up.
+than the others, and `reopen_failed` and `reopen_ended` find calls that Gloo gave up.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from statistics import median
 
 from collectives_lab.deadlock import name_ranks
+from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.job import SYMMETRIC, Job
+from collectives_lab.diagnosis.mismatch import has_wrapped, pairs, peer_of
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES, Call
 
 APART = 600e9
 """Nanoseconds between one call on two ranks that no job survives: ten minutes."""
@@ -20,9 +22,45 @@ APART = 600e9
 def sort_out(job: Job) -> None:
     """Mark the dumps that do not count, and say so in the job's notes."""
     set_strangers_aside(job)
+    reopen_ended(job)
+    close_forgotten(job)
     for group in sorted({c.group for calls in job.calls.values() for c in calls}):
         reopen_failed(job, group)
         find_stale(job, group)
+    find_earlier(job)
+
+
+def find_earlier(job: Job) -> None:
+    """Find dumps that were written before others, by what had ended there.
+
+    A message that was received has been sent. A collective that is over on one rank is
+    over on all in a moment, unless its rank has gone on past it.
+    """
+    sent: Counter[tuple[str, int, int | None]] = Counter()
+    for rank, calls in job.calls.items():
+        sent.update((c.group, rank, peer_of(job, c)) for c in calls if c.verb == "send")
+    for rank, calls in job.calls.items():
+        received = Counter(
+            (c.group, peer_of(job, c)) for c in calls if c.verb == "recv" and c.over
+        )
+        for (group, peer), number in received.items():
+            is_whole = peer in job.calls and not has_wrapped(job, peer)
+            if is_whole and peer is not None and number > sent[group, peer, rank]:
+                job.stale.add(peer)
+    for (src, send), (_, recv) in pairs(job):
+        if recv.over and not send.over:
+            begun = send.started or src not in job.starts
+            (job.earlier if begun else job.stale).add(src)
+    for made in job.collectives().values():
+        if any(c.state == "completed" for c in made.values()):
+            late = {r for r, c in made.items() if not c.over and c.verb in SYMMETRIC}
+            job.earlier |= {r for r in late if not _has_gone_on(job, r, made[r])}
+
+
+def _has_gone_on(job: Job, rank: int, call: Call) -> bool:
+    """Return whether a rank has ended a later call of the group of one."""
+    later = (c for c in job.calls[rank] if c.group == call.group and not c.is_p2p)
+    return any(c.over and c.number > call.number for c in later)
 
 
 def set_strangers_aside(job: Job) -> None:
@@ -59,16 +97,38 @@ def reopen_failed(job: Job, group: str) -> None:
     last = max(at.values(), default=0)
     if not at or min(at.values()) != last - 1:
         return
-    for rank in [rank for rank, number in at.items() if number == last]:
-        job.calls[rank] = tuple(
-            replace(c, over=False)
-            if c.group == group
-            and c.number == last
-            and c.verb in SYMMETRIC
-            and c.state != "completed"
-            else c
-            for c in job.calls[rank]
-        )
+    for rank, call in job.collectives()[group, last].items():
+        given_up = call.verb in SYMMETRIC and call.state != "completed"
+        if rank not in job.stale and call.over and given_up:
+            job.set_over(rank, call, False)
+
+
+def reopen_ended(job: Job) -> None:
+    """Take a last call for given up where the rank's log says that it failed in it."""
+    for rank, stack in job.failed.items():
+        last = job.calls[rank][-1] if job.calls.get(rank) else None
+        if last is None or not last.over or last.state == "completed":
+            continue
+        inside = code_place.communication(stack)
+        if inside not in code_place.P2P and last.where in ("", stack.where):
+            job.set_over(rank, last, False)
+
+
+def close_forgotten(job: Job) -> None:
+    """Take a call for over that is open on one rank, which has ended a later one.
+
+    Gloo's recorder leaves such entries now and then. If no other rank's entry is open,
+    the call has ended.
+    """
+    for calls in job.collectives().values():
+        still = [(r, c) for r, c in calls.items() if not c.over]
+        if len(still) != 1 or len(calls) < 2:
+            continue
+        ((rank, call),) = still
+        later = _has_gone_on(job, rank, call)
+        dump = job.dumps.get(rank)
+        if later and dump is not None and dump.backend.startswith(WITHOUT_STATES):
+            job.set_over(rank, call, True)
 
 
 def find_stale(job: Job, group: str) -> None:

@@ -4,14 +4,17 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from test_assignments import ROOT, program, read
 
+import collectives_lab as lab
 from collectives_lab import checking
-from collectives_lab.checking import failure_recordings
+from collectives_lab.checking import failure_dumps, failure_recordings
 from collectives_lab.checking.exercises.failure_lab import WOULD_SHOW
 from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
+from collectives_lab.formats import flight_recorder
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Box, Program
 
@@ -119,7 +122,7 @@ def test_the_reference_diagnoses_anybody_s(box: Box, student: str) -> None:
 def test_a_right_job_has_no_fault() -> None:
     """The diagnosis above finds nothing where nothing was done."""
     nothing = Fault("slow", 9, 9, 8)
-    random = failure_recordings._random("", "right")
+    random = failure_recordings.seeded_random("", "right")
     calls = [
         call
         for rank in range(5)
@@ -170,13 +173,58 @@ def test_no_collective_ends_before_all_ranks_have_made_it() -> None:
                     assert min(ends) > max(call.issued for call in calls)
 
 
+# -- dump files ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("student", ["", *STUDENTS[::20]])
+def test_the_dumps_show_the_rank_and_the_call(student: str, tmp_path: Path) -> None:
+    """`lab.explain` names the rank; kind and place follow from its calls."""
+    folder = failure_dumps.write(student, tmp_path)
+    for case, fault in failure_dumps.seeded(student).items():
+        verdict = lab.explain(folder / case)
+        assert (verdict.culprits, verdict.proved) == ([fault.rank], True)
+        assert verdict.kind == ("shape" if fault.kind == "size" else "order")
+
+
+def test_the_records_of_a_dump_are_what_it_holds(tmp_path: Path) -> None:
+    """Whoever reads the file and whoever reads the values sees the same."""
+    folder = failure_dumps.write("ada", tmp_path)
+    for case, records in failure_dumps.records("ada").items():
+        for rank in range(1 + max(record["rank"] for record in records)):
+            dump = flight_recorder.read(folder / case / f"nccl_trace_rank_{rank}")
+            mine = [record for record in records if record["rank"] == rank]
+            assert [
+                {
+                    "rank": rank,
+                    "line": int(call.where.rpartition(":")[2]),
+                    "op": call.verb,
+                    "number": call.number,
+                    "elements": call.inputs[0][0],
+                    "peer": call.peer,
+                    "state": call.state,
+                }
+                for call in dump.calls
+            ] == mine
+
+
+def test_dumps_are_one_s_own() -> None:
+    """Two kinds of three, in any of their lines."""
+    drawn = {tuple(failure_dumps.seeded(student).values()) for student in STUDENTS}
+    assert len(drawn) > 0.9 * len(STUDENTS)
+    faults = [f for s in STUDENTS for f in failure_dumps.seeded(s).values()]
+    lines = failure_dumps.LINES.items()
+    places = {(kind, line) for kind, found in lines for line in found}
+    assert {(f.kind, f.line) for f in faults} == places
+
+
 # -- answers ---------------------------------------------------------------------------
 
 
 def right(student: str) -> dict[str, dict]:
     return {
         case: {"kind": f.kind, "rank": f.rank, "step": f.step, "line": f.line}
-        for case, f in failure_recordings.seeded(student).items()
+        for seeded in (failure_recordings.seeded, failure_dumps.seeded)
+        for case, f in seeded(student).items()
     }
 
 
@@ -265,4 +313,4 @@ def test_a_wrong_kind_is_reported_without_the_right_one(box: Box) -> None:
 @pytest.mark.parametrize("answers", [None, 3, {"A": 3}, {"A": {}}, {}])
 def test_what_is_no_answer_has_no_marks(box: Box, answers: object) -> None:
     """Anything at all may be returned."""
-    assert len(failed(box, answers)) == 15
+    assert len(failed(box, answers)) == 21

@@ -19,10 +19,6 @@ pytestmark = pytest.mark.slow
 AT_ONCE = 4
 """Launchers that share the jobs: most of a job is waiting."""
 
-explained = pytest.mark.skipif(
-    not hasattr(lab, "explain"), reason="this version explains no hangs"
-)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -45,14 +41,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
-@explained
 def test_with_all_files_explain_names_the_culprit(folder: Path) -> None:
     """The right one nine times of ten, nobody where nothing hangs, no false proof."""
     lines = marks(lab.explain, cases.REAL, folder)
     assert not complaints(lines), "\n".join(complaints(lines))
 
 
-@explained
 def test_without_a_file_explain_names_nobody_wrong(folder: Path) -> None:
     """Whichever file is missing, the culprit is the right one, or unknown."""
     wrong = complaints_without(marks_without(lab.explain, cases.REAL, folder))
@@ -112,6 +106,5 @@ def test_torchs_own_tool_answers_about_each_job(folder: Path, tmp_path) -> None:
     assert not any(words.startswith("crash") for words in said.values())
     right = {case for case, words in said.items() if words.startswith("right")}
     assert 5 <= len(right) <= len(said) - 5
-    if hasattr(lab, "explain"):
-        ours = marks(lab.explain, cases.REAL, folder)
-        assert sum(line.mark == "right" for line in ours) > len(right)
+    ours = marks(lab.explain, cases.REAL, folder)
+    assert sum(line.mark == "right" for line in ours) > len(right)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from hangs import battery, cases
 from hangs.battery import (
     complaints,
@@ -18,10 +19,7 @@ from hangs.battery import (
 from hangs.generated import GENERATED
 
 import collectives_lab as lab
-
-explained = pytest.mark.skipif(
-    not hasattr(lab, "explain"), reason="this version explains no hangs"
-)
+from collectives_lab.diagnosis import KINDS
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +31,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@explained
 def test_with_all_files_explain_names_the_culprit(folder: Path) -> None:
     """The right one nine times of ten, nobody where nothing hangs, no false proof."""
     lines = marks(lab.explain, cases.GENERATED, folder)
     assert not complaints(lines), "\n".join(complaints(lines))
 
 
-@explained
 def test_without_a_file_explain_names_nobody_wrong(folder: Path) -> None:
     """Whichever file is missing, the culprit is the right one, or unknown."""
     lines = marks_without(lab.explain, cases.GENERATED, folder)
@@ -48,7 +44,6 @@ def test_without_a_file_explain_names_nobody_wrong(folder: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@explained
 def test_the_command_says_what_the_function_says(folder: Path) -> None:
     """The exit status tells whether something hangs."""
     for name, status in (("pipeline_circle", 1), ("healthy_pipeline", 0)):
@@ -122,3 +117,12 @@ def test_a_dump_on_paper_has_what_its_version_writes(folder: Path) -> None:
                 assert set(found) <= ENTRY | threads | {"duration_ms"}
             seen.add(version)
     assert seen == set(extra)
+
+
+def test_the_page_has_every_job_and_every_kind() -> None:
+    """Its table says what each job's answer is, and `lab.explain` is right on it."""
+    page = (ROOT / "docs" / "explain.md").read_text()
+    for case in (*cases.REAL, *cases.GENERATED):
+        row = f"| {case.name} | {'/'.join(case.kinds)} {list(case.culprits)} | right | "
+        assert row in page, row
+    assert all(f"| `{kind}` |" in page for kind in KINDS)

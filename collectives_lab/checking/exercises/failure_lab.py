@@ -1,6 +1,7 @@
-"""failure_lab(recordings) -> {case: diagnosis}: the faults of five recorded jobs.
+"""failure_lab(recordings) -> {case: diagnosis}: the faults of seven recorded jobs.
 
-The recordings and their faults follow from the student's id (`failure_recordings`). A
+The recordings and their faults follow from the student's id (`failure_recordings`); two
+come as dump files (`failure_dumps`). A
 check that names the right parts of an answer can be repeated until all are right, so
 the written reasons, which a person reads, are worth as much as two cases.
 """
@@ -11,9 +12,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from collectives_lab.checking import failure_recordings
+from collectives_lab.checking import failure_dumps, failure_recordings
 from collectives_lab.checking.answers import holds_for
-from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
+from collectives_lab.checking.failure_recordings import KINDS, Fault
 from collectives_lab.checking.spec import (
     GOOD,
     Case,
@@ -35,6 +36,8 @@ def _lab_of_the_check(records):
     return failure_lab(recordings)
 """
 
+CASES = (*failure_recordings.CASES, *failure_dumps.CASES)
+
 FIELDS = {"kind": str, "rank": int, "step": int, "line": int}
 """The fields of an answer, and their types."""
 
@@ -52,13 +55,20 @@ WOULD_SHOW = {
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
     owner = inputs.owner
-    data = {"faults": failure_recordings.seeded(inputs.student), "owner": owner}
+    faults = failure_recordings.seeded(inputs.student)
+    faults |= failure_dumps.seeded(inputs.student)
+    data = {"faults": faults, "owner": owner}
     tests = [f"{case}_{part}" for case in CASES for part in PARTS]
     label = f"the recordings of {owner}"
     records = [
         {"case": case} | record
         for case, trace in failure_recordings.recordings(inputs.student).items()
         for record in failure_recordings.records(trace)
+    ]
+    records += [
+        {"case": case} | record
+        for case, found in failure_dumps.records(inputs.student).items()
+        for record in found
     ]
     entry = "_lab_of_the_check"
     yield Case([(records,)], tests, label, data, entry=entry, about_ranks=False)
@@ -158,13 +168,17 @@ def _judges() -> Iterator[tuple[str, Judge]]:
             yield f"{case}_{part}", partial(_judge, case, judge_part)
 
 
+def _what(case: str) -> str:
+    return "dumps" if case in failure_dumps.CASES else "recording"
+
+
 EXERCISE = Exercise(
     "failure_lab",
     "What went wrong?",
     "medium",
-    60,
+    75,
     [
-        Property(f"{case}_{part}", 1, f"recording {case}: {title}")
+        Property(f"{case}_{part}", 1, f"{_what(case)} {case}: {title}")
         for case in CASES
         for part, (title, _) in PARTS.items()
     ],

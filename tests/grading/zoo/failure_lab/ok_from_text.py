@@ -6,6 +6,8 @@ B tag 1 1 7
 C swapped 3 2 11
 D root 2 1 17
 E stopped 1 2 5
+F swapped 2 2 11
+G skipped 0 1 9
 """
 
 

@@ -38,4 +38,18 @@ def failure_lab(recordings):
             "line": 5,
             "because": "seen in the picture",
         },
+        "F": {
+            "kind": "swapped",
+            "rank": 2,
+            "step": 2,
+            "line": 11,
+            "because": "lab.explain says which rank it is",
+        },
+        "G": {
+            "kind": "skipped",
+            "rank": 0,
+            "step": 1,
+            "line": 9,
+            "because": "lab.explain says which rank it is",
+        },
     }

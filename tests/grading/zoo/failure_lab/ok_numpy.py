@@ -8,8 +8,11 @@ FIELDS = {
     "C": [3, 2, 11],
     "D": [2, 1, 17],
     "E": [1, 2, 5],
+    "F": [2, 2, 11],
+    "G": [0, 1, 9],
 }
 KINDS = {"A": "skipped", "B": "tag", "C": "swapped", "D": "root", "E": "stopped"}
+KINDS |= {"F": "swapped", "G": "skipped"}
 
 
 def failure_lab(recordings):
