@@ -111,7 +111,7 @@ def recordings(student: str) -> dict[str, Trace]:
     """
     by_case = {}
     for case, (fault, world_size, steps) in _jobs(student).items():
-        random = _random(student, f"{case} {fault}")
+        random = random_of(student, f"{case} {fault}")
         calls = [
             call
             for rank in range(world_size)
@@ -173,7 +173,8 @@ def seeded(student: str) -> dict[str, Fault]:
     return {case: fault for case, (fault, _, _) in _jobs(student).items()}
 
 
-def _random(student: str, purpose: str) -> Random:
+def random_of(student: str, purpose: str) -> Random:
+    """Return a source of random numbers for one purpose, the same for an id."""
     name = student.strip().casefold() or NOBODY
     text = f"collectives-lab failures {purpose} {name}"
     return Random(hashlib.sha256(text.encode()).hexdigest())
@@ -181,7 +182,7 @@ def _random(student: str, purpose: str) -> Random:
 
 def _jobs(student: str) -> dict[str, tuple[Fault, int, int]]:
     """Return the fault of each case, its number of ranks, and its number of steps."""
-    random = _random(student, "faults")
+    random = random_of(student, "faults")
     jobs = {}
     for case, kind in zip(CASES, random.sample(list(KINDS), len(CASES)), strict=True):
         world_size, step = random.choice((4, 5, 6)), random.choice((1, 2))

@@ -1,17 +1,20 @@
-"""The promises of the failure lab: its recordings say enough, and no more."""
+"""The promises of the failure lab: its recordings and dumps say enough, and no more."""
 
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from test_assignments import ROOT, program, read
 
 from collectives_lab import checking
-from collectives_lab.checking import failure_recordings
-from collectives_lab.checking.exercises.failure_lab import WOULD_SHOW
+from collectives_lab.checking import failure_dumps, failure_recordings
+from collectives_lab.checking.exercises.failure_lab import DUMPS_WOULD_SHOW, WOULD_SHOW
 from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
+from collectives_lab.formats import flight_recorder
 from collectives_lab.trace import Event, Trace
 from collectives_lab.wire import Box, Program
 
@@ -119,7 +122,7 @@ def test_the_reference_diagnoses_anybody_s(box: Box, student: str) -> None:
 def test_a_right_job_has_no_fault() -> None:
     """The diagnosis above finds nothing where nothing was done."""
     nothing = Fault("slow", 9, 9, 8)
-    random = failure_recordings._random("", "right")
+    random = failure_recordings.random_of("", "right")
     calls = [
         call
         for rank in range(5)
@@ -170,19 +173,128 @@ def test_no_collective_ends_before_all_ranks_have_made_it() -> None:
                     assert min(ends) > max(call.issued for call in calls)
 
 
+# -- dumps -----------------------------------------------------------------------------
+
+
+def dumped(folder: Path, student: str) -> dict[str, list[flight_recorder.Dump]]:
+    """The dumps of each case as the lab reads them, by rank."""
+    written = failure_dumps.write(student, folder)
+    return {
+        case: [*map(flight_recorder.read, paths)] for case, paths in written.items()
+    }
+
+
+Odd = tuple[int, int, str, int, str]
+"""When the others made the call, the rank, the group, the number, and what is odd."""
+
+
+def odd_calls(dumps: list[flight_recorder.Dump]) -> Iterator[Odd]:
+    """Every call that one rank lacks, or makes otherwise than the others."""
+    for group in sorted(set().union(*(dump.groups for dump in dumps))):
+        ranks = next(dump.groups[group].ranks for dump in dumps if group in dump.groups)
+        calls = {
+            rank: {c.number: c for c in dumps[rank].calls if c.group == group}
+            for rank in ranks
+        }
+        end = max(number for of_rank in calls.values() for number in of_rank)
+        for number in range(end - 3, end + 1):
+            there = {r: of[number] for r, of in calls.items() if number in of}
+            created = min(call.created for call in there.values())
+            for rank in set(ranks) - set(there):
+                if number > max(calls[rank]):
+                    yield created, rank, group, number, "missing"
+            for what in ("verb", "inputs", "dtypes"):
+                values = Counter(getattr(call, what) for call in there.values())
+                for rank, call in there.items():
+                    if values[getattr(call, what)] == 1 < len(there):
+                        yield created, rank, group, number, what
+
+
+@pytest.mark.parametrize("student", STUDENTS[::8])
+def test_dumps_say_what_was_wrong_and_nothing_else(
+    student: str, tmp_path: Path
+) -> None:
+    """From the files alone the fault is found, and all that is odd is on its rank."""
+    seeded = failure_dumps.seeded(student)
+    for case, dumps in dumped(tmp_path, student).items():
+        fault, odd = seeded[case], sorted(odd_calls(dumps))
+        assert {rank for _, rank, *_ in odd} == {fault.rank}
+        first, _, group, number, _ = odd[0]
+        whats = {what for created, *_, what in odd if created == first}
+        later = [c for c in dumps[fault.rank].calls if c.created > first]
+        assert (group, number) == (fault.group, fault.number)
+        if whats == {"missing"}:
+            assert fault.kind == ("skipped" if later else "stopped")
+        else:
+            named = {"inputs": "size", "dtypes": "dtype"}
+            kinds = {named.get(what, "skipped") for what in whats}
+            assert fault.kind in kinds and (len(kinds) == 1 or "verb" in whats)
+
+
+def test_dumps_have_the_form_that_torch_writes(tmp_path: Path) -> None:
+    """The lab's own reader takes them: ranks, groups, states, lines; JSON has none."""
+    dumps = dumped(tmp_path, "ada")
+    for case, files in dumps.items():
+        assert [dump.rank for dump in files] == [*range(len(files))]
+        for dump in files:
+            assert dump.complete and dump.backend == "nccl" and len(dump.groups) == 3
+            assert len(dump.calls) == failure_dumps.BUFFER
+            assert {call.where != "" for call in dump.calls} == {case == "F"}
+            for number, group in enumerate(dump.groups):
+                mine = [call for call in dump.calls if call.group == group]
+                enqueued, _, completed = dump.status[str(number)]
+                assert enqueued == mine[-1].number
+                assert completed == max(call.number for call in mine if call.over)
+
+
+def test_a_job_with_a_fault_in_its_dumps_is_stuck() -> None:
+    """No rank ends the step of the fault, and no collective ends before all began it."""
+    for student in STUDENTS[:20]:
+        for job in failure_dumps._jobs(student).values():
+            random = failure_recordings.random_of("", student)
+            queues = [
+                failure_dumps._calls(job, rank, random)
+                for rank in range(job.world_size)
+            ]
+            failure_dumps._play(queues, job.groups)
+            calls = [call for queue in queues for call in queue]
+            over = {(c.group, c.number) for c in calls if c.ended is not None}
+            assert max(n for group, n in over if group == "0") == job.step
+            for group, number in over:
+                ranks = job.groups[group][1]
+                met = [c for c in calls if (c.group, c.number) == (group, number)]
+                assert [c.rank for c in met] == ranks
+                assert min(c.ended for c in met) > max(c.started for c in met)
+
+
+def test_dumps_are_one_s_own() -> None:
+    """They follow from the id, however it is written; each job has another class."""
+    assert failure_dumps.files(" Ada ") == failure_dumps.files("ada")
+    assert failure_dumps.files("ada") != failure_dumps.files("bob")
+    faults = [tuple(failure_dumps.seeded(student).values()) for student in STUDENTS]
+    assert len(set(faults)) == len(STUDENTS)
+    kinds = Counter(fault.kind for pair in faults for fault in pair)
+    assert set(kinds) == set(failure_dumps.KINDS) == set(DUMPS_WOULD_SHOW)
+    assert min(kinds.values()) > 0.5 * max(kinds.values())
+    assert all(
+        sum(fault.kind in ("stopped", "skipped") for fault in pair) == 1
+        for pair in faults
+    )
+
+
 # -- answers ---------------------------------------------------------------------------
 
 
 def right(student: str) -> dict[str, dict]:
-    return {
-        case: {"kind": f.kind, "rank": f.rank, "step": f.step, "line": f.line}
-        for case, f in failure_recordings.seeded(student).items()
-    }
+    seeded = failure_recordings.seeded(student) | failure_dumps.seeded(student)
+    return {case: asdict(fault) for case, fault in seeded.items()}
 
 
 def failed(box: Box, answers: object, student: str = "ada") -> dict[str, str]:
     """The message of every property that does not hold."""
-    typed = Program.source([("cell 9", f"def failure_lab(_):\n    return {answers!r}")])
+    typed = Program.source(
+        [("cell 9", f"def failure_lab(*_):\n    return {answers!r}")]
+    )
     report = checking.grade("failure_lab", typed, student=student, box=box)
     return {f.name: f.message for f in report.findings if not f.passed}
 
@@ -262,7 +374,29 @@ def test_a_wrong_kind_is_reported_without_the_right_one(box: Box) -> None:
         assert WOULD_SHOW[kind] in message and repr(fault.kind) not in message
 
 
+@pytest.mark.parametrize(
+    "case, change, name, message",
+    [
+        ("F", {"kind": "swapped"}, "F_kind", "none of the kinds: stopped, skipped"),
+        ("F", {"rank": 99}, "F_rank", "rank 99 does what the program says"),
+        ("F", {"line": 3}, "F_line", "in line 3 nothing is wrong"),
+        ("G", {"line": "8"}, "G_line", "not a whole number"),
+        ("G", {"group": 0}, "G_evidence", "not a name in quotation marks"),
+        ("G", {"group": "9"}, "G_evidence", "call 24 of group '9' is not the first"),
+        ("G", {"number": 99}, "G_evidence", "99 of group 5 comes after the first"),
+    ],
+)
+def test_a_wrong_field_of_dumps_is_reported(
+    box: Box, case: str, change: dict[str, object], name: str, message: str
+) -> None:
+    """Each field of it costs its own point, and the right one is not said."""
+    answers = right("ada")
+    answers[case] |= change
+    (failure,) = failed(box, answers).items()
+    assert failure[0] == name and message in failure[1]
+
+
 @pytest.mark.parametrize("answers", [None, 3, {"A": 3}, {"A": {}}, {}])
 def test_what_is_no_answer_has_no_marks(box: Box, answers: object) -> None:
     """Anything at all may be returned."""
-    assert len(failed(box, answers)) == 15
+    assert len(failed(box, answers)) == 23
