@@ -7,8 +7,8 @@ which a person reads, are worth as much as two cases.
 
 A student may ask `lab.explain` about the dumps, as one does at work, since the answers
 are typed in a notebook that nobody watches. It names the rank and its reasons; the
-points for the line and for the evidence want the entries to be read, and so do dumps
-that it leaves undecided. The function gets the dumps as values, not as files.
+first call that proves it has to be read in the entries, and so have the lines of dumps
+without frames. The function gets the dumps as values, not as files.
 """
 
 from __future__ import annotations
