@@ -243,6 +243,9 @@ CLAIMS = {
         assert not dist.is_mpi_available() and "invalid tensor size" in refused
     """,
     "11_placement": """
+        assert speeds_of_file == [100, 25, 2, 4, 8]
+        assert complete.inside == fabrics.dgx_h100(2).inside
+        assert complete.across == fabrics.dgx_h100(2).across
         assert flat.results == two.results and crossed == [1.75, 1.0]
         assert runs["dp"].results[0] == [0, 1] and tokens == 4096
         assert all(slowdown(everyone, f) < 0.6 for f in list(four.values())[1:])
