@@ -263,6 +263,9 @@ CLAIMS = {
         assert middle[0] > 0.3 and 0.7 < cpu_ratio[1] < 1.4, (middle, cpu_ratio)
         assert calling < elapsed / 2, "asking is the smaller part with Gloo"
         assert all(np.array(felt) > 0.9 * np.array(told)) and felt[0] > felt[1], felt
+        assert abs(step.error) < 0.25 and step.recorded.ops()["all_reduce"] == 32
+        assert 0.6 < blocked < 1 and 0.3 < shorter[0] < 0.55, (blocked, shorter)
+        assert abs(shorter[0] - shorter[1]) < 0.15, shorter
         assert not ranks.alive and not far.alive
     """,
     "13_strategies_as_sentences": """
