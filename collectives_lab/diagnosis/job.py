@@ -88,6 +88,41 @@ class Job:
         """Return the calls of a rank that are not over, the first first."""
         return [call for call in self.calls.get(rank, ()) if not call.over]
 
+    def standing(self, rank: int) -> list[Call]:
+        """Return what a rank stands in: a call, or the messages of one batch.
+
+        It is the first open call that the device has begun, or, where none is known to
+        be begun, the first one.
+        """
+        pending = self.pending(rank)
+        first = next((c for c in pending if c.started), pending[0] if pending else None)
+        if first is None:
+            return []
+        if not first.batch:
+            return [first]
+        return [call for call in pending if call.batch == first.batch]
+
+    def has_come(self, rank: int, call: Call) -> bool:
+        """Return whether a rank takes part in a call that it has made.
+
+        A GPU does what it is given in order. Where a dump has the times at which calls
+        began, one without it is still behind others. Else a message is, where another
+        call before it is open.
+        """
+        if call.over or call.started:
+            return True
+        if rank in self.starts:
+            return False
+        before = self.standing(rank)
+        if not before or any(call is c for c in before):
+            return True
+        return not (call.is_p2p or before[0].is_p2p)
+
+    @cached_property
+    def starts(self) -> set[int]:
+        """The ranks whose dump says when calls began on the device."""
+        return {r for r, calls in self.calls.items() if any(c.started for c in calls)}
+
     def reached(self, rank: int, group: str) -> int:
         """Return the highest number of a collective that a rank has begun."""
         return self._begun.get((rank, group), 0)
@@ -107,7 +142,7 @@ class Job:
         found: dict[tuple[str, int], dict[int, Call]] = defaultdict(dict)
         for rank, calls in self.calls.items():
             for call in calls:
-                if not call.is_p2p and call.verb != "coalesced":
+                if not call.is_p2p:
                     found[call.group, call.number].setdefault(rank, call)
         return dict(sorted(found.items()))
 
