@@ -82,7 +82,7 @@ def _read(path: Path, evidence: Evidence, most_calls: int) -> None:
     with path.open("rb") as file:
         beginning = file.read(BEGINNING)
     if not beginning:
-        raise ValueError("empty: its rank was ended before it could write")
+        raise ValueError("empty")
     if beginning[:2] in (b"\x1f\x8b", b"PK"):
         raise ValueError("compressed: unpack it first")
     if _is_pickle(beginning):
@@ -96,7 +96,7 @@ def _read(path: Path, evidence: Evidence, most_calls: int) -> None:
     elif stacks.is_stacks(text) or text.lstrip().startswith("["):
         found = stacks.read(path)
         evidence.stacks += found
-        if not found:
+        if not found or "Fatal Python error" in text:
             _read_log(path, beginning, evidence)
     else:
         _read_log(path, beginning, evidence)

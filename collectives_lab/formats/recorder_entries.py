@@ -146,7 +146,7 @@ def number_of(value: Any) -> int | None:
 
 def _group_name(entry: Mapping[str, Any]) -> str:
     named = entry.get("process_group")
-    if isinstance(named, list | tuple) and named:
+    if isinstance(named, list | tuple) and named and named[0] != "":
         return str(named[0])
     return str(named if isinstance(named, str) else entry.get("pg_id", ""))
 
