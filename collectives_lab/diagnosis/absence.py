@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectives_lab.diagnosis import code_place, timing
+from collectives_lab.diagnosis import code_place, timing, words
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -24,10 +24,8 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
     seen = [rank for rank in sinks if rank not in job.missing]
     with_stack = [rank for rank in sinks if rank in job.stacks]
     if timing.is_moving(job):
-        return _late(job, seen) or Verdict(
-            "healthy",
-            answer="Nothing hangs: the job went on while its dumps were written.",
-        )
+        why = "the job went on while its dumps were written"
+        return _late(job, seen) or words.healthy(job, why)
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
@@ -168,17 +166,10 @@ def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
     late = timing.straggler(job)
     if late is None or late.rank not in seen or len(seen) > 1:
         return None
+    where = ""
     if late.rank in job.stacks and not code_place.communication(job.stacks[late.rank]):
-        where = f", {code_place.place(job.stacks[late.rank])}"
-    else:
-        where = ""
-    return Verdict(
-        "straggler",
-        [late.rank],
-        answer=f"rank {late.rank} is late again{where}: it comes last to every call, "
-        f"by {late.seconds * 1e3:.0f} ms of a step of {late.step * 1e3:.0f} ms.",
-        reasons=[f"by the times of the last {late.calls} calls that all have made"],
-    )
+        where = f", and is {code_place.place(job.stacks[late.rank])} now"
+    return words.straggler(late, where)
 
 
 def _given_up(job: Job, seen: Sequence[int]) -> Verdict | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.evidence import Evidence
 from collectives_lab.formats.flight_recorder import Call, Dump
 from collectives_lab.formats.job_logs import Fact
@@ -44,6 +45,7 @@ class Job:
     reports: list[Communicator] = field(default_factory=list)
     stale: set[int] = field(default_factory=set)
     partial: set[int] = field(default_factory=set)
+    failed: dict[int, Stack] = field(default_factory=dict)
     nameless: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -54,6 +56,12 @@ class Job:
         for stack in evidence.stacks:
             if stack.rank is not None:
                 job.stacks[stack.rank] = stack
+        for fact in evidence.facts:
+            rank = fact.rank
+            if fact.follows and fact.frames and rank is not None:
+                stack = Stack(rank, frames=list(fact.frames), path=fact.path)
+                if code_place.communication(stack):
+                    job.failed[rank] = job.stacks[rank] = stack
         dumps = job._one_a_rank(evidence.dumps)
         job._name_groups(dumps)
         job._from_logs()
@@ -96,18 +104,16 @@ class Job:
         """
         pending = self.pending(rank)
         first = next((c for c in pending if c.started), pending[0] if pending else None)
-        if first is None:
-            return []
-        if not first.batch:
-            return [first]
+        if first is None or not first.batch:
+            return [] if first is None else [first]
         return [call for call in pending if call.batch == first.batch]
 
     def has_come(self, rank: int, call: Call) -> bool:
         """Return whether a rank takes part in a call that it has made.
 
-        A GPU does what it is given in order. Where a dump has the times at which calls
-        began, one without it is still behind others. Else a message is, where another
-        call before it is open.
+        Where a dump has the times at which calls began, one without it has not. Else a
+        message is taken to be behind another call that is open, as a GPU does what it
+        is given in order.
         """
         if call.over or call.started:
             return True
@@ -122,6 +128,11 @@ class Job:
     def starts(self) -> set[int]:
         """The ranks whose dump says when calls began on the device."""
         return {r for r, calls in self.calls.items() if any(c.started for c in calls)}
+
+    def is_computing(self, rank: int) -> bool:
+        """Return whether a rank's device has begun none of its open calls."""
+        pending = self.pending(rank)
+        return rank in self.starts and not any(c.started for c in pending)
 
     def reached(self, rank: int, group: str) -> int:
         """Return the highest number of a collective that a rank has begun."""

@@ -1,24 +1,36 @@
 """Times: who is always late, whether the network is slow, and whether a job moves.
 
-Dumps have the time at which each call was made, Gloo's too. That of the end has only
-NCCL's. Thresholds are here, each with its reason.
+Dumps have the time at which each call was made, Gloo's too. NCCL's have what its
+watchdog has seen of the end, and under TORCH_NCCL_ENABLE_TIMING how long each call was
+on the device. Thresholds are here, each with its reason.
 """
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from collectives_lab.diagnosis.job import SYMMETRIC, Job, elements
+from collectives_lab.diagnosis.mismatch import pairs
 from collectives_lab.formats.flight_recorder import Call
+from collectives_lab.formats.job_logs import Fact
 
 CALLS = 4
 """Matched calls that a habit needs at least."""
 
 HABIT = 0.7
-"""Share of the calls to which a straggler comes last."""
+"""Share of the delayed calls to which a straggler comes last."""
+
+LOST = 0.1
+"""Share of the time that others lose to a straggler, at least."""
+
+RECENT = 50
+"""The last matched calls, by which a habit is judged."""
 
 LARGE = 1 << 20
 """Bytes of a call whose time is that of its bytes and not of its latency."""
@@ -29,6 +41,10 @@ SLOW = 100e6
 SLOWER = 5.0
 """Times as long as before, for calls of the same size, that is slow."""
 
+POLLED = 0.2
+"""Seconds of which the end that a watchdog has seen says nothing: it looks ten times a
+second."""
+
 DAY = 86_400.0
 
 SIZES = {"Double": 8, "Long": 8, "Half": 2, "BFloat16": 2, "Short": 2, "Char": 1}
@@ -36,49 +52,123 @@ SIZES = {"Double": 8, "Long": 8, "Half": 2, "BFloat16": 2, "Short": 2, "Char": 1
 
 @dataclass(frozen=True)
 class Late:
-    """A rank that comes last. seconds: by how much; step: between two calls."""
+    """A rank that comes last: by how many seconds, to how many of how many calls.
+
+    on_device: its GPU comes late to them, whatever its program does.
+    """
 
     rank: int
     seconds: float
-    step: float
     calls: int
+    of: int
+    on_device: bool = False
+
+
+class Arrival(NamedTuple):
+    """Who came last to a call, by how many seconds, and when the first one came."""
+
+    start: float
+    rank: int
+    lag: float
+    spread: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether one rank has delayed the call: the others differ by much less."""
+        return self.lag > 1e-3 and self.lag > 3 * self.spread
 
 
 def straggler(job: Job) -> Late | None:
-    """Return the rank that comes last to most of the last calls, and clearly so.
+    """Return the rank that comes last to most of the calls that anybody delays.
 
-    Clearly: by five times what the others differ by, and by a fifth of the time from
-    one call to the next. A lag that is longer than a whole step is one of clocks.
+    How long a call was on the devices says it best: the last one has waited least.
+    Without that, the times at which the calls were made do, unless they show that the
+    clocks of ranks differ.
     """
-    rows = _arrivals(job)[-50:]
-    if len(rows) < CALLS:
+    on_device = _on_device(job)[-RECENT:]
+    if len(on_device) >= CALLS:
+        return _habit(on_device, on_device=True)
+    arrivals = _made(job)[-RECENT:]
+    late = _habit(arrivals)
+    if late is None or _clocks_differ(job, late.rank):
         return None
-    last = [max(row, key=row.__getitem__) for row in rows]
-    rank = max(set(last), key=last.count)
-    if last.count(rank) < HABIT * len(rows) or any(rank not in row for row in rows):
-        return None
-    lags, others = [], []
-    for row in rows:
-        rest = sorted(time for r, time in row.items() if r != rank)
-        lags.append((row[rank] - rest[-1]) / 1e9)
-        others.append((rest[-1] - rest[0]) / 1e9)
-    starts = [min(row.values()) for row in rows]
-    steps = [(b - a) / 1e9 for a, b in pairwise(starts)]
-    lag, step = median(lags), median(steps)
-    is_clear = lag > 5 * median(others) and lag > 0.2 * step and lag > 1e-3
-    return Late(rank, lag, step, len(rows)) if is_clear and lag < 1.5 * step else None
+    delayed = [a.start for a in arrivals if a.is_clear and a.rank == late.rank]
+    step = median(b - a for a, b in pairwise(delayed))
+    ends = any(c.completed for calls in job.calls.values() for c in calls)
+    return late if ends or late.seconds < 1.5 * step else None
 
 
-def _arrivals(job: Job) -> list[dict[int, int]]:
-    """Return when each rank came to each collective that all ranks have made."""
+def _habit(arrivals: Sequence[Arrival], on_device: bool = False) -> Late | None:
+    """Return the rank that delays most of what is delayed, up to the end."""
+    clear = [a for a in arrivals if a.is_clear]
+    if len(clear) < CALLS:
+        return None
+    ranks = [a.rank for a in clear]
+    rank = max(set(ranks), key=ranks.count)
+    lags = sorted(a.lag for a in clear if a.rank == rank)
+    first = next(a.start for a in clear if a.rank == rank)
+    span = max(arrivals[-1].start - first, lags[-1])
+    is_habit = len(lags) >= max(CALLS, HABIT * len(clear))
+    is_recent = ranks[-3:].count(rank) >= 2
+    is_lasting = 4 * len(lags) >= sum(a.start >= first for a in arrivals)
+    if not (is_habit and is_recent and is_lasting and sum(lags[:-1]) > LOST * span):
+        return None
+    return Late(rank, median(lags), len(lags), len(arrivals), on_device)
+
+
+def _last(times: Mapping[int, float]) -> tuple[int, float, float]:
+    """Return who is last by these times, by how much, and what the others differ by."""
+    rank = max(times, key=times.__getitem__)
+    rest = sorted(time for r, time in times.items() if r != rank)
+    return rank, times[rank] - rest[-1], rest[-1] - rest[0]
+
+
+def _of_all(job: Job) -> list[dict[int, Call]]:
+    """Return the collectives that all members with a dump have made, in order."""
     rows = []
     for (group, _), calls in job.collectives().items():
-        members, _ = job.ranks_of(group)
-        times = {r: c.created for r, c in calls.items() if c.created is not None}
-        whole = len(times) > 1 and set(members) - set(job.missing) <= set(times)
-        if whole and all(c.verb in SYMMETRIC for c in calls.values()):
-            rows.append(times)
-    return sorted(rows, key=lambda row: min(row.values()))
+        members = set(job.ranks_of(group)[0]) - set(job.missing)
+        whole = len(calls) > 1 and members <= set(calls)
+        made = all(c.created is not None for c in calls.values())
+        if whole and made and all(c.verb in SYMMETRIC for c in calls.values()):
+            rows.append(calls)
+    return sorted(rows, key=lambda row: min(c.created or 0 for c in row.values()))
+
+
+def _on_device(job: Job) -> list[Arrival]:
+    """Return the arrivals at each call by the time it was on each device."""
+    found = []
+    for calls in _of_all(job):
+        took = {r: -c.duration for r, c in calls.items() if c.duration is not None}
+        if len(took) == len(calls):
+            start = min(c.created or 0 for c in calls.values()) / 1e9
+            found.append(Arrival(start, *_last(took)))
+    return found
+
+
+def _made(job: Job) -> list[Arrival]:
+    """Return the arrivals at each call by the times at which it was made."""
+    found = []
+    for calls in _of_all(job):
+        times = {r: (c.created or 0) / 1e9 for r, c in calls.items()}
+        found.append(Arrival(min(times.values()), *_last(times)))
+    return found
+
+
+def _clocks_differ(job: Job, rank: int) -> bool:
+    """Return whether a call was over elsewhere before a rank made it, by its clock."""
+    for calls in _of_all(job):
+        made = calls[rank].created if rank in calls else None
+        ends = [c.completed for c in calls.values() if c.completed]
+        if made and ends and min(ends) < made:
+            return True
+    return False
+
+
+# -- the network -----------------------------------------------------------------------
+
+Way = tuple[int, ...]
+"""Of a message, from which rank to which; () for a collective."""
 
 
 def slowness(job: Job) -> str:
@@ -86,33 +176,89 @@ def slowness(job: Job) -> str:
 
     A call's time is counted from its last rank on, so that nobody's lateness is in it.
     """
-    rates: list[float] = []
-    durations: dict[tuple[str, int], list[float]] = {}
-    for calls in job.collectives().values():
+    calls = _transfers(job)
+    return _slower_than_before(calls) or _slower_than_others(calls) or _rate(calls)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A call that is over. seconds: from its last rank on."""
+
+    verb: str
+    nbytes: int
+    way: Way
+    seconds: float
+
+
+def _transfers(job: Job) -> list[Transfer]:
+    found = []
+    for calls in _of_all(job):
         seconds = _seconds(calls)
-        if seconds is None or seconds <= 0:
-            continue
-        call = next(iter(calls.values()))
-        nbytes = max(size_of(c) for c in calls.values())
-        key = call.verb, nbytes
-        durations.setdefault(key, []).append(seconds)
-        if nbytes >= LARGE:
-            rates.append(nbytes / seconds)
-    recent = rates[-10:]
-    if len(recent) >= 2 and median(recent) < SLOW:
-        return f"large calls moved {median(recent) / 1e6:.0f} MB/s at the end"
-    for (verb, _), times in durations.items():
+        if seconds is not None:
+            nbytes = max(size_of(c) for c in calls.values())
+            verb = next(iter(calls.values())).verb
+            found.append(Transfer(verb, nbytes, (), seconds))
+    for (src, send), (dst, recv) in pairs(job):
+        alone = not send.batch and not recv.batch
+        seconds = _seconds({src: send, dst: recv}) if alone else None
+        if seconds is not None:
+            found.append(Transfer("send", size_of(send), (src, dst), seconds))
+    return found
+
+
+def _seconds(calls: Mapping[int, Call]) -> float | None:
+    """Return how long a call took from its last rank on; None where nobody knows."""
+    took = [c.duration for c in calls.values() if c.duration is not None]
+    if len(took) == len(calls):
+        return min(took)
+    ends = [c.completed for c in calls.values() if c.completed]
+    begins = [c.started for c in calls.values() if c.started]
+    if not ends or len(begins) < len(calls):
+        return None
+    seconds = (min(ends) - max(begins)) / 1e9
+    return seconds if seconds > POLLED else None
+
+
+def _slower_than_before(calls: Sequence[Transfer]) -> str:
+    alike: dict[tuple, list[float]] = defaultdict(list)
+    for call in calls:
+        alike[call.verb, call.nbytes, call.way].append(call.seconds)
+    for (verb, _, way), times in alike.items():
         early, late = times[: len(times) // 2], times[-max(1, len(times) // 4) :]
-        if len(times) >= 4 and min(late) > SLOWER * median(early) and min(late) > 0.01:
-            factor = median(late) / median(early)
-            return f"{verb} took {factor:.0f} times as long at the end as before"
+        if len(times) >= 4 and min(late) > max(SLOWER * median(early), 0.01):
+            factor = median(late) / median(early) if median(early) else 0.0
+            return f"{_what(verb, way)} took {factor:.0f} times as long as before"
     return ""
 
 
-def _seconds(calls: dict[int, Call]) -> float | None:
-    ends = [c.completed for c in calls.values() if c.completed]
-    begins = [c.created for c in calls.values() if c.created]
-    return (min(ends) - max(begins)) / 1e9 if ends and begins else None
+def _slower_than_others(calls: Sequence[Transfer]) -> str:
+    """Compare the ways of messages of one size with each other."""
+    ways: dict[int, dict[Way, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for call in calls:
+        if call.way:
+            ways[call.nbytes][call.way].append(call.seconds)
+    for times in ways.values():
+        typical = {way: median(seconds[-10:]) for way, seconds in times.items()}
+        slowest = max(typical, key=typical.__getitem__)
+        rest = [seconds for way, seconds in typical.items() if way != slowest]
+        if len(times[slowest]) < CALLS or not rest:
+            continue
+        if typical[slowest] > max(SLOWER * median(rest), 0.01):
+            factor = typical[slowest] / median(rest) if median(rest) else 0.0
+            what = _what("send", slowest)
+            return f"{what} took {factor:.0f} times as long as between other ranks"
+    return ""
+
+
+def _rate(calls: Sequence[Transfer]) -> str:
+    rates = [c.nbytes / c.seconds for c in calls if c.nbytes >= LARGE and c.seconds]
+    if len(rates) >= 2 and median(rates[-10:]) < SLOW:
+        return f"large calls moved {median(rates[-10:]) / 1e6:.0f} MB/s at the end"
+    return ""
+
+
+def _what(verb: str, way: Way) -> str:
+    return f"a message from rank {way[0]} to rank {way[1]}" if way else verb
 
 
 def size_of(call: Call) -> int:
@@ -127,14 +273,19 @@ def is_moving(job: Job) -> bool:
 
     So it is where the dumps of ranks differ by calls that were over within a few steps,
     or where a file is hardly older than its last call. The age of a file is a bound,
-    which a copy only raises. A time-out says the contrary.
+    which a copy only raises. A time-out, or any end of a rank, says the contrary.
     """
-    if any(f.kind == "timeout" or "timed out" in f.text.lower() for f in job.facts):
+    if job.missing_dumps - job.stale or any(_is_end(fact) for fact in job.facts):
         return False
     return _moved_between(job) or all(
         len(job.calls[rank]) > CALLS and _age(job, rank) < 2 * _step(job, rank)
         for rank in job.dumps
     )
+
+
+def _is_end(fact: Fact) -> bool:
+    by_a_wait = "timed out" in fact.text.lower() or fact.follows or fact.uncaught
+    return fact.kind in ("timeout", "died", "misfit") or by_a_wait
 
 
 def _moved_between(job: Job) -> bool:
@@ -145,7 +296,7 @@ def _moved_between(job: Job) -> bool:
         for rank, calls in job.calls.items()
     }
     spread = (max(newest.values()) - min(newest.values())) / 1e9
-    return spread < 5 * max(_step(job, rank) for rank in job.dumps)
+    return spread < 10 * max(_step(job, rank) for rank in job.dumps)
 
 
 def _age(job: Job, rank: int) -> float:
@@ -159,7 +310,6 @@ def _age(job: Job, rank: int) -> float:
 
 
 def _step(job: Job, rank: int) -> float:
-    """Return the usual time between two of a rank's calls."""
-    times = sorted(c.created for c in job.calls[rank] if c.created)
-    gaps = [(b - a) / 1e9 for a, b in pairwise(times)]
-    return median(gaps) if gaps else 0.0
+    """Return the mean time between two of a rank's last calls."""
+    times = sorted(c.created for c in job.calls[rank][-RECENT:] if c.created)
+    return (times[-1] - times[0]) / 1e9 / (len(times) - 1) if len(times) > 1 else 0.0

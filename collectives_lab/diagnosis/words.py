@@ -23,24 +23,26 @@ def call_text(call: Call, kind: str = "") -> str:
 
 
 def healthy(job: Job, why: str) -> Verdict:
-    """Return the verdict that nothing hangs."""
+    """Return the verdict that nothing hangs, which no dump can prove.
+
+    A rank may stand still between two calls, too.
+    """
     stateless = any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
     return Verdict(
         "healthy",
-        proved=job.is_whole
-        and not stateless
-        and not any(job.pending(r) for r in job.calls),
         answer="Nothing hangs.",
         reasons=[why, *(["of messages Gloo's dumps say nothing"] if stateless else [])],
     )
 
 
-def straggler(late: Late) -> Verdict:
+def straggler(late: Late, where: str = "") -> Verdict:
     """Return the verdict on a rank that is always late."""
+    who = f"the GPU of rank {late.rank}" if late.on_device else f"rank {late.rank}"
+    by = "how long they were on each GPU" if late.on_device else "when they were made"
     return Verdict(
         "straggler",
         [late.rank],
-        answer=f"rank {late.rank} comes last to every call, by "
-        f"{late.seconds * 1e3:.0f} ms of a step of {late.step * 1e3:.0f} ms.",
-        reasons=[f"by the times of the last {late.calls} calls that all have made"],
+        answer=f"{who[0].upper()}{who[1:]} comes last, by {late.seconds * 1e3:.0f} ms, "
+        f"to {late.calls} of the last {late.of} calls{where}.",
+        reasons=[f"likely, by {by}: the others wait for it each time"],
     )

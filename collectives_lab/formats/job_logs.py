@@ -11,7 +11,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collectives_lab.formats.rank_names import named_rank, rank_of_line
@@ -32,7 +32,7 @@ class Fact:
     more than it wants; "fingerprint", a call as torch compares it, with its dtype;
     "absent", named by a monitored barrier. follows: an end that another rank's end or a
     time-out brings about. uncaught: torch itself says that the exception ended the
-    rank. frames: function, file and line, the innermost first. rank: None where the log
+    rank; root: torchrun saw this end first. frames: function, file and line, the innermost first. rank: None where the log
     does not say it.
     """
 
@@ -48,6 +48,7 @@ class Fact:
     completed: int | None = None
     follows: bool = False
     uncaught: bool = False
+    root: bool = False
     dtype: str = ""
     frames: tuple[Frame, ...] = ()
     path: str = ""
@@ -193,7 +194,8 @@ CONSEQUENCES = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|broken pipe|timed? ?out|"
     r"remote process|ncclRemoteError|ncclSystemError|watchdog|ChildFailedError|"
     r"SignalException|ProcessExitedException|ProcessRaisedException|KeyboardInterrupt|"
-    r"\bsocket\b|\bpeer\b|SystemExit: 0|stopped because rank",
+    r"\bsocket\b|\bpeer\b|SystemExit: 0|stopped because rank|"
+    r"Detected mismatch between collectives",
     re.IGNORECASE,
 )
 """What an exception says that another rank's end, or a wait, has brought about."""
@@ -288,16 +290,20 @@ class _Summary:
     def __init__(self, path: str):
         self.path = path
         self.rank: int | None = None
+        self.is_root = False
 
     def take(self, line: str) -> Iterator[Fact]:
+        if line.startswith("Root Cause (first observed failure)"):
+            self.is_root = True
         if match := re.match(r"\s*rank\s+: (\d+) \(local_rank", line):
             self.rank = int(match[1])
             return
         match = re.match(r"\s*exitcode\s+: (-?\d+)", line)
         if match and self.rank is not None:
             text = f"exit code {match[1]}"
-            yield _ended(self.rank, int(match[1]), text, self.path)
-            self.rank = None
+            fact = _ended(self.rank, int(match[1]), text, self.path)
+            yield replace(fact, root=self.is_root)
+            self.rank, self.is_root = None, False
 
 
 class _Fault:
