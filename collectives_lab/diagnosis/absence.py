@@ -200,7 +200,12 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
         answer += " and does not come to the others' call."
         reasons.append("its stack shows it")
     else:
+        computing = [r for r in ranks if job.is_computing(r) and job.pending(r)]
         answer = f"{who} {does} not come: in other code than the others."
+        if computing:
+            reasons.append("its device has not come to the call that it has made")
+        else:
+            reasons.append("or it has raised or died: its log would say it")
         if cannot_record_messages(job):
             reasons.append("or in a send or recv, which Gloo does not record")
         if last is not None:
@@ -208,11 +213,10 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
             reasons.append(
                 f"last seen in {last.verb}, call {last.number},{at}".rstrip(",")
             )
-    records = not cannot_record_messages(job)
     return Verdict(
         "busy",
         list(ranks),
-        proved=len(shown) == len(ranks) or (records and not job.missing),
+        proved=len(shown) == len(ranks) and not job.missing,
         answer=answer,
         lines=lines,
         reasons=reasons,

@@ -14,6 +14,36 @@ from collectives_lab.diagnosis.words import call_text, healthy, straggler
 from collectives_lab.formats.flight_recorder import Call
 
 
+def gone_past(job: Job) -> Verdict | None:
+    """Find a rank whose device is in a later call than the one the others wait in."""
+    posted = waits.posted(job)
+    for rank in sorted(job.starts - job.stale):
+        pending = job.pending(rank)
+        begun = [call for call in pending if call.started]
+        if not begun or pending[0].started or pending[0].batch == begun[0].batch != 0:
+            continue
+        call = pending[0]
+        if call.is_p2p:
+            others = [posted[id(call)][1]] if id(call) in posted else []
+        else:
+            made = job.collectives()[call.group, call.number]
+            others = [c for r, c in made.items() if r != rank]
+            if len(others) + 1 < len(job.ranks_of(call.group)[0]):
+                continue
+        if others and all(c.started and not c.over for c in others):
+            return Verdict(
+                "forgotten_wait",
+                [rank],
+                answer=f"rank {rank} went on without waiting for its {call_text(call)}.",
+                lines={rank: call.where} if call.where else {},
+                reasons=[
+                    f"its device is in {call_text(begun[0])}, a later call, and has not "
+                    "begun that one, in which the others are"
+                ],
+            )
+    return None
+
+
 def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
     """Find a rank that went on past a call of its own that never ended."""
     for rank in sorted(set(job.calls) - job.stale - job.partial):
@@ -59,6 +89,7 @@ def waiting(job: Job, found: waits.Graph) -> Verdict | None:
         return None
     verdict = (
         _circle(job, found)
+        or _unseen_circle(job, found)
         or absence.judge_sinks(job, found)
         or _opposite(job)
         or _left_message(job, found)
@@ -102,6 +133,53 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
         + ".",
         reasons=["none of them can go on before another one does"],
     )
+
+
+def _unseen_circle(job: Job, found: waits.Graph) -> Verdict | None:
+    """Find ranks that wait in groups whose other members have not made the call.
+
+    Gloo's dumps do not say who these are. If every rank that may be one waits as well,
+    none of them can go on.
+    """
+    alone = [r for r in sorted(found.unsure) if not found.absent[r]]
+    alone = [r for r in alone if _is_lonely(job, found, r)]
+    others = set(job.calls) - _in_no_group(job)
+    if len(alone) < 2 or job.missing or not job.knows_world or not others <= {*found.at}:
+        return None
+    if any(r not in alone and not found.absent[r] for r in found.at):
+        return None
+    groups = ", ".join(sorted({job.group_name(found.at[r].group) for r in alone}))
+    return Verdict(
+        "deadlock",
+        alone,
+        answer=f"{short_ranks(alone)} wait for each other in a circle, in the groups "
+        f"{groups}.",
+        reasons=[
+            "likely: each waits alone in its group, whose other ranks no dump names, "
+            "and every rank that may be one of them waits too"
+        ],
+    )
+
+
+def _is_lonely(job: Job, found: waits.Graph, rank: int) -> bool:
+    """Return whether no other rank has made the call in which a rank waits."""
+    call = found.at[rank]
+    made = job.collectives().get((call.group, call.number), {})
+    return not call.is_p2p and set(made) == {rank}
+
+
+def _in_no_group(job: Job) -> set[int]:
+    """Return the ranks that are in no group but that of all, by Gloo's dumps.
+
+    There a further group takes the name of the first one, without its ranks.
+    """
+    return {
+        rank
+        for rank, dump in job.dumps.items()
+        if dump.backend.startswith("gloo")
+        and len(dump.groups) == 1
+        and all(group.ranks == job.world for group in dump.groups.values())
+    }
 
 
 def _opposite(job: Job) -> Verdict | None:

@@ -150,12 +150,24 @@ class Job:
 
     def collectives(self) -> dict[tuple[str, int], dict[int, Call]]:
         """Return the collectives by group and number, each with its calls by rank."""
+        return self._collectives
+
+    @cached_property
+    def _collectives(self) -> dict[tuple[str, int], dict[int, Call]]:
         found: dict[tuple[str, int], dict[int, Call]] = defaultdict(dict)
         for rank, calls in self.calls.items():
             for call in calls:
                 if not call.is_p2p:
                     found[call.group, call.number].setdefault(rank, call)
         return dict(sorted(found.items()))
+
+    def reopen(self, rank: int, failed: Call) -> None:
+        """Take a call of a rank for given up, not for over."""
+        self.calls[rank] = tuple(
+            replace(call, over=False) if call is failed else call
+            for call in self.calls[rank]
+        )
+        self.__dict__.pop("_collectives", None)
 
     def group_name(self, group: str) -> str:
         """Return a group in words: its description, where it has one."""

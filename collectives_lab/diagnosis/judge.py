@@ -27,7 +27,8 @@ def judge(job: Job) -> Verdict:
     found = waits.graph(job)
     verdict = (
         facts.mismatched(job)
-        or facts.ended(job)
+        or facts.ended(job, found)
+        or hanging.gone_past(job)
         or hanging.left_behind(job, found)
         or hanging.waiting(job, found)
         or from_reports(job)
@@ -104,11 +105,10 @@ def _at_rest(job: Job) -> Verdict:
             answer="The files say of no rank what it waits for.",
             decides="the Flight Recorder dumps of all ranks",
         )
-    decisive = absence.files_of(job)
-    if decisive and not timing.is_moving(job):
+    if set(job.missing) - job.stale or job.nameless or job.partial:
         return Verdict(
             "unknown",
             answer="No rank waits, as far as the files go.",
-            decides=decisive,
+            decides=absence.files_of(job) or "the dumps of all ranks",
         )
     return healthy(job, "every call that was begun is over")

@@ -79,7 +79,7 @@ class Graph:
 def graph(job: Job) -> Graph:
     """Return the wait-for graph of the ranks whose dump counts."""
     found = Graph()
-    posted = _posted(job)
+    meets = posted(job)
     absent: dict[tuple[str, int], list[int]] = {}
     for rank in sorted(set(job.calls) - job.stale):
         standing = job.standing(rank)
@@ -89,7 +89,7 @@ def graph(job: Job) -> Graph:
         found.absent[rank] = []
         for call in standing:
             if call.is_p2p:
-                _add_message(job, found, posted, rank, call)
+                _add_message(job, found, meets, rank, call)
                 continue
             key = call.group, call.number
             if key not in absent:
@@ -120,7 +120,7 @@ def _is_elsewhere(job: Job, rank: int) -> bool:
     return stack is not None and code_place.is_elsewhere(stack)
 
 
-def _posted(job: Job) -> Mapping[int, tuple[int, Call]]:
+def posted(job: Job) -> Mapping[int, tuple[int, Call]]:
     """Return, by the id of a send or recv, the other side with its rank."""
     found = {}
     for (src, send), (dst, recv) in pairs(job):
@@ -132,13 +132,13 @@ def _posted(job: Job) -> Mapping[int, tuple[int, Call]]:
 def _add_message(
     job: Job,
     found: Graph,
-    posted: Mapping[int, tuple[int, Call]],
+    meets: Mapping[int, tuple[int, Call]],
     rank: int,
     call: Call,
 ) -> None:
     peer = peer_of(job, call)
-    if id(call) in posted:
-        other, theirs = found.partner[rank] = posted[id(call)]
+    if id(call) in meets:
+        other, theirs = found.partner[rank] = meets[id(call)]
         if job.has_come(other, theirs):
             return
         found.absent[rank].append(other)
