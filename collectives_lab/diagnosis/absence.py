@@ -32,6 +32,7 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
         in_a_message(job, sinks)
         or _late(job, seen)
         or _given_up(job, seen)
+        or _computing(job, sinks)
         or _elsewhere(job, found, sorted({*seen, *with_stack}))
     )
 
@@ -172,6 +173,31 @@ def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
     return words.straggler(late, where)
 
 
+def _computing(job: Job, sinks: Sequence[int]) -> Verdict | None:
+    """Judge ranks that have made the call, and whose device has not come to it.
+
+    So it is in any step of a job in good health, for a moment.
+    """
+    late = [r for r in sinks if job.pending(r) and job.is_computing(r)]
+    if not late or late != [*sinks] or any(r in job.stacks for r in late):
+        return None
+    if any(f.kind == "timeout" for f in job.facts):
+        return Verdict(
+            "busy",
+            late,
+            answer=f"The GPU of {short_ranks(late)} has not come to the call that its "
+            "program has made: it computes something else.",
+            reasons=["likely: the others have waited in it until the time-out"],
+        )
+    return Verdict(
+        "unknown",
+        answer=f"The others wait for the GPU of {short_ranks(late)}, which has not come "
+        "to the call that its program has made.",
+        reasons=["so it is in every step for a moment, and the dumps are of one moment"],
+        decides="a second dump of each rank, some seconds later",
+    )
+
+
 def _given_up(job: Job, seen: Sequence[int]) -> Verdict | None:
     """Judge ranks that a monitored barrier names."""
     absent = {f.rank for f in job.facts if f.kind == "absent"}
@@ -200,12 +226,8 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
         answer += " and does not come to the others' call."
         reasons.append("its stack shows it")
     else:
-        computing = [r for r in ranks if job.is_computing(r) and job.pending(r)]
         answer = f"{who} {does} not come: in other code than the others."
-        if computing:
-            reasons.append("its device has not come to the call that it has made")
-        else:
-            reasons.append("or it has raised or died: its log would say it")
+        reasons.append("likely; if it has raised or died, its log says so")
         if cannot_record_messages(job):
             reasons.append("or in a send or recv, which Gloo does not record")
         if last is not None:

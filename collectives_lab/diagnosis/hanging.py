@@ -12,6 +12,7 @@ from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.words import call_text, healthy, straggler
 from collectives_lab.formats.flight_recorder import Call
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 
 
 def gone_past(job: Job) -> Verdict | None:
@@ -168,6 +169,11 @@ def _is_lonely(job: Job, found: waits.Graph, rank: int) -> bool:
     return not call.is_p2p and set(made) == {rank}
 
 
+def _is_gloo(job: Job) -> bool:
+    """Return whether the dumps are of a backend whose calls wait where they stand."""
+    return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
+
+
 def _in_no_group(job: Job) -> set[int]:
     """Return the ranks that are in no group but that of all, by Gloo's dumps.
 
@@ -257,6 +263,16 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
     if late is not None:
         return straggler(late)
     slow = timing.slowness(job)
+    at = list(found.at.values())
+    if not slow and any(c.state == "scheduled" for c in at) and not _is_gloo(job):
+        return Verdict(
+            "unknown",
+            answer="All ranks have made the same call, and no dump says whether their "
+            "GPUs have begun it.",
+            reasons=["a GPU may be late, or stand still, or the network may be slow"],
+            decides="a second dump of each rank, some seconds later; and in the next "
+            "run TORCH_NCCL_ENABLE_TIMING=1",
+        )
     return Verdict(
         "slow_network",
         answer="All ranks have come and made the same call: the network is slow or "

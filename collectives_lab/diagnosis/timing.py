@@ -8,7 +8,7 @@ on the device. Thresholds are here, each with its reason.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -193,13 +193,15 @@ class Transfer:
 def _transfers(job: Job) -> list[Transfer]:
     found = []
     for calls in _of_all(job):
+        members, is_known = job.ranks_of(next(iter(calls.values())).group)
         seconds = _seconds(calls)
-        if seconds is not None:
+        if seconds is not None and is_known and len(calls) == len(members):
             nbytes = max(size_of(c) for c in calls.values())
             verb = next(iter(calls.values())).verb
             found.append(Transfer(verb, nbytes, (), seconds))
+    in_batch = Counter((r, c.batch) for r in job.calls for c in job.calls[r] if c.batch)
     for (src, send), (dst, recv) in pairs(job):
-        alone = not send.batch and not recv.batch
+        alone = in_batch[src, send.batch] < 2 and in_batch[dst, recv.batch] < 2
         seconds = _seconds({src: send, dst: recv}) if alone else None
         if seconds is not None:
             found.append(Transfer("send", size_of(send), (src, dst), seconds))

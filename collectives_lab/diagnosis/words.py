@@ -28,11 +28,15 @@ def healthy(job: Job, why: str) -> Verdict:
     A rank may stand still between two calls, too.
     """
     stateless = any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
-    return Verdict(
-        "healthy",
-        answer="Nothing hangs.",
-        reasons=[why, *(["of messages Gloo's dumps say nothing"] if stateless else [])],
-    )
+    reasons = [why]
+    if stateless:
+        reasons.append("of messages Gloo's dumps say nothing")
+    elif not any(c.duration for calls in job.calls.values() for c in calls):
+        reasons.append(
+            "whether GPUs or the network are slow, no dump says: it takes "
+            "TORCH_NCCL_ENABLE_TIMING=1"
+        )
+    return Verdict("healthy", answer="Nothing hangs.", reasons=reasons)
 
 
 def straggler(late: Late, where: str = "") -> Verdict:
