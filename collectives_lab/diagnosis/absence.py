@@ -22,7 +22,12 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
         return None
     unknown = [rank for rank in sinks if rank in job.missing]
     seen = [rank for rank in sinks if rank not in job.missing]
-    with_stack = [rank for rank in sinks if rank in job.stacks]
+    with_stack = [
+        rank
+        for rank in sinks
+        if rank in job.stacks
+        and code_place.communication(job.stacks[rank]) not in code_place.COLLECTIVES
+    ]
     if timing.is_moving(job):
         why = "the job went on while its dumps were written"
         return _late(job, seen) or words.healthy(job, why)
@@ -88,7 +93,7 @@ def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
         if rank in job.stacks
         and (call := code_place.communication(job.stacks[rank])) in code_place.P2P
     }
-    suspects = _messengers(job, sinks) if cannot_record_messages(job) else []
+    suspects = messengers(job, sinks) if cannot_record_messages(job) else []
     lines = {r: job.stacks[r].where for r in inside if job.stacks[r].where}
     if len(inside) > 1 and len(inside) == len(sinks):
         return Verdict(
@@ -140,7 +145,7 @@ def cannot_record_messages(job: Job) -> bool:
     return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
 
 
-def _messengers(job: Job, sinks: Sequence[int]) -> list[int]:
+def messengers(job: Job, sinks: Sequence[int]) -> list[int]:
     """Return ranks that began a message between their last two calls, by op_id.
 
     op_id counts messages too, which this backend does not record. A blocking send that

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from collectives_lab.diagnosis import absence
 from collectives_lab.diagnosis.job import Job
@@ -16,6 +17,7 @@ from collectives_lab.diagnosis.mismatch import (
     fingerprints,
     message,
 )
+from collectives_lab.diagnosis.timing import size_of
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.waits import Graph
 from collectives_lab.diagnosis.words import call_text
@@ -27,6 +29,7 @@ def mismatched(job: Job) -> Verdict | None:
     found = find(job) or fingerprints(job) or message(job)
     if found is None:
         return _misfit(job)
+    found = _with_misfit(job, found)
     lines = {r: found.calls[r].where for r in found.calls if found.calls[r].where}
     reasons = alike({r: call_text(c, found.kind) for r, c in found.calls.items()})
     call = next(iter(found.calls.values()))
@@ -49,6 +52,19 @@ def mismatched(job: Job) -> Verdict | None:
         lines=lines,
         reasons=reasons,
     )
+
+
+def _with_misfit(job: Job, found: Mismatch) -> Mismatch:
+    """Count a rank without a dump that was sent more than it wants, in a tie of two.
+
+    It wants what those with the smaller call give, so the others are the odd ones.
+    """
+    ended = sorted({f.rank for f in job.facts if f.kind == "misfit"} - {None})
+    sizes = {rank: size_of(call) for rank, call in found.calls.items()}
+    if not found.is_tie or len(set(sizes.values())) != 2 or job.missing != ended:
+        return found
+    large = tuple(r for r, size in sizes.items() if size == max(sizes.values()))
+    return replace(found, culprits=large, is_tie=False) if len(ended) == 1 else found
 
 
 def _misfit(job: Job) -> Verdict | None:

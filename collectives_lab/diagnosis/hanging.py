@@ -52,6 +52,8 @@ def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
         if not pending:
             continue
         call = pending[0]
+        if job.dumps[rank].backend.startswith(WITHOUT_STATES):
+            continue  # whose dumps say too little of ends
         later = [c for c in job.calls[rank] if c.record > call.record and c.over]
         passed = [c for c in later if c.group == call.group or call.is_p2p]
         if not passed or not _is_alone(job, found, rank, call):
@@ -272,6 +274,15 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
             reasons=["a GPU may be late, or stand still, or the network may be slow"],
             decides="a second dump of each rank, some seconds later; and in the next "
             "run TORCH_NCCL_ENABLE_TIMING=1",
+        )
+    began = absence.messengers(job, ()) if _is_gloo(job) else []
+    if not slow and began:
+        return Verdict(
+            "unknown",
+            answer="All ranks have come and made the same call, which does not end; "
+            f"{short_ranks(began)} began a message just before.",
+            reasons=["a message that is not waited for may be in its way"],
+            decides="the line before that call: keep what isend and irecv return",
         )
     return Verdict(
         "slow_network",

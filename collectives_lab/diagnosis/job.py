@@ -161,11 +161,11 @@ class Job:
                     found[call.group, call.number].setdefault(rank, call)
         return dict(sorted(found.items()))
 
-    def reopen(self, rank: int, failed: Call) -> None:
-        """Take a call of a rank for given up, not for over."""
+    def set_over(self, rank: int, call: Call, over: bool) -> None:
+        """Take a call of a rank for over, or for given up, whatever its dump says."""
         self.calls[rank] = tuple(
-            replace(call, over=False) if call is failed else call
-            for call in self.calls[rank]
+            replace(other, over=over) if other is call else other
+            for other in self.calls[rank]
         )
         self.__dict__.pop("_collectives", None)
 

@@ -12,6 +12,7 @@ from statistics import median
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.job import SYMMETRIC, Job
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 
 APART = 600e9
 """Nanoseconds between one call on two ranks that no job survives: ten minutes."""
@@ -21,6 +22,7 @@ def sort_out(job: Job) -> None:
     """Mark the dumps that do not count, and say so in the job's notes."""
     set_strangers_aside(job)
     reopen_ended(job)
+    close_forgotten(job)
     for group in sorted({c.group for calls in job.calls.values() for c in calls}):
         reopen_failed(job, group)
         find_stale(job, group)
@@ -63,7 +65,7 @@ def reopen_failed(job: Job, group: str) -> None:
     for rank, call in job.collectives()[group, last].items():
         given_up = call.verb in SYMMETRIC and call.state != "completed"
         if rank not in job.stale and call.over and given_up:
-            job.reopen(rank, call)
+            job.set_over(rank, call, False)
 
 
 def reopen_ended(job: Job) -> None:
@@ -74,7 +76,27 @@ def reopen_ended(job: Job) -> None:
             continue
         inside = code_place.communication(stack)
         if inside not in code_place.P2P and last.where in ("", stack.where):
-            job.reopen(rank, last)
+            job.set_over(rank, last, False)
+
+
+def close_forgotten(job: Job) -> None:
+    """Take a call for over that is open on one rank, which has ended a later one.
+
+    Gloo's recorder leaves such entries now and then. If no other rank's entry is open,
+    the call has ended.
+    """
+    for (group, number), calls in job.collectives().items():
+        still = [(r, c) for r, c in calls.items() if not c.over]
+        if len(still) != 1 or len(calls) < 2:
+            continue
+        ((rank, call),) = still
+        later = any(
+            c.over and c.group == group and c.number > number and not c.is_p2p
+            for c in job.calls[rank]
+        )
+        dump = job.dumps.get(rank)
+        if later and dump is not None and dump.backend.startswith(WITHOUT_STATES):
+            job.set_over(rank, call, True)
 
 
 def find_stale(job: Job, group: str) -> None:

@@ -24,7 +24,7 @@ CALLS = 4
 """Matched calls that a habit needs at least."""
 
 HABIT = 0.7
-"""Share of the delayed calls to which a straggler comes last."""
+"""Share of all delay that a straggler brings about."""
 
 LOST = 0.1
 """Share of the time that others lose to a straggler, at least."""
@@ -103,12 +103,16 @@ def _habit(arrivals: Sequence[Arrival], on_device: bool = False) -> Late | None:
     clear = [a for a in arrivals if a.is_clear]
     if len(clear) < CALLS:
         return None
-    ranks = [a.rank for a in clear]
-    rank = max(set(ranks), key=ranks.count)
+    lost: Counter[int] = Counter()
+    for arrival in clear:
+        lost[arrival.rank] += round(arrival.lag * 1e9)
+    rank, _ = lost.most_common(1)[0]
+    large = lost[rank] / len([a for a in clear if a.rank == rank]) / 5e9
+    ranks = [a.rank for a in clear if a.lag > large]
     lags = sorted(a.lag for a in clear if a.rank == rank)
     first = next(a.start for a in clear if a.rank == rank)
     span = max(arrivals[-1].start - first, lags[-1])
-    is_habit = len(lags) >= max(CALLS, HABIT * len(clear))
+    is_habit = len(lags) >= CALLS and lost[rank] >= HABIT * lost.total()
     is_recent = ranks[-3:].count(rank) >= 2
     is_lasting = 4 * len(lags) >= sum(a.start >= first for a in arrivals)
     if not (is_habit and is_recent and is_lasting and sum(lags[:-1]) > LOST * span):

@@ -108,10 +108,18 @@ def _absent(job: Job, call: Call) -> list[int]:
     return [
         rank
         for rank in members
-        if rank in without
-        or job.reached(rank, call.group) < call.number
+        if (rank in without and not _stands_there(job, rank, call))
+        or (rank not in without and job.reached(rank, call.group) < call.number)
         or (rank in made and not job.has_come(rank, made[rank]))
     ]
+
+
+def _stands_there(job: Job, rank: int, call: Call) -> bool:
+    """Return whether the stack of a rank without a dump is in the line of a call."""
+    stack = job.stacks.get(rank)
+    if stack is None or not call.where or stack.where != call.where:
+        return False
+    return code_place.communication(stack) not in ("", *code_place.P2P)
 
 
 def _is_elsewhere(job: Job, rank: int) -> bool:

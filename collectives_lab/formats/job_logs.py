@@ -161,7 +161,7 @@ def _watchdog(line: str, rank: int | None, path: str) -> Iterator[Fact]:
 
 _FINGERPRINT = re.compile(
     r"Rank (\d+) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
-    r"SequenceNumber=(\d+), OpType=(\w+)(?:, TensorShape=\[([\d, ]*)\])?"
+    r"SequenceNumber=(\d+)(?:, )?OpType=(\w+)(?:, TensorShape=\[([\d, ]*)\])?"
     r"(?:, TensorDtypes=(\w+))?"
 )
 
