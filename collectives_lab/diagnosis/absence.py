@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectives_lab.diagnosis import code_place, timing, words
+from collectives_lab.diagnosis import code_place, motion, timing, words
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -28,9 +28,8 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
         if rank in job.stacks
         and code_place.communication(job.stacks[rank]) not in code_place.COLLECTIVES
     ]
-    if timing.is_moving(job):
-        why = "the job went on while its dumps were written"
-        return _late(job, seen) or words.healthy(job, why)
+    if motion.is_moving(job):
+        return words.moving(job)
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
@@ -196,9 +195,11 @@ def _computing(job: Job, sinks: Sequence[int]) -> Verdict | None:
         )
     return Verdict(
         "unknown",
-        answer=f"The others wait for the GPU of {short_ranks(late)}, which has not come "
-        "to the call that its program has made.",
-        reasons=["so it is in every step for a moment, and the dumps are of one moment"],
+        answer=f"The others wait for the GPU of {short_ranks(late)}, which has not "
+        "come to the call that its program has made.",
+        reasons=[
+            "so it is in every step for a moment, and the dumps are of one moment"
+        ],
         decides="a second dump of each rank, some seconds later",
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from collectives_lab.formats import flight_recorder, job_logs, ras, stacks
 from collectives_lab.formats.flight_recorder import Dump
-from collectives_lab.formats.job_logs import Fact
+from collectives_lab.formats.log_facts import Fact
 from collectives_lab.formats.ras import Communicator
 from collectives_lab.formats.stacks import Stack
 

@@ -17,11 +17,11 @@ from collectives_lab.diagnosis.mismatch import (
     fingerprints,
     message,
 )
-from collectives_lab.diagnosis.timing import size_of
+from collectives_lab.diagnosis.network import size_of
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.waits import Graph
 from collectives_lab.diagnosis.words import call_text
-from collectives_lab.formats.job_logs import Fact
+from collectives_lab.formats.log_facts import Fact
 
 
 def mismatched(job: Job) -> Verdict | None:
@@ -59,7 +59,7 @@ def _with_misfit(job: Job, found: Mismatch) -> Mismatch:
 
     It wants what those with the smaller call give, so the others are the odd ones.
     """
-    ended = sorted({f.rank for f in job.facts if f.kind == "misfit"} - {None})
+    ended = _misfits(job)
     sizes = {rank: size_of(call) for rank, call in found.calls.items()}
     if not found.is_tie or len(set(sizes.values())) != 2 or job.missing != ended:
         return found
@@ -67,12 +67,18 @@ def _with_misfit(job: Job, found: Mismatch) -> Mismatch:
     return replace(found, culprits=large, is_tie=False) if len(ended) == 1 else found
 
 
+def _misfits(job: Job) -> list[int]:
+    """Return the ranks that Gloo has ended, as they were sent more than they want."""
+    ranks = {f.rank for f in job.facts if f.kind == "misfit" and f.rank is not None}
+    return sorted(ranks)
+
+
 def _misfit(job: Job) -> Verdict | None:
     """Judge a rank that Gloo has ended, as it was sent more than it wants.
 
     The rank beside it may have given too much as well, so the others must agree.
     """
-    ended = sorted({f.rank for f in job.facts if f.kind == "misfit"} - {None})
+    ended = _misfits(job)
     if not ended:
         return None
     reasons = [f"{f.text} ({f.path})" for f in job.facts if f.kind == "misfit"]
@@ -89,8 +95,8 @@ def _misfit(job: Job) -> Verdict | None:
         )
     return Verdict(
         "unknown",
-        answer=f"{short_ranks(ended)} was sent more than it wants: it gives too little, "
-        "or its neighbour too much.",
+        answer=f"{short_ranks(ended)} was sent more than it wants: it gives too "
+        "little, or its neighbour too much.",
         reasons=reasons,
         decides=absence.files_of(job) or "the dumps of all ranks",
     )
@@ -163,7 +169,9 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
         for f in job.facts
         if f.kind in ("exception", "died") and not f.follows and f.rank is not None
     ]
-    told = {f.rank for f in job.facts if f.follows or (f.kind == "exception" and f.where)}
+    told = {
+        f.rank for f in job.facts if f.follows or (f.kind == "exception" and f.where)
+    }
     killed = any(f.kind == "died" for f in ends)
     ends = [
         f

@@ -14,7 +14,7 @@ from functools import cached_property
 from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.evidence import Evidence
 from collectives_lab.formats.flight_recorder import Call, Dump
-from collectives_lab.formats.job_logs import Fact
+from collectives_lab.formats.log_facts import Fact
 from collectives_lab.formats.ras import Communicator
 from collectives_lab.formats.stacks import Stack
 

@@ -12,14 +12,16 @@ from collectives_lab.diagnosis import (
     absence,
     code_place,
     facts,
+    forgotten,
     hanging,
+    network,
     timing,
     waits,
 )
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.reports import from_reports
 from collectives_lab.diagnosis.verdict import Verdict, Wait, alike, short_ranks
-from collectives_lab.diagnosis.words import healthy, straggler
+from collectives_lab.diagnosis.words import healthy, slow_network, straggler
 
 
 def judge(job: Job) -> Verdict:
@@ -28,8 +30,8 @@ def judge(job: Job) -> Verdict:
     verdict = (
         facts.mismatched(job)
         or facts.ended(job, found)
-        or hanging.gone_past(job)
-        or hanging.left_behind(job, found)
+        or forgotten.gone_past(job)
+        or forgotten.left_behind(job, found)
         or hanging.waiting(job, found)
         or from_reports(job)
         or _by_stacks(job)
@@ -92,13 +94,9 @@ def _at_rest(job: Job) -> Verdict:
     late = timing.straggler(job)
     if late is not None:
         return straggler(late)
-    slow = timing.slowness(job)
+    slow = network.slowness(job)
     if slow:
-        return Verdict(
-            "slow_network",
-            answer="Nothing hangs, but the network is slow.",
-            reasons=[slow, "counted from the last rank's arrival on"],
-        )
+        return slow_network(slow)
     if not job.calls:
         return Verdict(
             "unknown",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.mismatch import peer_of
-from collectives_lab.diagnosis.timing import size_of
+from collectives_lab.diagnosis.network import size_of
 from collectives_lab.diagnosis.verdict import short_ranks
 from collectives_lab.formats.flight_recorder import Call
 from collectives_lab.trace import Event, Trace

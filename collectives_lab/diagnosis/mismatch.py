@@ -142,19 +142,32 @@ def _sizes(call: Call) -> tuple[int, ...] | None:
 
 def fingerprints(job: Job) -> Mismatch | None:
     """Return the call that torch itself has compared, and found to differ."""
+    own: dict[int, Call] = {}
     calls: dict[int, Call] = {}
     lines: dict[int, str] = {}
     for fact in job.facts:
         if fact.kind == "exception" and "Detected mismatch" in fact.text:
             lines[-1 if fact.rank is None else fact.rank] = fact.where
         if fact.kind == "fingerprint" and fact.rank is not None:
-            size = ((fact.elements[0],),) if fact.elements[0] > 1 else ()
+            size: tuple[tuple[int, ...], ...] = ()
+            if fact.elements[0] > 1:
+                size = ((fact.elements[0],),)
             dtypes = (fact.dtype,) if fact.dtype else ()
-            calls[fact.rank] = Call(
-                *(fact.verb, fact.verb, DEFAULT, fact.number),
-                **{"inputs": size, "outputs": size, "dtypes": dtypes},
+            call = Call(
+                fact.verb,
+                fact.verb,
+                DEFAULT,
+                fact.number,
+                inputs=size,
+                outputs=size,
+                dtypes=dtypes,
             )
-    calls = {r: replace(c, where=lines.get(r, "")) for r, c in sorted(calls.items())}
+            if fact.follows:
+                calls.setdefault(fact.rank, call)
+            else:
+                own[fact.rank] = call
+    told = sorted((calls | own).items())
+    calls = {r: replace(c, where=lines.get(r, "")) for r, c in told}
     kinds = {"order": lambda c: (c.verb, c.number), "dtype": _dtype, "shape": _size}
     for kind, signature in kinds.items():
         signatures = {rank: signature(call) for rank, call in calls.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collectives_lab.diagnosis import network, timing
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.timing import Late
 from collectives_lab.diagnosis.verdict import Verdict
@@ -37,6 +38,26 @@ def healthy(job: Job, why: str) -> Verdict:
             "TORCH_NCCL_ENABLE_TIMING=1"
         )
     return Verdict("healthy", answer="Nothing hangs.", reasons=reasons)
+
+
+def moving(job: Job) -> Verdict:
+    """Return the verdict on a job that went on while its dumps were written."""
+    late, slow = timing.straggler(job), network.slowness(job)
+    if late is not None:
+        return straggler(late)
+    return slow_network(slow) if slow else healthy(job, MOVING)
+
+
+MOVING = "the job went on while its dumps were written"
+
+
+def slow_network(why: str) -> Verdict:
+    """Return the verdict on a job whose calls are over, and were slow."""
+    return Verdict(
+        "slow_network",
+        answer="Nothing hangs, but the network is slow.",
+        reasons=[f"likely: {why}", "counted from the last rank's arrival on"],
+    )
 
 
 def straggler(late: Late, where: str = "") -> Verdict:
