@@ -14,6 +14,7 @@ from collectives_lab.diagnosis import (
     facts,
     forgotten,
     hanging,
+    motion,
     network,
     timing,
     waits,
@@ -91,6 +92,16 @@ def _at_rest(job: Job) -> Verdict:
     ]
     if inside and (verdict := absence.in_a_message(job, inside)) is not None:
         return verdict
+    if any(motion.is_end(fact) for fact in job.facts):
+        ends = [f for f in job.facts if motion.is_end(f)]
+        said = {f.rank: f.text[:100] for f in ends if f.rank is not None}
+        others = short_ranks([rank for rank in job.world if rank not in said])
+        return Verdict(
+            "unknown",
+            answer="A rank has come to a bad end, and no file says which one was first.",
+            reasons=alike(said),
+            decides=f"the log of {others}" if others else "the logs of all ranks",
+        )
     late = timing.straggler(job)
     if late is not None:
         return straggler(late)

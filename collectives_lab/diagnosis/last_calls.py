@@ -48,7 +48,11 @@ def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
     several = len({group for group, _, _ in columns}) > 1
     head = ["call", *(_title(column, several) for column in columns)]
     if not in_line:
-        head = ["rank", *(f"{n} before" for n in range(COLUMNS - 1, 0, -1)), "last call"]
+        head = [
+            "rank",
+            *(f"{n} before" for n in range(COLUMNS - 1, 0, -1)),
+            "last call",
+        ]
     table = [head, *([short_ranks(r, 3), *texts] for texts, r in ordered[:ROWS])]
     widths = [max(len(row[n]) for row in table) for n in range(len(head))]
     lines = [

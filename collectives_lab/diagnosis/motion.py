@@ -18,7 +18,7 @@ def is_moving(job: Job) -> bool:
     or where a file is hardly older than its last call. The age of a file is a bound,
     which a copy only raises. A time-out, or any end of a rank, says the contrary.
     """
-    if job.missing_dumps - job.stale or any(_is_end(fact) for fact in job.facts):
+    if job.missing_dumps - job.stale or any(is_end(fact) for fact in job.facts):
         return False
     return _moved_between(job) or all(
         len(job.calls[rank]) > CALLS and _age(job, rank) < 2 * _step(job, rank)
@@ -26,7 +26,8 @@ def is_moving(job: Job) -> bool:
     )
 
 
-def _is_end(fact: Fact) -> bool:
+def is_end(fact: Fact) -> bool:
+    """Return whether a fact is that a rank, or a call of it, has come to a bad end."""
     by_a_wait = "timed out" in fact.text.lower() or fact.follows or fact.uncaught
     return fact.kind in ("timeout", "died", "misfit") or by_a_wait
 
