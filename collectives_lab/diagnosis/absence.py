@@ -169,7 +169,7 @@ def messengers(job: Job, sinks: Sequence[int]) -> list[int]:
 
 def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
     late = timing.straggler(job)
-    if late is None or late.rank not in seen or len(seen) > 1:
+    if late is None or late.rank not in seen:
         return None
     where = ""
     if late.rank in job.stacks and not code_place.communication(job.stacks[late.rank]):

@@ -162,7 +162,8 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
     """Return the ends of ranks that nothing else explains.
 
     An exception that is in the log of a rank that waits, or of ranks that go on, was
-    caught. An exit code alone says less than what the rank itself, or a signal, says.
+    caught, and so it may be where further ranks are waited for. An exit code alone says
+    less than what the rank itself, or a signal, says.
     """
     ends = [
         f
@@ -182,17 +183,17 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
     at_rest = not found.at and not job.missing
 
     def is_end(fact: Fact) -> bool:
-        if fact.kind == "died" or fact.uncaught or not fact.frames:
-            return True
         return fact.rank in waited_for or (fact.rank in job.missing and not at_rest)
 
-    harmless = {f.text for f in ends if not is_end(f)}
-    harmless |= {_without_numbers(text) for text in harmless}
-    return [
+    harmless = {_without_numbers(f.text) for f in ends if not is_end(f)}
+    sure = [f for f in ends if f.kind == "died" or f.uncaught or not f.frames]
+    caught = [
         f
         for f in ends
-        if is_end(f) and (f.uncaught or _without_numbers(f.text) not in harmless)
+        if f not in sure and is_end(f) and _without_numbers(f.text) not in harmless
     ]
+    explained = {f.rank for f in (*sure, *caught)}
+    return sure if sure or not waited_for <= explained else caught
 
 
 def _without_numbers(text: str) -> str:

@@ -98,7 +98,7 @@ def _at_rest(job: Job) -> Verdict:
         others = short_ranks([rank for rank in job.world if rank not in said])
         return Verdict(
             "unknown",
-            answer="A rank has come to a bad end, and no file says which one was first.",
+            answer="A rank has ended badly, and no file says which one did so first.",
             reasons=alike(said),
             decides=f"the log of {others}" if others else "the logs of all ranks",
         )
