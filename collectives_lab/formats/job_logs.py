@@ -64,7 +64,7 @@ _COUNTS = re.compile(
     r"Rank (\d+)\].*last enqueued (?:NCCL )?work: (-?\d+), "
     r"last completed (?:NCCL )?work: (-?\d+)"
 )
-_NUMBER = re.compile(r"at work sequence id: (\d+)")
+_NUMBER = re.compile(r"at work(?: sequence id)?: (\d+)")
 _GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?([\w.]+)")
 _BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
 
