@@ -63,7 +63,6 @@ def _problems(problems: Mapping[str, str]) -> list[str]:
     for path, why in problems.items():
         alike.setdefault(why.replace(path, "").strip(), []).append(path)
     return [
-        f"{paths[0]}: {why}"
-        + (f", and so are {len(paths) - 1} more files" if paths[1:] else "")
+        f"{paths[0]}{f' and {len(paths) - 1} more' if paths[1:] else ''}: {why}"
         for why, paths in alike.items()
     ]

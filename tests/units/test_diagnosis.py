@@ -498,6 +498,89 @@ def test_the_picture_and_the_trace_have_the_last_calls(tmp_path: Path) -> None:
     assert space_time(verdict.trace).caption
 
 
+def test_a_notebook_shows_the_answer_and_the_ranks_concerned(tmp_path: Path) -> None:
+    """At most eight lanes, the culprits among them, and nothing of a file as HTML."""
+    ranks = recorders(world=20)
+    for r in ranks:
+        if r.rank != 13:
+            r.call("all<b>", state="started")
+        r.save(tmp_path)
+    verdict = explain(tmp_path)
+    shown = verdict.concerned()
+    assert len(shown) == 8 and shown[0] == 13
+    page = verdict._repr_html_()
+    assert "<figure" in page and "rank 13 does not come" in page
+    assert "all<b>" not in page
+
+
+def test_the_program_is_written_when_somebody_asks(tmp_path: Path) -> None:
+    """It takes ten seconds, and neither the answer nor its text waits for it."""
+    verdict, *_ = judged(healthy_at_the_end, tmp_path)
+    str(verdict), verdict._repr_html_(), verdict.as_dict()
+    assert "program" not in vars(verdict)
+    assert verdict.program == ""  # nothing hangs, so there is none to run
+
+
+def test_an_empty_log_says_nothing_and_an_empty_dump_is_named(tmp_path: Path) -> None:
+    """A rank that prints nothing is well; one that could not write is not."""
+    (tmp_path / "rank_1.log").touch()
+    assert not judged(healthy_at_the_end, tmp_path)[0].notes
+    for name in ("more_rank_8", "more_rank_9"):
+        (tmp_path / name).touch()
+    (note,) = explain(tmp_path).notes
+    assert "more_rank_8 and 1 more: empty" in note
+
+
+GAVE_UP = (
+    "Traceback (most recent call last):\n"
+    '  File "/home/me/train.py", line 50, in step\n    dist.all_reduce(x)\n'
+    '  File "/x/torch/distributed/distributed_c10d.py", line 9, in all_reduce\n'
+    "    work.wait()\nRuntimeError: Connection closed by peer [10.0.0.2]:2901\n"
+)
+"""What the log of a rank says that another rank's end has ended in its call."""
+
+
+def test_a_rank_without_a_dump_is_where_its_traceback_is(tmp_path: Path) -> None:
+    """It waits as the others do, and is not in other code."""
+    ranks, _, culprits = busy(tmp_path)
+    for r in ranks:
+        r.save(tmp_path)
+    (tmp_path / "nccl_trace_rank_0").unlink()
+    assert explain(tmp_path).kind == "unknown"
+    (tmp_path / "rank0.log").write_text(GAVE_UP)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("busy", culprits)
+
+
+def test_a_call_that_a_log_calls_failed_is_not_over(tmp_path: Path) -> None:
+    """Gloo retires it as one that has ended; so ranks that differ in it are found."""
+    ranks = recorders(backend="gloo")
+    for r in ranks:
+        r.call(size=(9 if r.rank == 1 else 8,), line=50)
+        r.save(tmp_path)
+        (tmp_path / f"rank{r.rank}.log").write_text(GAVE_UP)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("shape", [1])
+
+
+def test_an_entry_that_gloo_forgot_to_retire_is_no_hang(tmp_path: Path) -> None:
+    """Its rank has ended later calls, and so have all others this one."""
+    ranks = recorders(backend="gloo")
+    ranks[2].entries[3]["retired"] = False
+    for r in ranks:
+        r.save(tmp_path)
+    assert explain(tmp_path).kind == "healthy"
+
+
+def test_a_bad_end_in_a_log_is_never_health(tmp_path: Path) -> None:
+    """All calls are over, and a rank says that another one has closed a connection."""
+    text = GAVE_UP.replace("distributed_c10d", "elsewhere").replace("line 50", "line 9")
+    (tmp_path / "rank3.log").write_text(text)
+    verdict, *_ = judged(healthy_at_the_end, tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("unknown", [])
+    assert "ranks 0-2" in verdict.decides
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
