@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 from collectives_lab.formats.log_ends import Fault, Summary, ends
 from collectives_lab.formats.log_facts import Fact
@@ -20,13 +22,32 @@ from collectives_lab.formats.tracebacks import Traceback
 LONGEST = 10_000
 """Characters of a line that are looked at."""
 
+MOST_FACTS = 2000
+"""Facts of one log that are kept: so many first ones, and so many last ones."""
+
 
 def read(path: str | Path) -> list[Fact]:
     """Return the facts of a log, in its order; a fact that is repeated comes once."""
+    first: dict[Fact, None] = {}
+    last: deque[Fact] = deque(maxlen=MOST_FACTS)
     with Path(path).open(errors="replace") as file:
-        lines = (line[:LONGEST].rstrip("\n") for line in file)
-        found = facts(lines, named_rank(path), str(path))
-        return list(dict.fromkeys(found))
+        for fact in facts(_lines(file), named_rank(path), str(path)):
+            if fact in first or fact in list(last)[-10:]:
+                continue
+            if len(first) < MOST_FACTS:
+                first[fact] = None
+            else:
+                last.append(fact)
+    return [*first, *last]
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the beginnings of lines, however long they are."""
+    while piece := file.readline(LONGEST):
+        line = piece
+        while len(piece) == LONGEST and not piece.endswith("\n"):
+            piece = file.readline(LONGEST)
+        yield line.rstrip("\n")
 
 
 def facts(lines: Iterable[str], rank: int | None = None, path: str = "") -> Iterator:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import tracemalloc
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -532,6 +533,22 @@ def test_the_end_of_a_process_is_read(text: str, kind: str, follows: bool) -> No
     """As torchrun, torch's spawn, Slurm and this package print it."""
     (fact,) = facts(text)
     assert (fact.kind, fact.rank, fact.follows) == (kind, 3, follows)
+
+
+def test_a_log_of_any_size_is_read_in_little_memory(tmp_path: Path) -> None:
+    """One endless line, and more tracebacks than anybody reads."""
+    path, limit = tmp_path / "rank3.log", job_logs.MOST_FACTS
+    with path.open("w") as file:
+        file.write("x" * 30_000_000 + "\n")
+        for n in range(3 * limit):
+            file.write(TRACEBACK.replace("no bias", f"no {n}"))
+    tracemalloc.start()
+    found = job_logs.read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
+    numbers = [int(fact.text.rpartition(" ")[2]) for fact in found]
+    assert numbers == [*range(limit), *range(2 * limit, 3 * limit)]
 
 
 def test_a_log_of_other_lines_says_nothing() -> None:
