@@ -4,7 +4,8 @@
 `Ranks(4)` keeps the processes, and `%load_ext collectives_lab` gives a notebook
 `%%ranks`. `check(name, solution)` says what a graded exercise is worth.
 `trace.replay(fabric)` says what a run would take on another cluster, and
-`predict(verb, nbytes, fabric)` what a call of NCCL takes there; each algorithm is there
+`predict(verb, nbytes, fabric)` what a call of NCCL takes there; `explain(folder)` says
+why a job hangs, from the files that it has left. Each algorithm is there
 three times, in `algorithms`, `plans` and `costs`. Plots are in `collectives_lab.plots`,
 steppers in `collectives_lab.widgets`. Each name is imported when it is first used, so
 what needs no torch works without it.
@@ -43,11 +44,13 @@ _HOME = {
         "basics.errors",
     ),
     "check": "checking",
+    "explain": "diagnosis",
 }
 """The module that defines each name."""
 
 _ROOMS = (
-    *("algorithms", "basics", "bench", "checking", "costs", "emulation", "fabrics"),
+    *("algorithms", "basics", "bench", "checking", "costs", "diagnosis"),
+    *("emulation", "fabrics"),
     *("formats", "libraries", "other_libraries", "parallel", "plans", "plots"),
     *("predictions", "replay", "strategies", "truth", "widgets", "wire"),
 )
@@ -55,6 +58,7 @@ _ROOMS = (
 _THEORY = {
     *("basics", "costs", "fabrics", "libraries", "plans", "plots", "predictions"),
     *("formats", "replay", "strategies", "truth", "widgets", "compare", "table"),
+    *("diagnosis", "explain"),
     *("Event", "Message", "Prediction", "Timeline", "Trace", "predict", "what_if"),
 }
 """Names that need numpy only."""

@@ -10,6 +10,7 @@ COMMANDS = {
     "doctor": ("doctor", "what this machine can do, and what to do about the rest"),
     "bench": ("bench.cli", "any verb and algorithm, in the columns of nccl-tests"),
     "truth": ("truth.cli", "published measurements beside what is predicted for them"),
+    "explain": ("diagnosis.cli", "why a job hangs, from the files that it has left"),
     "check": ("checking.cli", "a solution, as the grader will check it"),
 }
 """By command, the module whose `main` gets the arguments, and the purpose."""

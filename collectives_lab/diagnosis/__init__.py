@@ -2,12 +2,13 @@
 
 Here `explain("dumps/")` returns a `Verdict`: which rank is at fault, in which line, who
 waits for it, and whether that is proved. The files are read by `formats`; nothing of
-them is executed. It is no public name before it is right on the jobs of `tests/hangs`.
+them is executed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from collectives_lab.basics.errors import LabError
@@ -26,15 +27,13 @@ class Unreadable(LabError):
 
 def explain(
     *paths: str | Path,
-    reproduce: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verdict:
     """Say why a job hangs, from its files, and return the Verdict.
 
     paths: files and folders, in any mixture: Flight Recorder dumps, logs, reports of
-    NCCL's RAS, stacks by py-spy. reproduce: also write a program that shows the same
-    hang, and run it, for some ten seconds; it is in the answer only if it does. Raises
-    Unreadable where none of the files helps, with what is wrong with each.
+    NCCL's RAS, stacks by py-spy. progress: called with the number of files read and of
+    all. Raises Unreadable where none of the files helps, with what is wrong with each.
     """
     try:
         evidence = collect(paths, progress)
@@ -46,9 +45,24 @@ def explain(
     job = Job.of(evidence)
     moments.sort_out(job)
     verdict = judge(job)
-    verdict.notes += [f"{path}: {why}" for path, why in evidence.problems.items()]
+    verdict.notes += _problems(evidence.problems)
     verdict.picture = last_calls.drawing(job, verdict.culprits)
     verdict.trace = last_calls.trace(job) if job.calls else None
-    if reproduce and (program := reproduction.program(job, verdict)):
-        verdict.program = program if reproduction.shows(program, verdict) else ""
+    verdict.write = partial(_tried, reproduction.program(job, verdict), verdict)
     return verdict
+
+
+def _tried(program: str, verdict: Verdict) -> str:
+    """Return a program if it shows what a verdict says, and else ""."""
+    return program if program and reproduction.shows(program, verdict) else ""
+
+
+def _problems(problems: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with files, in a line for each kind of fault."""
+    alike: dict[str, list[str]] = {}
+    for path, why in problems.items():
+        alike.setdefault(why.replace(path, "").strip(), []).append(path)
+    return [
+        f"{paths[0]}{f' and {len(paths) - 1} more' if paths[1:] else ''}: {why}"
+        for why, paths in alike.items()
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectives_lab.diagnosis import code_place, timing
+from collectives_lab.diagnosis import code_place, motion, timing, words
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -22,18 +22,21 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
         return None
     unknown = [rank for rank in sinks if rank in job.missing]
     seen = [rank for rank in sinks if rank not in job.missing]
-    with_stack = [rank for rank in sinks if rank in job.stacks]
-    if timing.is_moving(job):
-        return _late(job, seen) or Verdict(
-            "healthy",
-            answer="Nothing hangs: the job went on while its dumps were written.",
-        )
+    with_stack = [
+        rank
+        for rank in sinks
+        if rank in job.stacks
+        and code_place.communication(job.stacks[rank]) not in code_place.COLLECTIVES
+    ]
+    if motion.is_moving(job):
+        return words.moving(job)
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
         in_a_message(job, sinks)
         or _late(job, seen)
         or _given_up(job, seen)
+        or _computing(job, sinks)
         or _elsewhere(job, found, sorted({*seen, *with_stack}))
     )
 
@@ -89,7 +92,7 @@ def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
         if rank in job.stacks
         and (call := code_place.communication(job.stacks[rank])) in code_place.P2P
     }
-    suspects = _messengers(job, sinks) if cannot_record_messages(job) else []
+    suspects = messengers(job, sinks) if cannot_record_messages(job) else []
     lines = {r: job.stacks[r].where for r in inside if job.stacks[r].where}
     if len(inside) > 1 and len(inside) == len(sinks):
         return Verdict(
@@ -141,7 +144,7 @@ def cannot_record_messages(job: Job) -> bool:
     return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
 
 
-def _messengers(job: Job, sinks: Sequence[int]) -> list[int]:
+def messengers(job: Job, sinks: Sequence[int]) -> list[int]:
     """Return ranks that began a message between their last two calls, by op_id.
 
     op_id counts messages too, which this backend does not record. A blocking send that
@@ -166,18 +169,38 @@ def _messengers(job: Job, sinks: Sequence[int]) -> list[int]:
 
 def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
     late = timing.straggler(job)
-    if late is None or late.rank not in seen or len(seen) > 1:
+    if late is None or late.rank not in seen:
         return None
+    where = ""
     if late.rank in job.stacks and not code_place.communication(job.stacks[late.rank]):
-        where = f", {code_place.place(job.stacks[late.rank])}"
-    else:
-        where = ""
+        where = f", and is {code_place.place(job.stacks[late.rank])} now"
+    return words.straggler(late, where)
+
+
+def _computing(job: Job, sinks: Sequence[int]) -> Verdict | None:
+    """Judge ranks that have made the call, and whose device has not come to it.
+
+    So it is in any step of a job in good health, for a moment.
+    """
+    late = [r for r in sinks if job.pending(r) and job.is_computing(r)]
+    if not late or late != [*sinks] or any(r in job.stacks for r in late):
+        return None
+    if any(f.kind == "timeout" for f in job.facts):
+        return Verdict(
+            "busy",
+            late,
+            answer=f"The GPU of {short_ranks(late)} has not come to the call that its "
+            "program has made: it computes something else.",
+            reasons=["likely: the others have waited in it until the time-out"],
+        )
     return Verdict(
-        "straggler",
-        [late.rank],
-        answer=f"rank {late.rank} is late again{where}: it comes last to every call, "
-        f"by {late.seconds * 1e3:.0f} ms of a step of {late.step * 1e3:.0f} ms.",
-        reasons=[f"by the times of the last {late.calls} calls that all have made"],
+        "unknown",
+        answer=f"The others wait for the GPU of {short_ranks(late)}, which has not "
+        "come to the call that its program has made.",
+        reasons=[
+            "so it is in every step for a moment, and the dumps are of one moment"
+        ],
+        decides="a second dump of each rank, some seconds later",
     )
 
 
@@ -210,6 +233,7 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
         reasons.append("its stack shows it")
     else:
         answer = f"{who} {does} not come: in other code than the others."
+        reasons.append("likely; if it has raised or died, its log says so")
         if cannot_record_messages(job):
             reasons.append("or in a send or recv, which Gloo does not record")
         if last is not None:
@@ -217,11 +241,10 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
             reasons.append(
                 f"last seen in {last.verb}, call {last.number},{at}".rstrip(",")
             )
-    records = not cannot_record_messages(job)
     return Verdict(
         "busy",
         list(ranks),
-        proved=len(shown) == len(ranks) or (records and not job.missing),
+        proved=len(shown) == len(ranks) and not job.missing,
         answer=answer,
         lines=lines,
         reasons=reasons,

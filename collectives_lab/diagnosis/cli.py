@@ -40,16 +40,17 @@ def main(arguments: Sequence[str]) -> int:
         help="write no program that shows the same; it takes some ten seconds to run",
     )
     options = parser.parse_args(arguments)
-    reproduce = not options.no_reproduce and not options.json
     try:
-        verdict = explain(*options.paths, reproduce=reproduce, progress=_show)
+        verdict = explain(*options.paths, progress=_show)
     except Unreadable as error:
         print(f"explain: {error}", file=sys.stderr)
         return 2
     if options.json:
         print(json.dumps(verdict.as_dict(), indent=2))
     else:
-        print(verdict)
+        print(verdict, flush=True)
+        if not options.no_reproduce and verdict.program:
+            print(f"\nA program that shows the same:\n\n{verdict.program}")
     return 1 if verdict.hangs else 0
 
 

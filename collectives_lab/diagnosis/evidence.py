@@ -13,12 +13,15 @@ from pathlib import Path
 
 from collectives_lab.formats import flight_recorder, job_logs, ras, stacks
 from collectives_lab.formats.flight_recorder import Dump
-from collectives_lab.formats.job_logs import Fact
+from collectives_lab.formats.log_facts import Fact
 from collectives_lab.formats.ras import Communicator
 from collectives_lab.formats.stacks import Stack
 
 MOST_CALLS = 400_000
 """Calls of all files together that are kept in memory, some 200 MB."""
+
+MOST_OF_A_FILE = 50_000
+"""Calls of one file that are kept: the last ones."""
 
 BEGINNING = 1 << 16
 """Bytes by which the kind of a file is told."""
@@ -50,7 +53,7 @@ def collect(
     """
     files = list(_files(paths))
     evidence = Evidence(files=len(files))
-    most_calls = max(50, MOST_CALLS // max(1, len(files)))
+    most_calls = max(50, min(MOST_OF_A_FILE, MOST_CALLS // max(1, len(files))))
     for n, path in enumerate(files):
         if progress is not None:
             progress(n, len(files))
@@ -81,8 +84,10 @@ def _read(path: Path, evidence: Evidence, most_calls: int) -> None:
     """Read one file by the format that its beginning shows."""
     with path.open("rb") as file:
         beginning = file.read(BEGINNING)
+    if not beginning and path.suffix in (".log", ".txt", ".out", ".err"):
+        return  # of a rank that had nothing to say
     if not beginning:
-        raise ValueError("empty: its rank was ended before it could write")
+        raise ValueError("empty")
     if beginning[:2] in (b"\x1f\x8b", b"PK"):
         raise ValueError("compressed: unpack it first")
     if _is_pickle(beginning):
@@ -96,7 +101,7 @@ def _read(path: Path, evidence: Evidence, most_calls: int) -> None:
     elif stacks.is_stacks(text) or text.lstrip().startswith("["):
         found = stacks.read(path)
         evidence.stacks += found
-        if not found:
+        if not found or "Fatal Python error" in text:
             _read_log(path, beginning, evidence)
     else:
         _read_log(path, beginning, evidence)

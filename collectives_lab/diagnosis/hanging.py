@@ -1,56 +1,16 @@
 """Hanging: the verdict on ranks that wait, by the wait-for graph.
 
 Here `waiting` looks for a circle, for ranks that do not come, and, where all have come,
-for two groups in two orders, a forgotten wait, or a slow network. `left_behind` finds a
-call that its own rank went past.
+for two groups in two orders, a forgotten wait, or a slow network.
 """
 
 from __future__ import annotations
 
-from collectives_lab.diagnosis import absence, timing, waits
+from collectives_lab.diagnosis import absence, forgotten, motion, network, timing, waits
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
-from collectives_lab.diagnosis.words import call_text, healthy, straggler
-from collectives_lab.formats.flight_recorder import Call
-
-
-def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
-    """Find a rank that went on past a call of its own that never ended."""
-    for rank in sorted(set(job.calls) - job.stale - job.partial):
-        pending = job.pending(rank)
-        if not pending:
-            continue
-        call = pending[0]
-        later = [c for c in job.calls[rank] if c.record > call.record and c.over]
-        passed = [c for c in later if c.group == call.group or call.is_p2p]
-        if not passed or not _is_alone(job, found, rank, call):
-            continue
-        return Verdict(
-            "forgotten_wait",
-            [rank],
-            answer=f"rank {rank} went on without waiting for its {call_text(call)}.",
-            lines={rank: call.where} if call.where else {},
-            reasons=[
-                f"call {call.number} of group {job.group_name(call.group)} is not over "
-                f"there, but {len(passed)} later ones are, as {call_text(passed[-1])}",
-                "likely: keep what the call returns, and wait() for it",
-            ],
-        )
-    return None
-
-
-def _is_alone(job: Job, found: waits.Graph, rank: int, call: Call) -> bool:
-    """Return whether the others have done their part of the call."""
-    if call.is_p2p:
-        return rank in found.partner
-    others = [
-        c
-        for (group, number), calls in job.collectives().items()
-        if (group, number) == (call.group, call.number)
-        for r, c in calls.items()
-        if r != rank
-    ]
-    return all(c.over for c in others)
+from collectives_lab.diagnosis.words import call_text, moving, straggler
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 
 
 def waiting(job: Job, found: waits.Graph) -> Verdict | None:
@@ -59,10 +19,11 @@ def waiting(job: Job, found: waits.Graph) -> Verdict | None:
         return None
     verdict = (
         _circle(job, found)
+        or _unseen_circle(job, found)
         or absence.judge_sinks(job, found)
         or _opposite(job)
-        or _left_message(job, found)
-        or _ran_ahead(job, found)
+        or forgotten.left_message(job, found)
+        or forgotten.ran_ahead(job, found)
         or _all_came(job, found)
     )
     texts = {rank: _wait_text(job, found, rank) for rank in found.at}
@@ -104,6 +65,63 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
     )
 
 
+def _unseen_circle(job: Job, found: waits.Graph) -> Verdict | None:
+    """Find ranks that wait in groups whose other members have not made the call.
+
+    Gloo's dumps do not say who these are. If every rank that may be one waits as well,
+    none of them can go on.
+    """
+    alone = [r for r in sorted(found.unsure) if not found.absent[r]]
+    alone = [r for r in alone if _is_lonely(job, found, r)]
+    others = set(job.calls) - _in_no_group(job)
+    if (
+        len(alone) < 2
+        or job.missing
+        or not job.knows_world
+        or not others <= {*found.at}
+    ):
+        return None
+    if any(r not in alone and not found.absent[r] for r in found.at):
+        return None
+    groups = ", ".join(sorted({job.group_name(found.at[r].group) for r in alone}))
+    return Verdict(
+        "deadlock",
+        alone,
+        answer=f"{short_ranks(alone)} wait for each other in a circle, in the groups "
+        f"{groups}.",
+        reasons=[
+            "likely: each waits alone in its group, whose other ranks no dump names, "
+            "and every rank that may be one of them waits too"
+        ],
+    )
+
+
+def _is_lonely(job: Job, found: waits.Graph, rank: int) -> bool:
+    """Return whether no other rank has made the call in which a rank waits."""
+    call = found.at[rank]
+    made = job.collectives().get((call.group, call.number), {})
+    return not call.is_p2p and set(made) == {rank}
+
+
+def _is_gloo(job: Job) -> bool:
+    """Return whether the dumps are of a backend whose calls wait where they stand."""
+    return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
+
+
+def _in_no_group(job: Job) -> set[int]:
+    """Return the ranks that are in no group but that of all, by Gloo's dumps.
+
+    There a further group takes the name of the first one, without its ranks.
+    """
+    return {
+        rank
+        for rank, dump in job.dumps.items()
+        if dump.backend.startswith("gloo")
+        and len(dump.groups) == 1
+        and all(group.ranks == job.world for group in dump.groups.values())
+    }
+
+
 def _opposite(job: Job) -> Verdict | None:
     crossed = waits.opposite_orders(job)
     if crossed is None:
@@ -122,46 +140,10 @@ def _opposite(job: Job) -> Verdict | None:
     )
 
 
-def _left_message(job: Job, found: waits.Graph) -> Verdict | None:
-    """Find a rank that went on past a message whose other side waits for it."""
-    for rank, (peer, other) in found.partner.items():
-        call = found.at[rank]
-        waits_there = found.at.get(peer) is other and len(job.pending(peer)) == 1
-        if waits_there and len(job.pending(rank)) > 1:
-            return Verdict(
-                "forgotten_wait",
-                [rank],
-                answer=f"rank {rank} went on without waiting for its {call.verb} "
-                f"{'to' if call.verb == 'send' else 'from'} rank {peer}.",
-                lines={rank: call.where} if call.where else {},
-                reasons=[
-                    f"both sides are there, neither is over, and only rank {peer} waits"
-                ],
-            )
-    return None
-
-
-def _ran_ahead(job: Job, found: waits.Graph) -> Verdict | None:
-    """Find ranks that made further calls where the others wait for the first."""
-    complete = found.complete()
-    further = [r for r in complete if len(job.pending(r)) > 1]
-    behind = [r for r in complete if len(job.pending(r)) == 1]
-    if not further or len(further) >= len(behind) or not job.is_whole:
-        return None
-    call = found.at[further[0]]
-    return Verdict(
-        "forgotten_wait",
-        further,
-        answer=f"{short_ranks(further)} went on without waiting for the "
-        f"{call_text(call)}.",
-        reasons=["likely: all have begun it, and only the others wait in it"],
-    )
-
-
 def _all_came(job: Job, found: waits.Graph) -> Verdict:
     """Judge calls in which nobody is missing and that are not over."""
-    if timing.is_moving(job):
-        return healthy(job, "the job went on while its dumps were written")
+    if motion.is_moving(job):
+        return moving(job)
     decisive = absence.files_of(job)
     if found.unsure or decisive:
         return Verdict(
@@ -178,7 +160,26 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
     late = timing.straggler(job)
     if late is not None:
         return straggler(late)
-    slow = timing.slowness(job)
+    slow = network.slowness(job)
+    at = list(found.at.values())
+    if not slow and any(c.state == "scheduled" for c in at) and not _is_gloo(job):
+        return Verdict(
+            "unknown",
+            answer="All ranks have made the same call, and no dump says whether their "
+            "GPUs have begun it.",
+            reasons=["a GPU may be late, or stand still, or the network may be slow"],
+            decides="a second dump of each rank, some seconds later; and in the next "
+            "run TORCH_NCCL_ENABLE_TIMING=1",
+        )
+    began = absence.messengers(job, ()) if _is_gloo(job) else []
+    if not slow and began:
+        return Verdict(
+            "unknown",
+            answer="All ranks have come and made the same call, which does not end; "
+            f"{short_ranks(began)} began a message just before.",
+            reasons=["a message that is not waited for may be in its way"],
+            decides="the line before that call: keep what isend and irecv return",
+        )
     return Verdict(
         "slow_network",
         answer="All ranks have come and made the same call: the network is slow or "

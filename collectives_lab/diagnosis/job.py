@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.evidence import Evidence
 from collectives_lab.formats.flight_recorder import Call, Dump
-from collectives_lab.formats.job_logs import Fact
+from collectives_lab.formats.log_facts import Fact
 from collectives_lab.formats.ras import Communicator
 from collectives_lab.formats.stacks import Stack
 
@@ -44,6 +45,7 @@ class Job:
     reports: list[Communicator] = field(default_factory=list)
     stale: set[int] = field(default_factory=set)
     partial: set[int] = field(default_factory=set)
+    failed: dict[int, Stack] = field(default_factory=dict)
     nameless: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -54,6 +56,12 @@ class Job:
         for stack in evidence.stacks:
             if stack.rank is not None:
                 job.stacks[stack.rank] = stack
+        for fact in evidence.facts:
+            rank = fact.rank
+            if fact.follows and fact.frames and rank is not None:
+                stack = Stack(rank, frames=list(fact.frames), path=fact.path)
+                if code_place.communication(stack):
+                    job.failed[rank] = job.stacks[rank] = stack
         dumps = job._one_a_rank(evidence.dumps)
         job._name_groups(dumps)
         job._from_logs()
@@ -88,6 +96,44 @@ class Job:
         """Return the calls of a rank that are not over, the first first."""
         return [call for call in self.calls.get(rank, ()) if not call.over]
 
+    def standing(self, rank: int) -> list[Call]:
+        """Return what a rank stands in: a call, or the messages of one batch.
+
+        It is the first open call that the device has begun, or, where none is known to
+        be begun, the first one.
+        """
+        pending = self.pending(rank)
+        first = next((c for c in pending if c.started), pending[0] if pending else None)
+        if first is None or not first.batch:
+            return [] if first is None else [first]
+        return [call for call in pending if call.batch == first.batch]
+
+    def has_come(self, rank: int, call: Call) -> bool:
+        """Return whether a rank takes part in a call that it has made.
+
+        Where a dump has the times at which calls began, one without it has not. Else a
+        message is taken to be behind another call that is open, as a GPU does what it
+        is given in order.
+        """
+        if call.over or call.started:
+            return True
+        if rank in self.starts:
+            return False
+        before = self.standing(rank)
+        if not before or any(call is c for c in before):
+            return True
+        return not (call.is_p2p or before[0].is_p2p)
+
+    @cached_property
+    def starts(self) -> set[int]:
+        """The ranks whose dump says when calls began on the device."""
+        return {r for r, calls in self.calls.items() if any(c.started for c in calls)}
+
+    def is_computing(self, rank: int) -> bool:
+        """Return whether a rank's device has begun none of its open calls."""
+        pending = self.pending(rank)
+        return rank in self.starts and not any(c.started for c in pending)
+
     def reached(self, rank: int, group: str) -> int:
         """Return the highest number of a collective that a rank has begun."""
         return self._begun.get((rank, group), 0)
@@ -104,12 +150,24 @@ class Job:
 
     def collectives(self) -> dict[tuple[str, int], dict[int, Call]]:
         """Return the collectives by group and number, each with its calls by rank."""
+        return self._collectives
+
+    @cached_property
+    def _collectives(self) -> dict[tuple[str, int], dict[int, Call]]:
         found: dict[tuple[str, int], dict[int, Call]] = defaultdict(dict)
         for rank, calls in self.calls.items():
             for call in calls:
-                if not call.is_p2p and call.verb != "coalesced":
+                if not call.is_p2p:
                     found[call.group, call.number].setdefault(rank, call)
         return dict(sorted(found.items()))
+
+    def set_over(self, rank: int, call: Call, over: bool) -> None:
+        """Take a call of a rank for over, or for given up, whatever its dump says."""
+        self.calls[rank] = tuple(
+            replace(other, over=over) if other is call else other
+            for other in self.calls[rank]
+        )
+        self.__dict__.pop("_collectives", None)
 
     def group_name(self, group: str) -> str:
         """Return a group in words: its description, where it has one."""

@@ -12,14 +12,17 @@ from collectives_lab.diagnosis import (
     absence,
     code_place,
     facts,
+    forgotten,
     hanging,
+    motion,
+    network,
     timing,
     waits,
 )
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.reports import from_reports
 from collectives_lab.diagnosis.verdict import Verdict, Wait, alike, short_ranks
-from collectives_lab.diagnosis.words import healthy, straggler
+from collectives_lab.diagnosis.words import healthy, slow_network, straggler
 
 
 def judge(job: Job) -> Verdict:
@@ -27,8 +30,9 @@ def judge(job: Job) -> Verdict:
     found = waits.graph(job)
     verdict = (
         facts.mismatched(job)
-        or facts.ended(job)
-        or hanging.left_behind(job, found)
+        or facts.ended(job, found)
+        or forgotten.gone_past(job)
+        or forgotten.left_behind(job, found)
         or hanging.waiting(job, found)
         or from_reports(job)
         or _by_stacks(job)
@@ -88,27 +92,32 @@ def _at_rest(job: Job) -> Verdict:
     ]
     if inside and (verdict := absence.in_a_message(job, inside)) is not None:
         return verdict
+    if any(motion.is_end(fact) for fact in job.facts):
+        ends = [f for f in job.facts if motion.is_end(f)]
+        said = {f.rank: f.text[:100] for f in ends if f.rank is not None}
+        others = short_ranks([rank for rank in job.world if rank not in said])
+        return Verdict(
+            "unknown",
+            answer="A rank has ended badly, and no file says which one did so first.",
+            reasons=alike(said),
+            decides=f"the log of {others}" if others else "the logs of all ranks",
+        )
     late = timing.straggler(job)
     if late is not None:
         return straggler(late)
-    slow = timing.slowness(job)
+    slow = network.slowness(job)
     if slow:
-        return Verdict(
-            "slow_network",
-            answer="Nothing hangs, but the network is slow.",
-            reasons=[slow, "counted from the last rank's arrival on"],
-        )
+        return slow_network(slow)
     if not job.calls:
         return Verdict(
             "unknown",
             answer="The files say of no rank what it waits for.",
             decides="the Flight Recorder dumps of all ranks",
         )
-    decisive = absence.files_of(job)
-    if decisive and not timing.is_moving(job):
+    if set(job.missing) - job.stale or job.nameless or job.partial:
         return Verdict(
             "unknown",
             answer="No rank waits, as far as the files go.",
-            decides=decisive,
+            decides=absence.files_of(job) or "the dumps of all ranks",
         )
     return healthy(job, "every call that was begun is over")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.mismatch import peer_of
-from collectives_lab.diagnosis.timing import size_of
+from collectives_lab.diagnosis.network import size_of
 from collectives_lab.diagnosis.verdict import short_ranks
 from collectives_lab.formats.flight_recorder import Call
 from collectives_lab.trace import Event, Trace
@@ -26,22 +26,33 @@ def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
     """Return the last calls as a table: a row for ranks that made the same.
 
     `...` follows a call that is not over, and `-` stands where a rank has made none.
+    Collectives stand below each other by their number; with messages among them, each
+    rank has its own order.
     culprits: ranks whose rows come first.
     """
     ranks = sorted(set(job.calls) - job.stale)
     cells = {rank: _cells(job, rank) for rank in ranks}
     columns = _last(job, cells)
+    if not columns:
+        return ""
+    in_line = not any(pair for _, _, pair in columns)
     rows: dict[tuple[str, ...], list[int]] = {}
     for rank in ranks:
         texts = tuple(cells[rank].get(column, "-") for column in columns)
+        if not in_line:
+            texts = tuple(_own(job, rank))
         rows.setdefault(texts, []).append(rank)
-    if not columns:
-        return ""
     ordered = sorted(
         rows.items(), key=lambda row: (not set(row[1]) & set(culprits), row[1])
     )
     several = len({group for group, _, _ in columns}) > 1
     head = ["call", *(_title(column, several) for column in columns)]
+    if not in_line:
+        head = [
+            "rank",
+            *(f"{n} before" for n in range(COLUMNS - 1, 0, -1)),
+            "last call",
+        ]
     table = [head, *([short_ranks(r, 3), *texts] for texts, r in ordered[:ROWS])]
     widths = [max(len(row[n]) for row in table) for n in range(len(head))]
     lines = [
@@ -72,6 +83,12 @@ def _cell(job: Job, call: Call) -> str:
     return text if call.over else f"{text} ..."
 
 
+def _own(job: Job, rank: int) -> list[str]:
+    """Return the texts of a rank's last calls, the last of them last."""
+    texts = [_cell(job, call) for call in job.calls[rank][-COLUMNS:]]
+    return ["-"] * (COLUMNS - len(texts)) + texts
+
+
 def _last(job: Job, cells: dict[int, dict[Column, str]]) -> list[Column]:
     """Return the last columns, in the order in which the first rank made them."""
     first: dict[Column, int] = {}
@@ -84,9 +101,7 @@ def _last(job: Job, cells: dict[int, dict[Column, str]]) -> list[Column]:
 
 
 def _title(column: Column, several: bool) -> str:
-    group, number, pair = column
-    if pair:
-        return "message"
+    group, number, _ = column
     return f"{number} of group {group}" if several else str(number)
 
 

@@ -1,17 +1,18 @@
 """Mismatches: calls of one number that do not fit together.
 
 Here `find` returns the first collective of which the ranks disagree about the verb, the
-elements or the dtype, and `messages` the first send whose recv has another size.
+elements or the dtype, `fingerprints` one that torch has found itself, and `message` the
+first send whose recv has another size.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from collectives_lab.diagnosis.job import Job, elements
+from collectives_lab.diagnosis.job import DEFAULT, Job, elements
 from collectives_lab.formats.flight_recorder import Call
 
 
@@ -40,7 +41,9 @@ def find(job: Job) -> Mismatch | None:
         calls = {r: c for r, c in calls.items() if r not in job.stale}
         if group not in stuck or len(calls) < 2:
             continue
-        for kind, signature in (("order", _verb), ("dtype", _dtype), ("shape", _size)):
+        several = any(len(call.inputs) > 1 for call in calls.values())
+        size = _sizes if several else _size
+        for kind, signature in (("order", _verb), ("dtype", _dtype), ("shape", size)):
             if kind != "order" and not _is_open(calls):
                 continue  # the library has got along with it
             signatures = {rank: signature(call) for rank, call in calls.items()}
@@ -65,7 +68,10 @@ def _mismatch(
     signatures: dict[int, Any],
 ) -> Mismatch:
     culprits, is_tie = _rarer(signatures)
-    if kind == "shape" and _is_other_call(job, group, number, calls, culprits):
+    sizes = [s for s in signatures.values() if isinstance(s, tuple)]
+    if kind == "shape" and len({tuple(sorted(s)) for s in sizes}) == 1:
+        kind = "order"  # of the tensors of one call
+    elif kind == "shape" and _is_other_call(job, group, number, calls, culprits):
         kind = "order"
     return Mismatch(kind, group, number, calls, culprits, is_tie)
 
@@ -127,13 +133,63 @@ def _size(call: Call) -> int | None:
     return elements(call.inputs or call.outputs)
 
 
+def _sizes(call: Call) -> tuple[int, ...] | None:
+    """Return the elements of each tensor of a call that has several."""
+    if _size(call) is None:
+        return None
+    return tuple(elements((size,)) for size in call.inputs)
+
+
+def fingerprints(job: Job) -> Mismatch | None:
+    """Return the call that torch itself has compared, and found to differ."""
+    own: dict[int, Call] = {}
+    calls: dict[int, Call] = {}
+    lines: dict[int, str] = {}
+    for fact in job.facts:
+        if fact.kind == "exception" and "Detected mismatch" in fact.text:
+            lines[-1 if fact.rank is None else fact.rank] = fact.where
+        if fact.kind == "fingerprint" and fact.rank is not None:
+            size: tuple[tuple[int, ...], ...] = ()
+            if fact.elements[0] > 1:
+                size = ((fact.elements[0],),)
+            dtypes = (fact.dtype,) if fact.dtype else ()
+            call = Call(
+                fact.verb,
+                fact.verb,
+                DEFAULT,
+                fact.number,
+                inputs=size,
+                outputs=size,
+                dtypes=dtypes,
+            )
+            if fact.follows:
+                calls.setdefault(fact.rank, call)
+            else:
+                own[fact.rank] = call
+    told = sorted((calls | own).items())
+    calls = {r: replace(c, where=lines.get(r, "")) for r, c in told}
+    kinds = {"order": lambda c: (c.verb, c.number), "dtype": _dtype, "shape": _size}
+    for kind, signature in kinds.items():
+        signatures = {rank: signature(call) for rank, call in calls.items()}
+        if len(set(signatures.values()) - {None}) > 1:
+            number = min(call.number for call in calls.values())
+            culprits, is_tie = _rarer(signatures)
+            return Mismatch(kind, DEFAULT, number, calls, culprits, is_tie)
+    return None
+
+
 def message(job: Job) -> Mismatch | None:
     """Return the first send whose recv has another size or dtype, as a mismatch.
 
-    Nobody is known to be the rarer one of two, so both are culprits.
+    Of two, the one is the culprit whose earlier messages to the other were not like
+    this one; without such, both are.
     """
+    earlier: dict[tuple[int, int, str], set[tuple]] = defaultdict(set)
     for (rank, send), (peer, recv) in pairs(job):
+        theirs = earlier[rank, peer, "send"], earlier[rank, peer, "recv"]
         if send.over and recv.over:
+            theirs[0].add((send.inputs, send.dtypes))
+            theirs[1].add((recv.outputs, recv.out_dtypes))
             continue
         out, into = send.inputs or send.outputs, recv.outputs or recv.inputs
         dtypes = send.dtypes or send.out_dtypes, recv.out_dtypes or recv.dtypes
@@ -144,6 +200,13 @@ def message(job: Job) -> Mismatch | None:
             kind = "shape"
         if kind:
             calls, both = {rank: send, peer: recv}, tuple(sorted((rank, peer)))
+            is_new = (
+                bool(theirs[0]) and (send.inputs, send.dtypes) not in theirs[0],
+                bool(theirs[1]) and (recv.outputs, recv.out_dtypes) not in theirs[1],
+            )
+            if is_new[0] != is_new[1]:
+                odd = (rank if is_new[0] else peer,)
+                return Mismatch(kind, send.group, send.number, calls, odd)
             return Mismatch(kind, send.group, send.number, calls, both, is_tie=True)
     return None
 

@@ -1,17 +1,18 @@
 """Moments: which dumps of a job were written at one time, and which do not count.
 
 Here `set_strangers_aside` drops dumps of another run, `find_stale` those that are older
-than the others, and `reopen_failed` finds calls that Gloo gave up.
+than the others, and `reopen_failed` and `reopen_ended` find calls that Gloo gave up.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from statistics import median
 
 from collectives_lab.deadlock import name_ranks
+from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.job import SYMMETRIC, Job
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 
 APART = 600e9
 """Nanoseconds between one call on two ranks that no job survives: ten minutes."""
@@ -20,6 +21,8 @@ APART = 600e9
 def sort_out(job: Job) -> None:
     """Mark the dumps that do not count, and say so in the job's notes."""
     set_strangers_aside(job)
+    reopen_ended(job)
+    close_forgotten(job)
     for group in sorted({c.group for calls in job.calls.values() for c in calls}):
         reopen_failed(job, group)
         find_stale(job, group)
@@ -59,16 +62,41 @@ def reopen_failed(job: Job, group: str) -> None:
     last = max(at.values(), default=0)
     if not at or min(at.values()) != last - 1:
         return
-    for rank in [rank for rank, number in at.items() if number == last]:
-        job.calls[rank] = tuple(
-            replace(c, over=False)
-            if c.group == group
-            and c.number == last
-            and c.verb in SYMMETRIC
-            and c.state != "completed"
-            else c
+    for rank, call in job.collectives()[group, last].items():
+        given_up = call.verb in SYMMETRIC and call.state != "completed"
+        if rank not in job.stale and call.over and given_up:
+            job.set_over(rank, call, False)
+
+
+def reopen_ended(job: Job) -> None:
+    """Take a last call for given up where the rank's log says that it failed in it."""
+    for rank, stack in job.failed.items():
+        last = job.calls[rank][-1] if job.calls.get(rank) else None
+        if last is None or not last.over or last.state == "completed":
+            continue
+        inside = code_place.communication(stack)
+        if inside not in code_place.P2P and last.where in ("", stack.where):
+            job.set_over(rank, last, False)
+
+
+def close_forgotten(job: Job) -> None:
+    """Take a call for over that is open on one rank, which has ended a later one.
+
+    Gloo's recorder leaves such entries now and then. If no other rank's entry is open,
+    the call has ended.
+    """
+    for (group, number), calls in job.collectives().items():
+        still = [(r, c) for r, c in calls.items() if not c.over]
+        if len(still) != 1 or len(calls) < 2:
+            continue
+        ((rank, call),) = still
+        later = any(
+            c.over and c.group == group and c.number > number and not c.is_p2p
             for c in job.calls[rank]
         )
+        dump = job.dumps.get(rank)
+        if later and dump is not None and dump.backend.startswith(WITHOUT_STATES):
+            job.set_over(rank, call, True)
 
 
 def find_stale(job: Job, group: str) -> None:

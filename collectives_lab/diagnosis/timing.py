@@ -1,165 +1,149 @@
-"""Times: who is always late, whether the network is slow, and whether a job moves.
+"""Times: who is always late.
 
-Dumps have the time at which each call was made, Gloo's too. That of the end has only
-NCCL's. Thresholds are here, each with its reason.
+Dumps have the time at which each call was made, Gloo's too. NCCL's have what its
+watchdog has seen of the end, and under TORCH_NCCL_ENABLE_TIMING how long each call was
+on the device. Thresholds are here, each with its reason.
 """
 
 from __future__ import annotations
 
-import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
-from collectives_lab.diagnosis.job import SYMMETRIC, Job, elements
+from collectives_lab.diagnosis.job import SYMMETRIC, Job
 from collectives_lab.formats.flight_recorder import Call
 
 CALLS = 4
 """Matched calls that a habit needs at least."""
 
 HABIT = 0.7
-"""Share of the calls to which a straggler comes last."""
+"""Share of all delay that a straggler brings about."""
 
-LARGE = 1 << 20
-"""Bytes of a call whose time is that of its bytes and not of its latency."""
+LOST = 0.1
+"""Share of the time that others lose to a straggler, at least."""
 
-SLOW = 100e6
-"""Bytes a second below which a network of GPUs is slow: 0.8 Gb/s."""
-
-SLOWER = 5.0
-"""Times as long as before, for calls of the same size, that is slow."""
-
-DAY = 86_400.0
-
-SIZES = {"Double": 8, "Long": 8, "Half": 2, "BFloat16": 2, "Short": 2, "Char": 1}
+RECENT = 50
+"""The last matched calls, by which a habit is judged."""
 
 
 @dataclass(frozen=True)
 class Late:
-    """A rank that comes last. seconds: by how much; step: between two calls."""
+    """A rank that comes last: by how many seconds, to how many of how many calls.
+
+    on_device: its GPU comes late to them, whatever its program does.
+    """
 
     rank: int
     seconds: float
-    step: float
     calls: int
+    of: int
+    on_device: bool = False
+
+
+class Arrival(NamedTuple):
+    """Who came last to a call, by how many seconds, and when the first one came."""
+
+    start: float
+    rank: int
+    lag: float
+    spread: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether one rank has delayed the call: the others differ by much less."""
+        return self.lag > 1e-3 and self.lag > 3 * self.spread
 
 
 def straggler(job: Job) -> Late | None:
-    """Return the rank that comes last to most of the last calls, and clearly so.
+    """Return the rank that comes last to most of the calls that anybody delays.
 
-    Clearly: by five times what the others differ by, and by a fifth of the time from
-    one call to the next. A lag that is longer than a whole step is one of clocks.
+    How long a call was on the devices says it best: the last one has waited least.
+    Without that, the times at which the calls were made do, unless they show that the
+    clocks of ranks differ.
     """
-    rows = _arrivals(job)[-50:]
-    if len(rows) < CALLS:
+    on_device = _on_device(job)[-RECENT:]
+    if len(on_device) >= CALLS:
+        return _habit(on_device, on_device=True)
+    arrivals = _made(job)[-RECENT:]
+    late = _habit(arrivals)
+    if late is None or _clocks_differ(job, late.rank):
         return None
-    last = [max(row, key=row.__getitem__) for row in rows]
-    rank = max(set(last), key=last.count)
-    if last.count(rank) < HABIT * len(rows) or any(rank not in row for row in rows):
-        return None
-    lags, others = [], []
-    for row in rows:
-        rest = sorted(time for r, time in row.items() if r != rank)
-        lags.append((row[rank] - rest[-1]) / 1e9)
-        others.append((rest[-1] - rest[0]) / 1e9)
-    starts = [min(row.values()) for row in rows]
-    steps = [(b - a) / 1e9 for a, b in pairwise(starts)]
-    lag, step = median(lags), median(steps)
-    is_clear = lag > 5 * median(others) and lag > 0.2 * step and lag > 1e-3
-    return Late(rank, lag, step, len(rows)) if is_clear and lag < 1.5 * step else None
+    delayed = [a.start for a in arrivals if a.is_clear and a.rank == late.rank]
+    step = median(b - a for a, b in pairwise(delayed))
+    ends = any(c.completed for calls in job.calls.values() for c in calls)
+    return late if ends or late.seconds < 1.5 * step else None
 
 
-def _arrivals(job: Job) -> list[dict[int, int]]:
-    """Return when each rank came to each collective that all ranks have made."""
+def _habit(arrivals: Sequence[Arrival], on_device: bool = False) -> Late | None:
+    """Return the rank that delays most of what is delayed, up to the end."""
+    clear = [a for a in arrivals if a.is_clear]
+    if len(clear) < CALLS:
+        return None
+    lost: Counter[int] = Counter()
+    for arrival in clear:
+        lost[arrival.rank] += round(arrival.lag * 1e9)
+    rank, _ = lost.most_common(1)[0]
+    large = lost[rank] / len([a for a in clear if a.rank == rank]) / 5e9
+    ranks = [a.rank for a in clear if a.lag > large]
+    lags = sorted(a.lag for a in clear if a.rank == rank)
+    first = next(a.start for a in clear if a.rank == rank)
+    span = max(arrivals[-1].start - first, lags[-1])
+    is_habit = len(lags) >= CALLS and lost[rank] >= HABIT * lost.total()
+    is_recent = ranks[-3:].count(rank) >= 2
+    is_lasting = 4 * len(lags) >= sum(a.start >= first for a in arrivals)
+    if not (is_habit and is_recent and is_lasting and sum(lags[:-1]) > LOST * span):
+        return None
+    return Late(rank, median(lags), len(lags), len(arrivals), on_device)
+
+
+def _last(times: Mapping[int, float]) -> tuple[int, float, float]:
+    """Return who is last by these times, by how much, and what the others differ by."""
+    rank = max(times, key=times.__getitem__)
+    rest = sorted(time for r, time in times.items() if r != rank)
+    return rank, times[rank] - rest[-1], rest[-1] - rest[0]
+
+
+def of_all(job: Job) -> list[dict[int, Call]]:
+    """Return the collectives that all members with a dump have made, in order."""
     rows = []
     for (group, _), calls in job.collectives().items():
-        members, _ = job.ranks_of(group)
-        times = {r: c.created for r, c in calls.items() if c.created is not None}
-        whole = len(times) > 1 and set(members) - set(job.missing) <= set(times)
-        if whole and all(c.verb in SYMMETRIC for c in calls.values()):
-            rows.append(times)
-    return sorted(rows, key=lambda row: min(row.values()))
+        members = set(job.ranks_of(group)[0]) - set(job.missing)
+        whole = len(calls) > 1 and members <= set(calls)
+        made = all(c.created is not None for c in calls.values())
+        if whole and made and all(c.verb in SYMMETRIC for c in calls.values()):
+            rows.append(calls)
+    return sorted(rows, key=lambda row: min(c.created or 0 for c in row.values()))
 
 
-def slowness(job: Job) -> str:
-    """Say by how much calls that are over were slow; "" if none was.
-
-    A call's time is counted from its last rank on, so that nobody's lateness is in it.
-    """
-    rates: list[float] = []
-    durations: dict[tuple[str, int], list[float]] = {}
-    for calls in job.collectives().values():
-        seconds = _seconds(calls)
-        if seconds is None or seconds <= 0:
-            continue
-        call = next(iter(calls.values()))
-        nbytes = max(size_of(c) for c in calls.values())
-        key = call.verb, nbytes
-        durations.setdefault(key, []).append(seconds)
-        if nbytes >= LARGE:
-            rates.append(nbytes / seconds)
-    recent = rates[-10:]
-    if len(recent) >= 2 and median(recent) < SLOW:
-        return f"large calls moved {median(recent) / 1e6:.0f} MB/s at the end"
-    for (verb, _), times in durations.items():
-        early, late = times[: len(times) // 2], times[-max(1, len(times) // 4) :]
-        if len(times) >= 4 and min(late) > SLOWER * median(early) and min(late) > 0.01:
-            factor = median(late) / median(early)
-            return f"{verb} took {factor:.0f} times as long at the end as before"
-    return ""
+def _on_device(job: Job) -> list[Arrival]:
+    """Return the arrivals at each call by the time it was on each device."""
+    found = []
+    for calls in of_all(job):
+        took = {r: -c.duration for r, c in calls.items() if c.duration is not None}
+        if len(took) == len(calls):
+            start = min(c.created or 0 for c in calls.values()) / 1e9
+            found.append(Arrival(start, *_last(took)))
+    return found
 
 
-def _seconds(calls: dict[int, Call]) -> float | None:
-    ends = [c.completed for c in calls.values() if c.completed]
-    begins = [c.created for c in calls.values() if c.created]
-    return (min(ends) - max(begins)) / 1e9 if ends and begins else None
+def _made(job: Job) -> list[Arrival]:
+    """Return the arrivals at each call by the times at which it was made."""
+    found = []
+    for calls in of_all(job):
+        times = {r: (c.created or 0) / 1e9 for r, c in calls.items()}
+        found.append(Arrival(min(times.values()), *_last(times)))
+    return found
 
 
-def size_of(call: Call) -> int:
-    """Return the bytes of a call's larger side."""
-    count = max(elements(call.inputs), elements(call.outputs))
-    dtype = (call.dtypes or call.out_dtypes or ("Float",))[0]
-    return count * SIZES.get(dtype, 4)
-
-
-def is_moving(job: Job) -> bool:
-    """Return whether the job went on while, or just before, its dumps were written.
-
-    So it is where the dumps of ranks differ by calls that were over within a few steps,
-    or where a file is hardly older than its last call. The age of a file is a bound,
-    which a copy only raises. A time-out says the contrary.
-    """
-    if any(f.kind == "timeout" or "timed out" in f.text.lower() for f in job.facts):
-        return False
-    return _moved_between(job) or all(
-        len(job.calls[rank]) > CALLS and _age(job, rank) < 2 * _step(job, rank)
-        for rank in job.dumps
-    )
-
-
-def _moved_between(job: Job) -> bool:
-    if not job.stale or len(job.stale) == len(job.dumps):
-        return False
-    newest = {
-        rank: max((c.created or 0 for c in calls), default=0)
-        for rank, calls in job.calls.items()
-    }
-    spread = (max(newest.values()) - min(newest.values())) / 1e9
-    return spread < 5 * max(_step(job, rank) for rank in job.dumps)
-
-
-def _age(job: Job, rank: int) -> float:
-    """Return how long a rank's last call was made before its file was written."""
-    newest = max((c.created or 0 for c in job.calls[rank]), default=0) / 1e9
-    try:
-        age = os.stat(job.dumps[rank].path).st_mtime - newest
-    except OSError:
-        return DAY
-    return age if newest and age >= 0 else DAY
-
-
-def _step(job: Job, rank: int) -> float:
-    """Return the usual time between two of a rank's calls."""
-    times = sorted(c.created for c in job.calls[rank] if c.created)
-    gaps = [(b - a) / 1e9 for a, b in pairwise(times)]
-    return median(gaps) if gaps else 0.0
+def _clocks_differ(job: Job, rank: int) -> bool:
+    """Return whether a call was over elsewhere before a rank made it, by its clock."""
+    for calls in of_all(job):
+        made = calls[rank].created if rank in calls else None
+        ends = [c.completed for c in calls.values() if c.completed]
+        if made and ends and min(ends) < made:
+            return True
+    return False

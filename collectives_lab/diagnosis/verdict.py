@@ -6,8 +6,10 @@ Here `Verdict` holds the answer. `str(verdict)` is what a person reads first, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from collectives_lab.deadlock import name_ranks
@@ -50,7 +52,7 @@ class Verdict:
     lines: the user's line by rank. waits: who waits for whom in what. reasons: the
     proof, or why it is likely. decides: which file would decide it. notes: what is odd
     about the files. picture: the last calls as text. trace: the same as a Trace, for
-    `lab.plots.space_time`. program: one that shows the same hang, and has been run.
+    `lab.plots.space_time`.
     """
 
     kind: str
@@ -64,7 +66,15 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     picture: str = ""
     trace: Trace | None = None
-    program: str = ""
+    write: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def program(self) -> str:
+        """A program of some 20 lines that shows the same hang; "" without one.
+
+        It is written and run when it is first asked for, which takes some ten seconds.
+        """
+        return "" if self.write is None else self.write()
 
     @property
     def hangs(self) -> bool:
@@ -103,11 +113,25 @@ class Verdict:
             parts += ["", self.picture]
         if self.notes:
             parts += ["", *(f"Note: {note}." for note in self.notes)]
-        if self.program:
-            parts += ["", "A program that shows the same:", "", self.program]
         return "\n".join(parts)
 
     __repr__ = __str__
+
+    def concerned(self, most: int = 8) -> list[int]:
+        """Return the ranks to look at: those at fault, and some that wait."""
+        waiting = [wait.rank for wait in self.waits if wait.rank not in self.culprits]
+        return [*self.culprits[:most], *waiting][:most]
+
+    def _repr_html_(self) -> str:
+        """Return the answer, and the last calls of the ranks concerned as a picture."""
+        text = f"<pre>{html.escape(str(self))}</pre>"
+        ranks = {event.rank for event in self.trace.events} if self.trace else set()
+        ranks = ranks & set(self.concerned()) or set(sorted(ranks)[:8])
+        if self.trace is None or not ranks or not self.hangs:
+            return text
+        from collectives_lab.plots import space_time
+
+        return text + space_time(self.trace, ranks=sorted(ranks))._repr_html_()
 
 
 def alike(texts: dict[int, str], limit: int = 6) -> list[str]:

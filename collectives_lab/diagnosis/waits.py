@@ -25,13 +25,15 @@ class Graph:
 
     at: the call in which each waiting rank waits. absent: for whom. unsure: ranks that
     wait in a call of a group whose members are not all known. partner: of a send or
-    recv, the other side, where it is posted.
+    recv, the other side, where it is posted. behind: ranks whose message is posted, but
+    behind another call of its rank, as far as the order of calls shows it.
     """
 
     at: dict[int, Call] = field(default_factory=dict)
     absent: dict[int, list[int]] = field(default_factory=dict)
     unsure: set[int] = field(default_factory=set)
     partner: dict[int, tuple[int, Call]] = field(default_factory=dict)
+    behind: set[int] = field(default_factory=set)
 
     def sinks(self) -> list[int]:
         """Return the ranks that are waited for, and do not wait themselves."""
@@ -77,23 +79,24 @@ class Graph:
 def graph(job: Job) -> Graph:
     """Return the wait-for graph of the ranks whose dump counts."""
     found = Graph()
-    posted = _posted(job)
+    meets = posted(job)
     absent: dict[tuple[str, int], list[int]] = {}
     for rank in sorted(set(job.calls) - job.stale):
-        pending = job.pending(rank)
-        if not pending or _is_elsewhere(job, rank):
+        standing = job.standing(rank)
+        if not standing or job.is_computing(rank) or _is_elsewhere(job, rank):
             continue
-        call = pending[0]
-        found.at[rank] = call
-        if call.is_p2p:
-            _add_message(job, found, posted, rank, call)
-            continue
-        key = call.group, call.number
-        if key not in absent:
-            absent[key] = _absent(job, call)
-        found.absent[rank] = [other for other in absent[key] if other != rank]
-        if not job.ranks_of(call.group)[1]:
-            found.unsure.add(rank)
+        found.at[rank] = standing[0]
+        found.absent[rank] = []
+        for call in standing:
+            if call.is_p2p:
+                _add_message(job, found, meets, rank, call)
+                continue
+            key = call.group, call.number
+            if key not in absent:
+                absent[key] = _absent(job, call)
+            found.absent[rank] = [other for other in absent[key] if other != rank]
+            if not job.ranks_of(call.group)[1]:
+                found.unsure.add(rank)
     return found
 
 
@@ -101,11 +104,22 @@ def _absent(job: Job, call: Call) -> list[int]:
     """Return the members of a group that have not begun its collective, or may not."""
     members, _ = job.ranks_of(call.group)
     without = job.missing_dumps
+    made = job.collectives().get((call.group, call.number), {})
     return [
         rank
         for rank in members
-        if rank in without or job.reached(rank, call.group) < call.number
+        if (rank in without and not _stands_there(job, rank, call))
+        or (rank not in without and job.reached(rank, call.group) < call.number)
+        or (rank in made and not job.has_come(rank, made[rank]))
     ]
+
+
+def _stands_there(job: Job, rank: int, call: Call) -> bool:
+    """Return whether the stack of a rank without a dump is in the line of a call."""
+    stack = job.stacks.get(rank)
+    if stack is None or not call.where or stack.where != call.where:
+        return False
+    return code_place.communication(stack) not in ("", *code_place.P2P)
 
 
 def _is_elsewhere(job: Job, rank: int) -> bool:
@@ -114,7 +128,7 @@ def _is_elsewhere(job: Job, rank: int) -> bool:
     return stack is not None and code_place.is_elsewhere(stack)
 
 
-def _posted(job: Job) -> Mapping[int, tuple[int, Call]]:
+def posted(job: Job) -> Mapping[int, tuple[int, Call]]:
     """Return, by the id of a send or recv, the other side with its rank."""
     found = {}
     for (src, send), (dst, recv) in pairs(job):
@@ -126,23 +140,29 @@ def _posted(job: Job) -> Mapping[int, tuple[int, Call]]:
 def _add_message(
     job: Job,
     found: Graph,
-    posted: Mapping[int, tuple[int, Call]],
+    meets: Mapping[int, tuple[int, Call]],
     rank: int,
     call: Call,
 ) -> None:
     peer = peer_of(job, call)
-    if id(call) in posted:
-        found.partner[rank] = posted[id(call)]
-        found.absent[rank] = []
+    if id(call) in meets:
+        other, theirs = found.partner[rank] = meets[id(call)]
+        if job.has_come(other, theirs):
+            return
+        found.absent[rank].append(other)
+        first = job.standing(other)[0]
+        if other not in job.starts and peer_of(job, first) != rank:
+            found.behind.add(rank)
     elif peer is None:
         found.unsure.add(rank)
-        found.absent[rank] = []
-    else:
-        found.absent[rank] = [peer]
+    elif peer not in found.absent[rank]:
+        found.absent[rank].append(peer)
 
 
 def is_proved(job: Job, found: Graph, cycle: Sequence[int]) -> bool:
     """Return whether the ranks of a circle can never move, by the wait-for graph."""
+    if set(cycle) & found.behind:
+        return False
     snapshots = [_snapshot(job, found, rank) for rank in sorted(job.calls)]
     return set(cycle) <= set(stuck_ranks(snapshots))
 
@@ -153,19 +173,21 @@ def _snapshot(job: Job, found: Graph, rank: int) -> Snapshot:
     collectives: dict[str, int] = {}
     numbers: dict[int, int] = {}
     for call in job.calls[rank]:
+        has_come = job.has_come(rank, call)
         if call.is_p2p:
             key = (call.verb, call.group, peer_of(job, call), 0)
-            posted[key] += 1
-            numbers[id(call)] = posted[key]
-        else:
+            numbers[id(call)] = posted[key] + 1
+            posted[key] += has_come
+        elif has_come:
             collectives[call.group] = max(call.number, collectives.get(call.group, 0))
-    waiting: tuple[Waiting, ...] = ()
-    if (at := found.at.get(rank)) is not None:
-        number = numbers.get(id(at), at.number)
+    waiting: list[Waiting] = []
+    for at in job.standing(rank) if rank in found.at else []:
         peer = peer_of(job, at)
-        waiting = (Waiting(at.verb, at.group, number, peer, where=at.where),)
+        if not at.is_p2p or peer in found.absent[rank]:
+            number = numbers.get(id(at), at.number)
+            waiting.append(Waiting(at.verb, at.group, number, peer, where=at.where))
     groups = {name: list(ranks) for name, ranks in job.members.items()}
-    return Snapshot(rank, posted, collectives, groups=groups, waiting=waiting)
+    return Snapshot(rank, posted, collectives, groups=groups, waiting=(*waiting[:1],))
 
 
 def opposite_orders(job: Job) -> tuple[list[int], tuple[Call, Call]] | None:

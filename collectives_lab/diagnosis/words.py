@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collectives_lab.diagnosis import network, timing
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.timing import Late
 from collectives_lab.diagnosis.verdict import Verdict
@@ -23,24 +24,50 @@ def call_text(call: Call, kind: str = "") -> str:
 
 
 def healthy(job: Job, why: str) -> Verdict:
-    """Return the verdict that nothing hangs."""
+    """Return the verdict that nothing hangs, which no dump can prove.
+
+    A rank may stand still between two calls, too.
+    """
     stateless = any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
+    reasons = [why]
+    if stateless:
+        reasons.append("of messages Gloo's dumps say nothing")
+    elif not any(c.duration for calls in job.calls.values() for c in calls):
+        reasons.append(
+            "whether GPUs or the network are slow, no dump says: it takes "
+            "TORCH_NCCL_ENABLE_TIMING=1"
+        )
+    return Verdict("healthy", answer="Nothing hangs.", reasons=reasons)
+
+
+def moving(job: Job) -> Verdict:
+    """Return the verdict on a job that went on while its dumps were written."""
+    late, slow = timing.straggler(job), network.slowness(job)
+    if late is not None:
+        return straggler(late)
+    return slow_network(slow) if slow else healthy(job, MOVING)
+
+
+MOVING = "the job went on while its dumps were written"
+
+
+def slow_network(why: str) -> Verdict:
+    """Return the verdict on a job whose calls are over, and were slow."""
     return Verdict(
-        "healthy",
-        proved=job.is_whole
-        and not stateless
-        and not any(job.pending(r) for r in job.calls),
-        answer="Nothing hangs.",
-        reasons=[why, *(["of messages Gloo's dumps say nothing"] if stateless else [])],
+        "slow_network",
+        answer="Nothing hangs, but the network is slow.",
+        reasons=[f"likely: {why}", "counted from the last rank's arrival on"],
     )
 
 
-def straggler(late: Late) -> Verdict:
+def straggler(late: Late, where: str = "") -> Verdict:
     """Return the verdict on a rank that is always late."""
+    who = f"the GPU of rank {late.rank}" if late.on_device else f"rank {late.rank}"
+    by = "how long they were on each GPU" if late.on_device else "when they were made"
     return Verdict(
         "straggler",
         [late.rank],
-        answer=f"rank {late.rank} comes last to every call, by "
-        f"{late.seconds * 1e3:.0f} ms of a step of {late.step * 1e3:.0f} ms.",
-        reasons=[f"by the times of the last {late.calls} calls that all have made"],
+        answer=f"{who[0].upper()}{who[1:]} comes last, by {late.seconds * 1e3:.0f} ms, "
+        f"to {late.calls} of the last {late.of} calls{where}.",
+        reasons=[f"likely, by {by}: the others wait for it each time"],
     )

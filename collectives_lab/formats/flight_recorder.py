@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from collectives_lab.formats import json_stream, plain_pickle
+from collectives_lab.formats import batches, json_stream, plain_pickle
 from collectives_lab.formats.rank_names import named_rank, numbered_rank
 from collectives_lab.formats.recorder_entries import Call, call_of, number_of
 
@@ -158,7 +158,7 @@ def _from_json(file: BinaryIO, entries: _Entries) -> tuple[dict, bool]:
 def _dump(path: Path, top: dict, entries: _Entries, complete: bool) -> Dump:
     groups = _groups(top.get("pg_config"))
     descriptions = dict(_described(top.get("pg_config")))
-    calls = tuple(entries.calls)
+    calls = batches.resolve(entries.calls)
     rank, source = _rank(path, calls, groups)
     return Dump(
         path=str(path),
@@ -173,7 +173,7 @@ def _dump(path: Path, top: dict, entries: _Entries, complete: bool) -> Dump:
         },
         status=_status(top.get("pg_status")),
         complete=complete,
-        older=entries.seen - len(calls),
+        older=entries.seen - len(entries.calls),
     )
 
 

@@ -7,70 +7,72 @@ other lines are passed over, so a log may have any size.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
+from collectives_lab.formats.log_ends import Fault, Summary, ends
+from collectives_lab.formats.log_facts import Fact
 from collectives_lab.formats.rank_names import named_rank, rank_of_line
-from collectives_lab.formats.user_line import user_line
+from collectives_lab.formats.tracebacks import Traceback
 
 LONGEST = 10_000
 """Characters of a line that are looked at."""
 
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What a log says of one rank.
-
-    kind: "timeout", a call that the watchdog gave up, with its group, number, verb and
-    elements; "counts", the numbers of the last calls enqueued and completed;
-    "exception"; "died", by a signal or an exit code; "absent", named by a monitored
-    barrier. follows: an end that another rank's end or a time-out brings about. rank:
-    None where the log does not say it.
-    """
-
-    kind: str
-    rank: int | None
-    text: str
-    where: str = ""
-    group: str = ""
-    number: int = 0
-    verb: str = ""
-    elements: tuple[int, int] = (0, 0)
-    enqueued: int | None = None
-    completed: int | None = None
-    follows: bool = False
-    path: str = ""
+MOST_FACTS = 2000
+"""Facts of one log that are kept: so many first ones, and so many last ones."""
 
 
 def read(path: str | Path) -> list[Fact]:
     """Return the facts of a log, in its order; a fact that is repeated comes once."""
+    first: dict[Fact, None] = {}
+    last: deque[Fact] = deque(maxlen=MOST_FACTS)
     with Path(path).open(errors="replace") as file:
-        lines = (line[:LONGEST].rstrip("\n") for line in file)
-        found = facts(lines, named_rank(path), str(path))
-        return list(dict.fromkeys(found))
+        for fact in facts(_lines(file), named_rank(path), str(path)):
+            if fact in first or fact in list(last)[-10:]:
+                continue
+            if len(first) < MOST_FACTS:
+                first[fact] = None
+            else:
+                last.append(fact)
+    return [*first, *last]
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the beginnings of lines, however long they are."""
+    while piece := file.readline(LONGEST):
+        line = piece
+        while len(piece) == LONGEST and not piece.endswith("\n"):
+            piece = file.readline(LONGEST)
+        yield line.rstrip("\n")
 
 
 def facts(lines: Iterable[str], rank: int | None = None, path: str = "") -> Iterator:
     """Yield the facts of lines; rank: whose they are, where a line does not say it."""
-    tracebacks: dict[int | None, _Traceback] = {}
-    summary = _Summary(path)
+    tracebacks: dict[int | None, Traceback] = {}
+    summary, fault = Summary(path), Fault(path)
     for line in lines:
         said, text = rank_of_line(line)
         owner = rank if said is None else said
         yield from _watchdog(text, owner, path)
-        yield from _ends(text, path)
+        yield from ends(text, owner, path)
+        yield from _fingerprints(text, owner, path)
         yield from summary.take(text)
+        yield from fault.take(text, owner)
         if match := re.search(r"Process (\d+) terminated with the following", text):
             rank = int(match[1])  # torch.multiprocessing.spawn; its traceback follows
         if text.startswith("Traceback (most recent call last)"):
-            tracebacks[owner] = _Traceback(owner, path)
+            by_torch = re.match(r"\[rank\d+\]: ?Traceback", line) is not None
+            tracebacks[owner] = Traceback(owner, path, by_torch)
         elif owner in tracebacks:
             fact = tracebacks[owner].take(text)
             if fact is not None:
                 del tracebacks[owner]
                 yield fact
+    yield from fault.end()
 
 
 # -- the watchdog ----------------------------------------------------------------------
@@ -83,6 +85,7 @@ _COUNTS = re.compile(
     r"Rank (\d+)\].*last enqueued (?:NCCL )?work: (-?\d+), "
     r"last completed (?:NCCL )?work: (-?\d+)"
 )
+_NUMBER = re.compile(r"at work(?: sequence id)?: (\d+)")
 _GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?([\w.]+)")
 _BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
 
@@ -107,11 +110,18 @@ VERBS = {
 def _watchdog(line: str, rank: int | None, path: str) -> Iterator[Fact]:
     group = _GROUP.search(line)
     name = group[1] if group else ""
+
+    def whose(number: str) -> int | None:
+        """Return the rank: in the brackets stands that within the group."""
+        if rank is not None:
+            return rank
+        return int(number) if name in ("", "0", "default_pg") else None
+
     if match := _TIMEOUT.search(line):
         kind = match[3]
         yield Fact(
             "timeout",
-            int(match[1]),
+            whose(match[1]),
             line[match.start() - 1 :].strip(),
             group=name,
             number=int(match[2]),
@@ -123,8 +133,9 @@ def _watchdog(line: str, rank: int | None, path: str) -> Iterator[Fact]:
         enqueued, completed = int(match[2]), int(match[3])
         text = f"last enqueued {enqueued}, last completed {completed}"
         yield Fact(
-            *("counts", int(match[1]), text),
+            *("counts", whose(match[1]), text),
             group=name,
+            number=int(at[1]) if (at := _NUMBER.search(line)) else 0,
             enqueued=enqueued,
             completed=completed,
             path=path,
@@ -134,93 +145,33 @@ def _watchdog(line: str, rank: int | None, path: str) -> Iterator[Fact]:
             yield Fact("absent", int(absent), line.strip()[:200], path=path)
 
 
-# -- a traceback -----------------------------------------------------------------------
+# -- what torch compares --------------------------------------------------------------
 
-CONSEQUENCES = re.compile(
-    r"connection (was )?(closed|reset|refused|aborted)|broken pipe|timed? ?out|"
-    r"remote process|ncclRemoteError|ncclSystemError|watchdog|ChildFailedError|"
-    r"SignalException|ProcessExitedException|ProcessRaisedException|KeyboardInterrupt|"
-    r"socket|peer|SystemExit: 0|stopped because rank",
-    re.IGNORECASE,
+_FINGERPRINT = re.compile(
+    r"Rank (\d+) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
+    r"SequenceNumber=(\d+)(?:, )?OpType=(\w+)(?:, TensorShape=\[([\d, ]*)\])?"
+    r"(?:, TensorDtypes=(\w+))?"
 )
-"""What an exception says that another rank's end, or a wait, has brought about."""
-
-_FRAME = re.compile(r'^\s+File "([^"]+)", line (\d+)')
 
 
-class _Traceback:
-    """The frames of a traceback, until the line that names the exception."""
+def _fingerprints(line: str, rank: int | None, path: str) -> Iterator[Fact]:
+    """Yield the calls that torch compares under TORCH_DISTRIBUTED_DEBUG=DETAIL.
 
-    def __init__(self, rank: int | None, path: str):
-        self.rank = rank
-        self.path = path
-        self.frames: list[tuple[str, int]] = []
-
-    def take(self, line: str) -> Fact | None:
-        """Take a line; the one that is not indented ends the traceback."""
-        if match := _FRAME.match(line):
-            self.frames.append((match[1], int(match[2])))
-        if not line.strip() or line[0].isspace():
-            return None
-        text = line.strip()[:300]
-        where = user_line(reversed(self.frames))
-        follows = bool(CONSEQUENCES.search(text))
-        return Fact(
-            "exception", self.rank, text, where, follows=follows, path=self.path
+    Their ranks are those within the group, so they count where the group is the world.
+    """
+    if "CollectiveFingerPrint" not in line:
+        return
+    found = _FINGERPRINT.findall(line)
+    if not found or (rank is not None and int(found[0][0]) != rank):
+        return
+    for n, (number, sequence, kind, shape, dtype) in enumerate(found):
+        count = math.prod(int(n) for n in re.findall(r"\d+", shape))
+        yield Fact(
+            *("fingerprint", int(number), f"{kind} of {dtype} [{shape}]"),
+            number=int(sequence),
+            verb=VERBS.get(kind, kind.lower()),
+            elements=(count, count),
+            follows=n > 0,
+            dtype=dtype,
+            path=path,
         )
-
-
-# -- how processes end -----------------------------------------------------------------
-
-_SPAWN = re.compile(
-    r"process (\d+) terminated with (?:signal (\w+)|exit code (\d+))", re.IGNORECASE
-)
-_SLURM = re.compile(
-    r"srun: error: \S+: task (\d+): (Killed|Aborted|Segmentation fault|Bus error|"
-    r"Out Of Memory|Exited with exit code (\d+))"
-)
-_ELASTIC = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
-_LAB = re.compile(r"rank (\d+) (?:was killed|died)\b(.*)", re.IGNORECASE)
-
-ENDED_BY_OTHERS = ("SIGTERM", "SIGINT", "15", "2")
-"""Signals that a launcher sends to the ranks that it stops."""
-
-
-def _ends(line: str, path: str) -> Iterator[Fact]:
-    text = line.strip()[:300]
-    if match := _SPAWN.search(line):
-        follows = match[2] in ENDED_BY_OTHERS
-        kind = "exception" if match[3] == "1" else "died"
-        yield Fact(kind, int(match[1]), text, follows=follows, path=path)
-    elif match := _SLURM.search(line):
-        kind = "exception" if match[3] == "1" else "died"
-        yield Fact(kind, int(match[1]), text, path=path)
-    elif match := _ELASTIC.search(line):
-        yield _ended(int(match[2]), int(match[1]), text, path)
-    elif match := _LAB.search(line):
-        yield Fact("died", int(match[1]), text, path=path)
-
-
-def _ended(rank: int, code: int, text: str, path: str) -> Fact:
-    """Return the fact of an exit code: negative for a signal, 1 for an exception."""
-    follows = str(-code) in ENDED_BY_OTHERS or code - 128 in (15, 2)
-    kind = "exception" if code == 1 else "died"
-    return Fact(kind, rank, text, follows=follows, path=path)
-
-
-class _Summary:
-    """The block in which torchrun names a failed rank over several lines."""
-
-    def __init__(self, path: str):
-        self.path = path
-        self.rank: int | None = None
-
-    def take(self, line: str) -> Iterator[Fact]:
-        if match := re.match(r"\s*rank\s+: (\d+) \(local_rank", line):
-            self.rank = int(match[1])
-            return
-        match = re.match(r"\s*exitcode\s+: (-?\d+)", line)
-        if match and self.rank is not None:
-            text = f"exit code {match[1]}"
-            yield _ended(self.rank, int(match[1]), text, self.path)
-            self.rank = None

@@ -8,7 +8,7 @@ from pathlib import Path
 _NAMED = re.compile(r"rank[^0-9a-zA-Z]{0,2}(\d{1,6})(?!\d)", re.IGNORECASE)
 
 _PREFIXES = (
-    re.compile(r"\[rank ?(\d+)\][: ]", re.IGNORECASE),
+    re.compile(r"\[rank ?(\d+)\][: ]"),
     re.compile(r"\[default(\d+)\]:"),
     re.compile(r"^\s*\[(\d+)\]:"),
     re.compile(r"^\s*(\d+): "),

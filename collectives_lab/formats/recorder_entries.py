@@ -51,7 +51,9 @@ class Call:
     group. pg_id: the key of its group in the dump's status. peer: for a send or recv,
     the other rank's number within the group; own: this rank's. Sizes by tensor.
     created, started, completed: nanoseconds since 1970, None where the dump has none.
-    over: whether it has ended. where: the user's line.
+    over: whether it has ended. where: the user's line. duration: seconds on the device,
+    where the dump has it. batch: a number that the messages of one batch share, or 0.
+    is_batch_p2p: whether an entry ends a batch of messages.
     """
 
     verb: str
@@ -75,6 +77,9 @@ class Call:
     completed: int | None = None
     timeout: float | None = None
     where: str = ""
+    duration: float | None = None
+    batch: int = 0
+    is_batch_p2p: bool = False
 
     @property
     def is_p2p(self) -> bool:
@@ -95,6 +100,7 @@ def call_of(entry: Mapping[str, Any], once: Callable[[Any], Any]) -> Call:
         name, own, peer = match[1], int(match[2]), int(match[4])
     verb = VERBS.get(name, name)
     is_p2p = verb in ("send", "recv") or bool(entry.get("is_p2p"))
+    milliseconds = entry.get("duration_ms")
     number = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id")
     if number is None:
         number = entry.get("seq_id", 0)
@@ -123,6 +129,10 @@ def call_of(entry: Mapping[str, Any], once: Callable[[Any], Any]) -> Call:
         completed=number_of(entry.get("time_discovered_completed_ns")) or None,
         timeout=None if timeout is None else timeout / 1000,
         where=once(user_line(_frames(entry.get("frames")))),
+        duration=(
+            milliseconds / 1e3 if isinstance(milliseconds, int | float) else None
+        ),
+        is_batch_p2p=verb == "coalesced" and is_p2p,
     )
 
 
@@ -136,7 +146,7 @@ def number_of(value: Any) -> int | None:
 
 def _group_name(entry: Mapping[str, Any]) -> str:
     named = entry.get("process_group")
-    if isinstance(named, list | tuple) and named:
+    if isinstance(named, list | tuple) and named and named[0] != "":
         return str(named[0])
     return str(named if isinstance(named, str) else entry.get("pg_id", ""))
 

@@ -240,12 +240,7 @@ def healthy_in_the_middle(folder: Path) -> tuple[list[Recorder], str, list[int]]
     return ranks, "healthy", []
 
 
-def told(*paths: Path) -> Verdict:
-    """Explain, without running a program."""
-    return explain(*paths, reproduce=False)
-
-
-def judged(make: Case, folder: Path, judge: Callable = told) -> tuple[Any, ...]:
+def judged(make: Case, folder: Path, judge: Callable = explain) -> tuple[Any, ...]:
     ranks, *truth = make(folder)
     for recorder in ranks:
         recorder.save(folder)
@@ -253,7 +248,7 @@ def judged(make: Case, folder: Path, judge: Callable = told) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_kind_is_told(name: str, tmp_path: Path) -> None:
+def test_each_kind_is_explain(name: str, tmp_path: Path) -> None:
     """With all files, the culprits and the kind are the right ones."""
     verdict, kind, culprits = judged(CASES[name], tmp_path)
     assert (verdict.kind, verdict.culprits) == (kind, culprits), str(verdict)
@@ -269,7 +264,7 @@ def test_without_any_one_file_it_is_right_or_unknown(name: str, tmp_path: Path) 
     for path in sorted(tmp_path.iterdir()):
         contents = path.read_bytes()
         path.unlink()
-        verdict = told(tmp_path)
+        verdict = explain(tmp_path)
         if verdict.kind != "unknown":
             assert verdict.culprits == culprits, f"without {path.name}: {verdict}"
             assert not (verdict.proved and verdict.kind != kind), path.name
@@ -307,7 +302,7 @@ def test_dumps_of_another_run_are_noticed_and_do_not_count(tmp_path: Path) -> No
         entry["time_created_ns"] -= 3600 * 10**9
     for recorder in ranks:
         recorder.save(tmp_path)
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert verdict.kind == "unknown" and any("another" in n for n in verdict.notes)
 
 
@@ -322,7 +317,7 @@ def test_a_dump_of_an_earlier_moment_blames_nobody(tmp_path: Path) -> None:
             r.call(state="scheduled")
     for recorder in ranks:
         recorder.save(tmp_path)
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == ("unknown", [])
     assert "rank 1" in f"{verdict.answer} {verdict.decides}"
 
@@ -333,12 +328,12 @@ def test_doubles_are_read_once_and_two_that_differ_are_said(tmp_path: Path) -> N
     for recorder in ranks:
         recorder.save(tmp_path)
     ranks[0].save(tmp_path, "rank_0.json", form="json")
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits, verdict.notes) == (kind, culprits, [])
     assert verdict.lines[0] == "/home/me/train.py:50", "the pickle has the lines"
     old = recorders(backend="gloo", steps=2)[3]
     old.save(tmp_path, "old_rank_3")
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == (kind, culprits)
     assert any("rank 3 has two dumps" in note for note in verdict.notes)
 
@@ -348,7 +343,7 @@ def test_files_without_a_rank_are_said_and_decide_nothing(tmp_path: Path) -> Non
     ranks, _, _ = busy(tmp_path)
     for recorder, name in zip(ranks, "abcd", strict=True):
         recorder.save(tmp_path, name)
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert verdict.kind == "unknown" and "no rank is known" in verdict.notes[0]
 
 
@@ -357,7 +352,7 @@ def test_a_bad_file_beside_good_ones_is_named(tmp_path: Path) -> None:
     verdict, kind, culprits = judged(busy, tmp_path)
     (tmp_path / "empty").touch()
     (tmp_path / "model.pkl").write_bytes(b"\x80\x02cos\nsystem\n.")
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == (kind, culprits)
     assert any("empty" in n for n in verdict.notes)
     assert any("os.system" in n for n in verdict.notes)
@@ -373,7 +368,7 @@ def test_a_mesh_has_several_groups_of_one_name(tmp_path: Path) -> None:
             state = "started" if r.rank == 2 else "completed"
             r.call(group="tp", state=state)
         r.save(tmp_path)
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == ("busy", [3])
 
 
@@ -392,12 +387,12 @@ def test_time_outs_in_logs_alone_show_what_differs(tmp_path: Path) -> None:
     """The size in which one rank differs; where nothing does, nobody is blamed."""
     log = tmp_path / "job.log"
     log.write_text("".join(watchdog(r, 7, numel=9 if r == 2 else 8) for r in range(4)))
-    verdict = told(log)
+    verdict = explain(log)
     assert (verdict.kind, verdict.culprits, verdict.proved) == ("shape", [2], False)
     log.write_text("".join(watchdog(r, 7) for r in range(4)))
-    assert told(log).kind == "unknown"
+    assert explain(log).kind == "unknown"
     log.write_text("".join(watchdog(r, 7) for r in (0, 1, 3)))
-    assert (told(log).kind, told(log).culprits) == ("unknown", [])
+    assert (explain(log).kind, explain(log).culprits) == ("unknown", [])
 
 
 RAS = """Communicators... (0.00s)
@@ -415,11 +410,11 @@ def test_two_reports_of_ras_tell_a_hang_from_a_straggler(tmp_path: Path) -> None
     path = tmp_path / "ras.txt"
     first = RAS.format(most=64, behind=60)
     path.write_text(first)
-    assert told(path).kind == "unknown"
+    assert explain(path).kind == "unknown"
     path.write_text(first + first)
-    assert (told(path).kind, told(path).culprits) == ("busy", [5])
+    assert (explain(path).kind, explain(path).culprits) == ("busy", [5])
     path.write_text(first + RAS.format(most=94, behind=90))
-    assert (told(path).kind, told(path).culprits) == ("straggler", [5])
+    assert (explain(path).kind, explain(path).culprits) == ("straggler", [5])
 
 
 def test_stacks_alone_name_who_does_not_communicate(tmp_path: Path) -> None:
@@ -432,7 +427,7 @@ def test_stacks_alone_name_who_does_not_communicate(tmp_path: Path) -> None:
             'Process 7: python\n\nThread 7 (idle): "MainThread"\n'
             f"    {frame}\n    step (/home/me/train.py:{rank})\n"
         )
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits, verdict.proved) == ("busy", [1], False)
     assert "checkpoint" in verdict.answer
 
@@ -447,7 +442,7 @@ def test_gloos_silence_about_messages_is_no_proof_of_health(tmp_path: Path) -> N
             "    recv (torch/distributed/distributed_c10d.py:2500)\n"
             "    step (/home/me/train.py:72)\n"
         )
-    verdict = told(tmp_path)
+    verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == ("deadlock", [0, 1])
 
 
@@ -487,7 +482,7 @@ def test_the_answer_fits_on_a_screen(tmp_path: Path) -> None:
         if r.rank != 42:
             r.call(state="scheduled")
         r.save(tmp_path)
-    lines = str(told(tmp_path)).splitlines()
+    lines = str(explain(tmp_path)).splitlines()
     assert "rank 42" in lines[0]
     assert len(lines) < 15 and max(map(len, lines)) < 160
 
@@ -501,6 +496,89 @@ def test_the_picture_and_the_trace_have_the_last_calls(tmp_path: Path) -> None:
     stuck = [e.rank for e in verdict.trace.events if e.completed is None]
     assert stuck == [0, 1, 3]
     assert space_time(verdict.trace).caption
+
+
+def test_a_notebook_shows_the_answer_and_the_ranks_concerned(tmp_path: Path) -> None:
+    """At most eight lanes, the culprits among them, and nothing of a file as HTML."""
+    ranks = recorders(world=20)
+    for r in ranks:
+        if r.rank != 13:
+            r.call("all<b>", state="started")
+        r.save(tmp_path)
+    verdict = explain(tmp_path)
+    shown = verdict.concerned()
+    assert len(shown) == 8 and shown[0] == 13
+    page = verdict._repr_html_()
+    assert "<figure" in page and "rank 13 does not come" in page
+    assert "all<b>" not in page
+
+
+def test_the_program_is_written_when_somebody_asks(tmp_path: Path) -> None:
+    """It takes ten seconds, and neither the answer nor its text waits for it."""
+    verdict, *_ = judged(healthy_at_the_end, tmp_path)
+    str(verdict), verdict._repr_html_(), verdict.as_dict()
+    assert "program" not in vars(verdict)
+    assert verdict.program == ""  # nothing hangs, so there is none to run
+
+
+def test_an_empty_log_says_nothing_and_an_empty_dump_is_named(tmp_path: Path) -> None:
+    """A rank that prints nothing is well; one that could not write is not."""
+    (tmp_path / "rank_1.log").touch()
+    assert not judged(healthy_at_the_end, tmp_path)[0].notes
+    for name in ("more_rank_8", "more_rank_9"):
+        (tmp_path / name).touch()
+    (note,) = explain(tmp_path).notes
+    assert "more_rank_8 and 1 more: empty" in note
+
+
+GAVE_UP = (
+    "Traceback (most recent call last):\n"
+    '  File "/home/me/train.py", line 50, in step\n    dist.all_reduce(x)\n'
+    '  File "/x/torch/distributed/distributed_c10d.py", line 9, in all_reduce\n'
+    "    work.wait()\nRuntimeError: Connection closed by peer [10.0.0.2]:2901\n"
+)
+"""What the log of a rank says that another rank's end has ended in its call."""
+
+
+def test_a_rank_without_a_dump_is_where_its_traceback_is(tmp_path: Path) -> None:
+    """It waits as the others do, and is not in other code."""
+    ranks, _, culprits = busy(tmp_path)
+    for r in ranks:
+        r.save(tmp_path)
+    (tmp_path / "nccl_trace_rank_0").unlink()
+    assert explain(tmp_path).kind == "unknown"
+    (tmp_path / "rank0.log").write_text(GAVE_UP)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("busy", culprits)
+
+
+def test_a_call_that_a_log_calls_failed_is_not_over(tmp_path: Path) -> None:
+    """Gloo retires it as one that has ended; so ranks that differ in it are found."""
+    ranks = recorders(backend="gloo")
+    for r in ranks:
+        r.call(size=(9 if r.rank == 1 else 8,), line=50)
+        r.save(tmp_path)
+        (tmp_path / f"rank{r.rank}.log").write_text(GAVE_UP)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("shape", [1])
+
+
+def test_an_entry_that_gloo_forgot_to_retire_is_no_hang(tmp_path: Path) -> None:
+    """Its rank has ended later calls, and so have all others this one."""
+    ranks = recorders(backend="gloo")
+    ranks[2].entries[3]["retired"] = False
+    for r in ranks:
+        r.save(tmp_path)
+    assert explain(tmp_path).kind == "healthy"
+
+
+def test_a_bad_end_in_a_log_is_never_health(tmp_path: Path) -> None:
+    """All calls are over, and a rank says that another one has closed a connection."""
+    text = GAVE_UP.replace("distributed_c10d", "elsewhere").replace("line 50", "line 9")
+    (tmp_path / "rank3.log").write_text(text)
+    verdict, *_ = judged(healthy_at_the_end, tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("unknown", [])
+    assert "ranks 0-2" in verdict.decides
 
 
 @pytest.mark.slow

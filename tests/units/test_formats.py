@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import tracemalloc
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -393,7 +394,16 @@ def test_the_watchdogs_lines_are_read() -> None:
     assert (timeout.kind, timeout.rank, timeout.number) == ("timeout", 1, 808)
     assert (timeout.verb, timeout.elements) == ("all_gather", (10, 40))
     assert (counts.kind, counts.group) == ("counts", "7")
-    assert (counts.enqueued, counts.completed) == (811, 807)
+    assert (counts.enqueued, counts.completed, counts.number) == (811, 807, 808)
+
+
+def test_the_rank_in_a_watchdogs_brackets_is_that_within_the_group() -> None:
+    """The rank of the job stands before them, or in the file's name."""
+    text = WATCHDOG.replace("[rank1]:", "[rank5]:")
+    assert [fact.rank for fact in facts(text)] == [5, 5]
+    bare = WATCHDOG.replace("[rank1]:", "")
+    assert [fact.rank for fact in facts(bare, rank=6)] == [6, 6]
+    assert [fact.rank for fact in facts(bare)] == [1, None]
 
 
 TRACEBACK = """\
@@ -421,7 +431,9 @@ def test_a_traceback_has_rank_line_and_exception(prefix: str) -> None:
         ("RuntimeError: Connection closed by peer [10.0.0.1]:9", "exception", True),
         ("RuntimeError: Timed out waiting 3000ms for recv", "exception", True),
         ("torch.distributed.DistBackendError: NCCL watchdog", "exception", True),
+        ("RuntimeError: Detected mismatch between collectives", "exception", True),
         ("KeyError: 'label'", "exception", False),
+        ("TypeError: new(): invalid data type 'str'", "exception", False),
     ],
 )
 def test_an_exception_that_another_ranks_end_brings_about_follows(
@@ -430,6 +442,76 @@ def test_an_exception_that_another_ranks_end_brings_about_follows(
     """It is no cause."""
     (fact,) = facts(TRACEBACK.replace("ValueError: no bias", text))
     assert (fact.kind, fact.follows) == (kind, follows)
+
+
+def test_a_connection_to_others_than_the_ranks_is_a_cause() -> None:
+    """Such as that of a data loader to its store."""
+    text = TRACEBACK.replace("torch/nn/module.py", "urllib3/connection.py")
+    text = text.replace("ValueError: no bias", "OSError: Connection reset by peer")
+    assert not facts(text)[0].follows
+
+
+def test_torch_says_that_an_exception_was_not_caught() -> None:
+    """By the prefix of its own hook; a launcher's prefix says nothing."""
+    for prefix, uncaught in (("[rank2]: ", True), ("2: ", False), ("", False)):
+        text = "".join(prefix + line for line in TRACEBACK.splitlines(True))
+        assert facts(text)[0].uncaught is uncaught
+    functions = [frame.function for frame in facts(TRACEBACK)[0].frames]
+    assert functions == ["call", "<module>"]
+
+
+FAULT = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.12/threading.py", line 9 in wait
+
+Current thread 0x00007e (most recent call first):
+  File "/home/me/kernels.py", line 18 in fused
+  File "/home/me/train.py", line 24 in <module>
+
+Extension modules: numpy
+"""
+
+
+def test_a_crash_has_its_line() -> None:
+    """As Python's faulthandler writes it."""
+    (fact,) = facts(FAULT, rank=3)
+    assert (fact.kind, fact.rank, fact.text) == ("died", 3, "Segmentation fault")
+    assert fact.where == "/home/me/kernels.py:18"
+    (fact,) = facts(FAULT.partition("Extension")[0], rank=3)
+    assert fact.where == "/home/me/kernels.py:18"
+
+
+def test_what_gloo_and_torch_say_of_calls_that_differ() -> None:
+    """Gloo ends the rank that was sent too much; torch compares under DETAIL."""
+    (fact,) = facts(
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+        "  what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. "
+        "8 vs 4. Received data size doesn't match expected size.",
+        rank=2,
+    )
+    assert (fact.kind, fact.rank) == ("misfit", 2)
+    own, other = facts(
+        "[rank2]: RuntimeError: Detected mismatch between collectives on ranks. Rank 2 "
+        "is running collective: CollectiveFingerPrint(SequenceNumber=4, "
+        "OpType=ALLREDUCE, TensorShape=[8, 2], TensorDtypes=Float, TensorDeviceTypes="
+        "cpu), but Rank 1 is running collective: CollectiveFingerPrint("
+        "SequenceNumber=4OpType=BARRIER)."
+    )
+    assert (own.rank, own.verb, own.dtype, own.elements) == (
+        *(2, "all_reduce", "Float", (16, 16)),
+    )
+    assert (other.rank, other.verb, own.follows, other.follows) == (
+        *(1, "barrier", False, True),
+    )
+
+
+def test_torchrun_says_which_end_was_first() -> None:
+    """Its summary names it last."""
+    one = "  rank      : {} (local_rank: 0)\n  exitcode  : {} (pid: 7)\n"
+    text = one.format(1, 1) + "Root Cause (first observed failure):\n"
+    ends = facts(text + one.format(3, -9))
+    assert [(fact.rank, fact.root) for fact in ends] == [(1, False), (3, True)]
 
 
 @pytest.mark.parametrize(
@@ -451,6 +533,22 @@ def test_the_end_of_a_process_is_read(text: str, kind: str, follows: bool) -> No
     """As torchrun, torch's spawn, Slurm and this package print it."""
     (fact,) = facts(text)
     assert (fact.kind, fact.rank, fact.follows) == (kind, 3, follows)
+
+
+def test_a_log_of_any_size_is_read_in_little_memory(tmp_path: Path) -> None:
+    """One endless line, and more tracebacks than anybody reads."""
+    path, limit = tmp_path / "rank3.log", job_logs.MOST_FACTS
+    with path.open("w") as file:
+        file.write("x" * 30_000_000 + "\n")
+        for n in range(3 * limit):
+            file.write(TRACEBACK.replace("no bias", f"no {n}"))
+    tracemalloc.start()
+    found = job_logs.read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
+    numbers = [int(fact.text.rpartition(" ")[2]) for fact in found]
+    assert numbers == [*range(limit), *range(2 * limit, 3 * limit)]
 
 
 def test_a_log_of_other_lines_says_nothing() -> None:
