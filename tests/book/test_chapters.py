@@ -289,6 +289,8 @@ CLAIMS = {
         assert last == [(3, 2), (3, 2), (2, 2), (3, 2)]
         assert culprit == by_chance[0] and len(waits_for) == 3
         assert not_reached == "dist.all_reduce(part, group=pairs[rank // 2])"
+        assert (verdict.kind, verdict.culprits) == ("busy", [culprit])
+        assert not verdict.proved and verdict.waits
         assert bad == [0, 4, 4, 4] and fits["a NaN"][0][2] == ["step 10: rank 3"]
         assert [fits[f][0][1] for f in faults] == [[], [3], [3], []]
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]

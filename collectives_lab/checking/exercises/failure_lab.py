@@ -6,9 +6,9 @@ right parts of an answer can be repeated until all are right, so the written rea
 which a person reads, are worth as much as two cases.
 
 A student may ask `lab.explain` about the dumps, as one does at work, since the answers
-are typed in a notebook that nobody watches. It names the rank and its reasons; the
-first call that proves it has to be read in the entries, and so have the lines of dumps
-without frames. The function gets the dumps as values, not as files.
+are typed in a notebook that nobody watches. It does not answer in the words asked for
+here: the kinds say what the rank did, the line and the number which call shows it
+first. The function gets the dumps as values, and a person reads the chain of waits.
 """
 
 from __future__ import annotations
