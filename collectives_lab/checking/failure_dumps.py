@@ -1,9 +1,11 @@
 """Flight Recorder dumps of two training jobs that hang, by a student's id.
 
 Here: `write` the dumps of all ranks into folders, `read` one of them, and `seeded`, the
-fault that each job was made with. `PROGRAM` is what the job runs on all ranks, `KINDS`
-are the faults that there are: in one job a call is missing, in the other one differs. The dumps of one job are pickles and those of the other
-are JSON, in the form in which NCCL's process group writes them under torch 2.7.
+fault that each job was made with. `PROGRAM` is what the jobs run on all ranks, `KINDS`
+are the faults that there are: in one job a call is missing, in the other one differs.
+The dumps of one job are pickles and those of the other JSON, in the form in which
+NCCL's process group writes them under torch 2.7. A job is played on paper: calls that
+belong together and do not fit never end.
 """
 
 from __future__ import annotations
