@@ -272,7 +272,7 @@ def checked(
     by_number = {part.number: part for part in parts if part.number}
     always = literals(CLAIMS.get(path.stem, ""))
     everything = always.union(*(part.known for part in parts))
-    quoted = claims_of_sources(by_name["Errata"]) if "Errata" in by_name else []
+    quoted = claims_of_sources(by_name["Errata"]) if "Errata" in by_name else set()
     for part in parts:
         if part.name == "Reading":  # an entry is the source of what it says
             continue
