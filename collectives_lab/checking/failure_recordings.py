@@ -109,22 +109,16 @@ def recordings(student: str) -> dict[str, Trace]:
     finished has no end. Case and spaces around the id do not count; an empty id is
     nobody's.
     """
-    return {
-        case: recording(student, case, *job) for case, job in _jobs(student).items()
-    }
-
-
-def recording(
-    student: str, case: str, fault: Fault, world_size: int, steps: int
-) -> Trace:
-    """Return the recording of a case of a student, by its fault."""
-    random = seeded_random(student, f"{case} {fault}")
-    calls = [
-        call
-        for rank in range(world_size)
-        for call in _program(rank, world_size, steps, fault, random)
-    ]
-    return _recorded(Trace.from_events(calls, world_size), fault)
+    by_case = {}
+    for case, (fault, world_size, steps) in _jobs(student).items():
+        random = random_of(student, f"{case} {fault}")
+        calls = [
+            call
+            for rank in range(world_size)
+            for call in _program(rank, world_size, steps, fault, random)
+        ]
+        by_case[case] = _recorded(Trace.from_events(calls, world_size), fault)
+    return by_case
 
 
 def _recorded(calls: Trace, fault: Fault) -> Trace:
@@ -154,11 +148,10 @@ def records(trace: Trace) -> list[dict[str, Any]]:
     They are in order, rank by rank. Times are in seconds: a call `begins`, its rank
     `waits` for it from that time on, and it `ends`; None for what never happened.
     """
-    return [record(event) for event in trace.events]
+    return [_record(event) for event in trace.events]
 
 
-def record(event: Event) -> dict[str, Any]:
-    """Return one call or computation as plain values."""
+def _record(event: Event) -> dict[str, Any]:
     step, line = map(int, re.findall(r"\d+", event.where))
     return {
         "rank": event.rank,
@@ -180,8 +173,8 @@ def seeded(student: str) -> dict[str, Fault]:
     return {case: fault for case, (fault, _, _) in _jobs(student).items()}
 
 
-def seeded_random(student: str, purpose: str) -> Random:
-    """Return the random numbers of a student for a purpose."""
+def random_of(student: str, purpose: str) -> Random:
+    """Return a source of random numbers for one purpose, the same for an id."""
     name = student.strip().casefold() or NOBODY
     text = f"collectives-lab failures {purpose} {name}"
     return Random(hashlib.sha256(text.encode()).hexdigest())
@@ -189,7 +182,7 @@ def seeded_random(student: str, purpose: str) -> Random:
 
 def _jobs(student: str) -> dict[str, tuple[Fault, int, int]]:
     """Return the fault of each case, its number of ranks, and its number of steps."""
-    random = seeded_random(student, "faults")
+    random = random_of(student, "faults")
     jobs = {}
     for case, kind in zip(CASES, random.sample(list(KINDS), len(CASES)), strict=True):
         world_size, step = random.choice((4, 5, 6)), random.choice((1, 2))

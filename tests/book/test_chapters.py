@@ -243,6 +243,9 @@ CLAIMS = {
         assert not dist.is_mpi_available() and "invalid tensor size" in refused
     """,
     "11_placement": """
+        assert speeds_of_file == [100, 25, 2, 4, 8]
+        assert complete.inside == fabrics.dgx_h100(2).inside
+        assert complete.across == fabrics.dgx_h100(2).across
         assert flat.results == two.results and crossed == [1.75, 1.0]
         assert runs["dp"].results[0] == [0, 1] and tokens == 4096
         assert all(slowdown(everyone, f) < 0.6 for f in list(four.values())[1:])
@@ -260,6 +263,9 @@ CLAIMS = {
         assert middle[0] > 0.3 and 0.7 < cpu_ratio[1] < 1.4, (middle, cpu_ratio)
         assert calling < elapsed / 2, "asking is the smaller part with Gloo"
         assert all(np.array(felt) > 0.9 * np.array(told)) and felt[0] > felt[1], felt
+        assert abs(step.error) < 0.25 and step.recorded.ops()["all_reduce"] == 32
+        assert 0.6 < blocked < 1 and 0.3 < shorter[0] < 0.55, (blocked, shorter)
+        assert abs(shorter[0] - shorter[1]) < 0.15, shorter
         assert not ranks.alive and not far.alive
     """,
     "13_strategies_as_sentences": """
@@ -281,6 +287,10 @@ CLAIMS = {
         assert all(v[:2] != "ri" for v in shown.values()), "none sums up rightly"
         assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in " ".join(hasty[1:])
         assert last == [(3, 2), (3, 2), (2, 2), (3, 2)]
+        assert culprit == by_chance[0] and len(waits_for) == 3
+        assert not_reached == "dist.all_reduce(part, group=pairs[rank // 2])"
+        assert (verdict.kind, verdict.culprits) == ("busy", [culprit])
+        assert not verdict.proved and verdict.waits
         assert bad == [0, 4, 4, 4] and fits["a NaN"][0][2] == ["step 10: rank 3"]
         assert [fits[f][0][1] for f in faults] == [[], [3], [3], []]
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]

@@ -1,18 +1,18 @@
-"""The promises of the failure lab: its recordings say enough, and no more."""
+"""The promises of the failure lab: its recordings and dumps say enough, and no more."""
 
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from test_assignments import ROOT, program, read
 
-import collectives_lab as lab
 from collectives_lab import checking
 from collectives_lab.checking import failure_dumps, failure_recordings
-from collectives_lab.checking.exercises.failure_lab import WOULD_SHOW
+from collectives_lab.checking.exercises.failure_lab import DUMPS_WOULD_SHOW, WOULD_SHOW
 from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
 from collectives_lab.formats import flight_recorder
 from collectives_lab.trace import Event, Trace
@@ -122,7 +122,7 @@ def test_the_reference_diagnoses_anybody_s(box: Box, student: str) -> None:
 def test_a_right_job_has_no_fault() -> None:
     """The diagnosis above finds nothing where nothing was done."""
     nothing = Fault("slow", 9, 9, 8)
-    random = failure_recordings.seeded_random("", "right")
+    random = failure_recordings.random_of("", "right")
     calls = [
         call
         for rank in range(5)
@@ -173,64 +173,123 @@ def test_no_collective_ends_before_all_ranks_have_made_it() -> None:
                     assert min(ends) > max(call.issued for call in calls)
 
 
-# -- dump files ------------------------------------------------------------------------
+# -- dumps -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("student", ["", *STUDENTS[::20]])
-def test_the_dumps_show_the_rank_and_the_call(student: str, tmp_path: Path) -> None:
-    """`lab.explain` names the rank; kind and place follow from its calls."""
-    folder = failure_dumps.write(student, tmp_path)
-    for case, fault in failure_dumps.seeded(student).items():
-        verdict = lab.explain(folder / case)
-        assert (verdict.culprits, verdict.proved) == ([fault.rank], True)
-        assert verdict.kind == ("shape" if fault.kind == "size" else "order")
+def dumped(folder: Path, student: str) -> dict[str, list[flight_recorder.Dump]]:
+    """The dumps of each case as the lab reads them, by rank."""
+    paths = failure_dumps.write(student, folder)
+    return {case: [*map(flight_recorder.read, paths[case])] for case in paths}
 
 
-def test_the_records_of_a_dump_are_what_it_holds(tmp_path: Path) -> None:
-    """Whoever reads the file and whoever reads the values sees the same."""
-    folder = failure_dumps.write("ada", tmp_path)
-    for case, records in failure_dumps.records("ada").items():
-        for rank in range(1 + max(record["rank"] for record in records)):
-            dump = flight_recorder.read(folder / case / f"nccl_trace_rank_{rank}")
-            mine = [record for record in records if record["rank"] == rank]
-            assert [
-                {
-                    "rank": rank,
-                    "line": int(call.where.rpartition(":")[2]),
-                    "op": call.verb,
-                    "number": call.number,
-                    "elements": call.inputs[0][0],
-                    "peer": call.peer,
-                    "state": call.state,
-                }
-                for call in dump.calls
-            ] == mine
+Odd = tuple[int, int, str, int, str]
+"""When the others made the call, the rank, the group, the number, and what is odd."""
+
+
+def odd_calls(dumps: list[flight_recorder.Dump]) -> Iterator[Odd]:
+    """Every call that one rank lacks, or makes otherwise than the others."""
+    for group in sorted(set().union(*(dump.groups for dump in dumps))):
+        ranks = next(dump.groups[group].ranks for dump in dumps if group in dump.groups)
+        calls = {
+            rank: {c.number: c for c in dumps[rank].calls if c.group == group}
+            for rank in ranks
+        }
+        end = max(number for of_rank in calls.values() for number in of_rank)
+        for number in range(end - 3, end + 1):
+            there = {r: of[number] for r, of in calls.items() if number in of}
+            created = min(call.created for call in there.values())
+            for rank in set(ranks) - set(there):
+                if number > max(calls[rank]):
+                    yield created, rank, group, number, "missing"
+            for what in ("verb", "inputs", "dtypes"):
+                values = Counter(getattr(call, what) for call in there.values())
+                for rank, call in there.items():
+                    if values[getattr(call, what)] == 1 < len(there):
+                        yield created, rank, group, number, what
+
+
+@pytest.mark.parametrize("student", STUDENTS[::8])
+def test_dumps_say_what_was_wrong_and_nothing_else(
+    student: str, tmp_path: Path
+) -> None:
+    """From the files alone the fault is found, and all that is odd is on its rank."""
+    seeded = failure_dumps.seeded(student)
+    for case, dumps in dumped(tmp_path, student).items():
+        fault, odd = seeded[case], sorted(odd_calls(dumps))
+        assert {rank for _, rank, *_ in odd} == {fault.rank}
+        first, _, group, number, _ = odd[0]
+        assert (group, number) == (fault.group, fault.number)
+        whats = {what for created, *_, what in odd if created == first}
+        went_on = dumps[fault.rank].calls[-1].created > first
+        if "missing" in whats or "verb" in whats:
+            assert fault.kind == ("skipped" if went_on else "stopped")
+        else:
+            assert whats == {{"size": "inputs", "dtype": "dtypes"}[fault.kind]}
+
+
+def test_dumps_have_the_form_that_torch_writes(tmp_path: Path) -> None:
+    """The lab's own reader takes them: ranks, groups, states, lines; JSON has none."""
+    dumps = dumped(tmp_path, "ada")
+    for case, files in dumps.items():
+        assert [dump.rank for dump in files] == [*range(len(files))]
+        for dump in files:
+            assert dump.complete and dump.backend == "nccl" and len(dump.groups) == 3
+            assert len(dump.calls) == failure_dumps.BUFFER
+            assert {call.where != "" for call in dump.calls} == {case == "F"}
+            for number, group in enumerate(dump.groups):
+                mine = [call for call in dump.calls if call.group == group]
+                enqueued, _, completed = dump.status[str(number)]
+                assert enqueued == mine[-1].number
+                assert completed == max(call.number for call in mine if call.over)
+
+
+def test_a_job_with_a_fault_in_its_dumps_is_stuck() -> None:
+    """No rank ends the fault's step, and no call ends before all ranks began it."""
+    for student in STUDENTS[:20]:
+        for job in failure_dumps._jobs(student).values():
+            random = failure_recordings.random_of("", student)
+            queues = [
+                failure_dumps._calls(job, rank, random)
+                for rank in range(job.world_size)
+            ]
+            failure_dumps._play(queues, job.groups)
+            calls = [call for queue in queues for call in queue]
+            over = {(c.group, c.number) for c in calls if c.ended is not None}
+            assert max(n for group, n in over if group == "0") == job.step
+            for group, number in over:
+                ranks = job.groups[group][1]
+                met = [c for c in calls if (c.group, c.number) == (group, number)]
+                assert [c.rank for c in met] == ranks
+                assert min(c.ended for c in met) > max(c.started for c in met)
 
 
 def test_dumps_are_one_s_own() -> None:
-    """Two kinds of three, in any of their lines."""
-    drawn = {tuple(failure_dumps.seeded(student).values()) for student in STUDENTS}
-    assert len(drawn) > 0.9 * len(STUDENTS)
-    faults = [f for s in STUDENTS for f in failure_dumps.seeded(s).values()]
-    lines = failure_dumps.LINES.items()
-    places = {(kind, line) for kind, found in lines for line in found}
-    assert {(f.kind, f.line) for f in faults} == places
+    """They follow from the id, however it is written; each job has another class."""
+    assert failure_dumps.files(" Ada ") == failure_dumps.files("ada")
+    assert failure_dumps.files("ada") != failure_dumps.files("bob")
+    faults = [tuple(failure_dumps.seeded(student).values()) for student in STUDENTS]
+    assert len(set(faults)) == len(STUDENTS)
+    kinds = Counter(fault.kind for pair in faults for fault in pair)
+    assert set(kinds) == set(failure_dumps.KINDS) == set(DUMPS_WOULD_SHOW)
+    assert min(kinds.values()) > 0.5 * max(kinds.values())
+    assert all(
+        sum(fault.kind in ("stopped", "skipped") for fault in pair) == 1
+        for pair in faults
+    )
 
 
 # -- answers ---------------------------------------------------------------------------
 
 
 def right(student: str) -> dict[str, dict]:
-    return {
-        case: {"kind": f.kind, "rank": f.rank, "step": f.step, "line": f.line}
-        for seeded in (failure_recordings.seeded, failure_dumps.seeded)
-        for case, f in seeded(student).items()
-    }
+    seeded = failure_recordings.seeded(student) | failure_dumps.seeded(student)
+    return {case: asdict(fault) for case, fault in seeded.items()}
 
 
 def failed(box: Box, answers: object, student: str = "ada") -> dict[str, str]:
     """The message of every property that does not hold."""
-    typed = Program.source([("cell 9", f"def failure_lab(_):\n    return {answers!r}")])
+    text = f"def failure_lab(*_):\n    return {answers!r}"
+    typed = Program.source([("cell 9", text)])
     report = checking.grade("failure_lab", typed, student=student, box=box)
     return {f.name: f.message for f in report.findings if not f.passed}
 
@@ -310,7 +369,29 @@ def test_a_wrong_kind_is_reported_without_the_right_one(box: Box) -> None:
         assert WOULD_SHOW[kind] in message and repr(fault.kind) not in message
 
 
+@pytest.mark.parametrize(
+    "case, change, name, message",
+    [
+        ("F", {"kind": "swapped"}, "F_kind", "none of the kinds: stopped, skipped"),
+        ("F", {"rank": 99}, "F_rank", "rank 99 does what the program says"),
+        ("F", {"line": 3}, "F_line", "in line 3 nothing is wrong"),
+        ("G", {"line": "8"}, "G_line", "not a whole number"),
+        ("G", {"group": 0}, "G_evidence", "not a name in quotation marks"),
+        ("G", {"group": "9"}, "G_evidence", "call 26 of group '9' is not the first"),
+        ("G", {"number": 99}, "G_evidence", "99 of group 6 comes after the first"),
+    ],
+)
+def test_a_wrong_field_of_dumps_is_reported(
+    box: Box, case: str, change: dict[str, object], name: str, message: str
+) -> None:
+    """Each field of it costs its own point, and the right one is not said."""
+    answers = right("ada")
+    answers[case] |= change
+    (failure,) = failed(box, answers).items()
+    assert failure[0] == name and message in failure[1]
+
+
 @pytest.mark.parametrize("answers", [None, 3, {"A": 3}, {"A": {}}, {}])
 def test_what_is_no_answer_has_no_marks(box: Box, answers: object) -> None:
     """Anything at all may be returned."""
-    assert len(failed(box, answers)) == 21
+    assert len(failed(box, answers)) == 23

@@ -76,6 +76,14 @@ def test_the_dump_of_nccl_says_what_a_matrix_does_not(
     assert same(fabrics.read_topology(older, nodes), fabrics.dgx_a100(nodes))
 
 
+def test_the_dump_that_ships_is_a_server_whose_gpus_share_cards() -> None:
+    """Chapter 11 reads it: four NVLinks a pair of GPUs, two GPUs a card of 200 Gb/s."""
+    read = fabrics.read_topology(shipped("four_a100_nccl.xml"), nodes=2)
+    assert read.nic.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert (read.inside.bandwidth, read.across.bandwidth) == (100e9, 25e9)
+    assert read.machine.network == "InfiniBand"
+
+
 def test_without_nvlink_the_sockets_are_nodes() -> None:
     """A server of RTX 4090 is a `pcie_box`; of several servers each is a node."""
     path = shipped("rtx4090_topo.txt")

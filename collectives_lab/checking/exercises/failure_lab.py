@@ -1,9 +1,14 @@
-"""failure_lab(recordings) -> {case: diagnosis}: the faults of seven recorded jobs.
+"""failure_lab(recordings, dumps) -> {case: diagnosis}: the faults of seven jobs.
 
-The recordings and their faults follow from the student's id (`failure_recordings`); two
-come as dump files (`failure_dumps`). A
-check that names the right parts of an answer can be repeated until all are right, so
-the written reasons, which a person reads, are worth as much as two cases.
+Five jobs were recorded, and of two there are Flight Recorder dumps. All faults follow
+from the student's id (`failure_recordings`, `failure_dumps`). A check that names the
+right parts of an answer can be repeated until all are right, so the written reasons,
+which a person reads, are worth as much as two cases.
+
+A student may ask `lab.explain` about the dumps, as one does at work, since the answers
+are typed in a notebook that nobody watches. It does not answer in the words asked for
+here: the kinds say what the rank did, the line and the number which call shows it
+first. The function gets the dumps as values, and a person reads the chain of waits.
 """
 
 from __future__ import annotations
@@ -12,9 +17,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import torch
+
 from collectives_lab.checking import failure_dumps, failure_recordings
 from collectives_lab.checking.answers import holds_for
-from collectives_lab.checking.failure_recordings import KINDS, Fault
+from collectives_lab.checking.failure_dumps import Fault as DumpFault
+from collectives_lab.checking.failure_recordings import CASES, Fault
 from collectives_lab.checking.spec import (
     GOOD,
     Case,
@@ -28,18 +36,27 @@ from collectives_lab.checking.spec import (
 from collectives_lab.checking.tensors import kind_of
 from collectives_lab.wire import Outcome
 
+AnyFault = Fault | DumpFault
+
 PRELUDE = """
-def _lab_of_the_check(records):
-    recordings = {}
+def _lab_of_the_check(records, files):
+    import json, pickle
+
+    recordings, dumps = {}, {}
     for record in records:  # in one list: values do not travel much deeper
         recordings.setdefault(record.pop("case"), []).append(record)
-    return failure_lab(recordings)
+    for case, content in files:
+        content = content.numpy().tobytes()
+        load = json.loads if content.startswith(b"{") else pickle.loads
+        dumps.setdefault(case, []).append(load(content))
+    return failure_lab(recordings, dumps)
 """
 
-CASES = (*failure_recordings.CASES, *failure_dumps.CASES)
-
 FIELDS = {"kind": str, "rank": int, "step": int, "line": int}
-"""The fields of an answer, and their types."""
+"""The fields of an answer about a recording, and their types."""
+
+FIELDS_OF_DUMPS = {"kind": str, "rank": int, "line": int, "group": str, "number": int}
+"""The fields of an answer about dumps, and their types."""
 
 WOULD_SHOW = {
     "skipped": "in one step one rank has no record of a line, and has one of a later",
@@ -52,26 +69,33 @@ WOULD_SHOW = {
 }
 """By kind of fault, what a recording of it shows; for a student who named it."""
 
+DUMPS_WOULD_SHOW = {
+    "stopped": "one rank has no entry of a call, and none of any later call",
+    "skipped": "one rank has no entry of a call, and has one of a later call",
+    "size": "at one number of a group one rank has other sizes than the others",
+    "dtype": "at one number of a group one rank has another dtype than the others",
+}
+"""By kind of fault, what dumps of it show; for a student who named it."""
+
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
     owner = inputs.owner
     faults = failure_recordings.seeded(inputs.student)
-    faults |= failure_dumps.seeded(inputs.student)
-    data = {"faults": faults, "owner": owner}
-    tests = [f"{case}_{part}" for case in CASES for part in PARTS]
+    data = {"faults": faults | failure_dumps.seeded(inputs.student), "owner": owner}
+    tests = [f"{case}_{part}" for case, parts in _asked() for part in parts]
     label = f"the recordings of {owner}"
     records = [
         {"case": case} | record
         for case, trace in failure_recordings.recordings(inputs.student).items()
         for record in failure_recordings.records(trace)
     ]
-    records += [
-        {"case": case} | record
-        for case, found in failure_dumps.records(inputs.student).items()
-        for record in found
+    files = [
+        (case, torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        for case, by_name in failure_dumps.files(inputs.student).items()
+        for content in by_name.values()
     ]
     entry = "_lab_of_the_check"
-    yield Case([(records,)], tests, label, data, entry=entry, about_ranks=False)
+    yield Case([(records, files)], tests, label, data, entry=entry, about_ranks=False)
 
 
 def _result(case: Case, outcome: Outcome) -> Judgement:
@@ -82,13 +106,14 @@ def _result(case: Case, outcome: Outcome) -> Judgement:
 
 
 def _judge(name: str, judge_part: Any, case: Case, outcome: Outcome) -> Judgement:
-    """Judge a part of the answer for one recording, if there is an answer."""
+    """Judge a part of the answer for one job, if there is an answer."""
     answers: dict[str, Any] = outcome.results[0]
     answer = answers.get(name)
     if answer is None:
         return bad("there is no answer yet")
     if not isinstance(answer, dict):
-        return bad(f"the answer is {kind_of(answer)}, not a dict with {_list(FIELDS)}")
+        fields = FIELDS if name in CASES else FIELDS_OF_DUMPS
+        return bad(f"the answer is {kind_of(answer)}, not a dict with {_list(fields)}")
     complaint = judge_part(answer, case.data["faults"][name])
     if isinstance(complaint, str):
         return bad(complaint)
@@ -97,7 +122,7 @@ def _judge(name: str, judge_part: Any, case: Case, outcome: Outcome) -> Judgemen
 
 def _judge_first(case: Case, outcome: Outcome) -> Judgement:
     """Judge the first part of the first answer; name the owner of the recordings."""
-    judged = _judge(CASES[0], _kind, case, outcome)
+    judged = _judge(CASES[0], PARTS["kind"][1], case, outcome)
     if not judged.holds:
         return judged
     return holds_for(case.data["owner"], "in the recordings")
@@ -107,25 +132,27 @@ def _why_no_value(answer: dict[str, Any], field: str) -> str:
     """Explain why a field is missing or has the wrong type; empty if it is right."""
     if field not in answer:
         return f"the answer has no {field!r}"
-    value = answer[field]
-    if isinstance(value, bool) or not isinstance(value, FIELDS[field]):
-        expected = "a name in quotation marks" if field == "kind" else "a whole number"
+    value, kind = answer[field], (FIELDS | FIELDS_OF_DUMPS)[field]
+    if isinstance(value, bool) or not isinstance(value, kind):
+        expected = "a name in quotation marks" if kind is str else "a whole number"
         return f"{field!r} is {kind_of(value)}, not {expected}"
     return ""
 
 
-def _kind(answer: dict[str, Any], fault: Fault) -> str | None:
+def _kind(
+    would_show: dict[str, str], answer: dict[str, Any], fault: AnyFault
+) -> str | None:
     if wrong := _why_no_value(answer, "kind"):
         return wrong
     kind = answer["kind"]
-    if kind not in KINDS:
-        return f"{kind[:40]!r} is none of the kinds: {_list(KINDS)}"
+    if kind not in would_show:
+        return f"{kind[:40]!r} is none of the kinds: {_list(would_show)}"
     if kind != fault.kind:
-        return f"if it were {kind!r}: {WOULD_SHOW[kind]}. That is not to be seen here"
+        return f"if it were {kind!r}: {would_show[kind]}. That is not to be seen here"
     return None
 
 
-def _rank(answer: dict[str, Any], fault: Fault) -> str | None:
+def _rank(answer: dict[str, Any], fault: AnyFault) -> str | None:
     if wrong := _why_no_value(answer, "rank"):
         return wrong
     if answer["rank"] != fault.rank:
@@ -151,37 +178,78 @@ def _place(answer: dict[str, Any], fault: Fault) -> str | None:
     )
 
 
+def _line(answer: dict[str, Any], fault: DumpFault) -> str | None:
+    if wrong := _why_no_value(answer, "line"):
+        return wrong
+    if answer["line"] != fault.line:
+        return (
+            f"in line {answer['line']} nothing is wrong; asked for is the line of the "
+            "call that was left out, never made or made otherwise, not where one waits"
+        )
+    return None
+
+
+def _evidence(answer: dict[str, Any], fault: DumpFault) -> str | None:
+    for field in ("group", "number"):
+        if wrong := _why_no_value(answer, field):
+            return wrong
+    group, number = answer["group"], answer["number"]
+    if (group, number) == (fault.group, fault.number):
+        return None
+    if group == fault.group and number > fault.number:
+        return f"call {number} of group {group} comes after the first that shows it"
+    return (
+        f"call {number} of group {group[:40]!r} is not the first that shows it: the "
+        "first in the order of the program whose entry is missing on one rank of the "
+        "group, or differs from those of the others"
+    )
+
+
 def _list(names: Any) -> str:
     return ", ".join(names)
 
 
 PARTS = {
-    "kind": ("which of the seven faults it is", _kind),
+    "kind": ("which of the seven faults it is", partial(_kind, WOULD_SHOW)),
     "rank": ("the rank that it is on", _rank),
     "place": ("the step and the line", _place),
 }
 
+PARTS_OF_DUMPS = {
+    "kind": ("which of the four faults it is", partial(_kind, DUMPS_WOULD_SHOW)),
+    "rank": ("the rank that it is on", _rank),
+    "line": ("the line of its call", _line),
+    "evidence": ("the group and the number of the first call that shows it", _evidence),
+}
+
+
+def _asked() -> Iterator[tuple[str, dict[str, tuple[str, Any]]]]:
+    """Return the parts of an answer, by case."""
+    for case in CASES:
+        yield case, PARTS
+    for case in failure_dumps.CASES:
+        yield case, PARTS_OF_DUMPS
+
+
+def _properties() -> Iterator[Property]:
+    for case, parts in _asked():
+        what = "recording" if case in CASES else "dumps"
+        for part, (title, _) in parts.items():
+            yield Property(f"{case}_{part}", 1, f"{what} {case}: {title}")
+
 
 def _judges() -> Iterator[tuple[str, Judge]]:
-    for case in CASES:
-        for part, (_, judge_part) in PARTS.items():
+    for case, parts in _asked():
+        for part, (_, judge_part) in parts.items():
             yield f"{case}_{part}", partial(_judge, case, judge_part)
-
-
-def _what(case: str) -> str:
-    return "dumps" if case in failure_dumps.CASES else "recording"
 
 
 EXERCISE = Exercise(
     "failure_lab",
     "What went wrong?",
     "medium",
-    75,
-    [
-        Property(f"{case}_{part}", 1, f"{_what(case)} {case}: {title}")
-        for case in CASES
-        for part, (title, _) in PARTS.items()
-    ],
+    80,
+    list(_properties()),
     _cases,
     _result,
     dict(_judges()) | {f"{CASES[0]}_kind": _judge_first},

@@ -1,7 +1,7 @@
 """passes — with fields of its own, which nobody asked for."""
 
 
-def failure_lab(recordings):
+def failure_lab(recordings, dumps):
     return {
         "A": {
             "kind": "skipped",
@@ -39,17 +39,19 @@ def failure_lab(recordings):
             "because": "seen in the picture",
         },
         "F": {
-            "kind": "swapped",
-            "rank": 2,
-            "step": 2,
-            "line": 11,
-            "because": "lab.explain says which rank it is",
+            "kind": "skipped",
+            "rank": 6,
+            "line": 6,
+            "group": "5",
+            "number": 30,
+            "because": "it has call 30 of group 0, and none of group 5",
         },
         "G": {
-            "kind": "skipped",
-            "rank": 0,
-            "step": 1,
-            "line": 9,
-            "because": "lab.explain says which rank it is",
+            "kind": "dtype",
+            "rank": 1,
+            "line": 8,
+            "group": "0",
+            "number": 23,
+            "because": "it says BFloat16",
         },
     }

@@ -8,16 +8,20 @@ FIELDS = {
     "C": [3, 2, 11],
     "D": [2, 1, 17],
     "E": [1, 2, 5],
-    "F": [2, 2, 11],
-    "G": [0, 1, 9],
 }
+OF_DUMPS = {"F": [6, 6, 30], "G": [1, 8, 23]}
 KINDS = {"A": "skipped", "B": "tag", "C": "swapped", "D": "root", "E": "stopped"}
-KINDS |= {"F": "swapped", "G": "skipped"}
 
 
-def failure_lab(recordings):
+def failure_lab(recordings, dumps):
     names = ("rank", "step", "line")
-    return {
+    found = {
         case: {"kind": KINDS[case]} | dict(zip(names, np.array(numbers), strict=True))
         for case, numbers in FIELDS.items()
     }
+    names = ("rank", "line", "number")
+    for case, numbers in OF_DUMPS.items():
+        found[case] = dict(zip(names, np.array(numbers), strict=True))
+    found["F"] |= {"kind": "skipped", "group": "5"}
+    found["G"] |= {"kind": "dtype", "group": "0"}
+    return found
