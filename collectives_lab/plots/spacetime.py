@@ -1,8 +1,9 @@
 """The space-time diagram: ranks as lanes, time to the right, messages as arrows.
 
 Here you can draw a trace that has times, or the steps of a plan (`space_time`). Solid
-is a call in flight while its rank does other work, hatched a rank that waits; a grey
-band joins the calls of one collective; a cross ends what never ended.
+is a call in flight while its rank does other work, hatched a rank that waits, pale a
+rank whose message is under way; a grey band joins the calls of one collective; a cross
+ends what never ended.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
+SOLID, HATCHED, PALE = "in flight", "blocked", "blocked, message under way"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -174,45 +176,44 @@ def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]]) -> None:
 def _draw_bars(ax: Axes, seen: Scene) -> None:
     """Solid while a call runs and its rank does other work, hatched while it blocks.
 
-    Pale in steps, where nobody knows which of the two it is; what is computed is empty.
+    Pale while a message is under way, and in steps, where nobody knows what a rank
+    does; what is computed is empty.
     """
     bars, is_plain = seen.bars, len(seen.bars) > MANY or seen.is_steps
-    shapes: dict[tuple[int, bool], list] = defaultdict(list)
-    computing: dict[int, list] = defaultdict(list)
+    shapes: dict[tuple[int, str], list] = defaultdict(list)
 
-    def add(bar: Bar, is_blocked: bool, begin: float, end: float) -> None:
+    def add(bar: Bar, look: str, begin: float, end: float) -> None:
         upper, lower = [(begin, bar.top), (end, bar.top)], [(end, bar.bottom)]
         box = [*upper, *lower, (begin, bar.bottom)]
-        rank = bar.event.rank
-        (computing[rank] if bar.is_compute else shapes[rank, is_blocked]).append(box)
+        shapes[bar.event.rank, "computing" if bar.is_compute else look].append(box)
 
     for bar in bars:
         if bar.wait > bar.begin or bar.event.waited is None:
-            add(bar, False, bar.begin, bar.wait)
+            add(bar, PALE if seen.is_steps else SOLID, bar.begin, bar.wait)
         if bar.event.waited is not None:
-            add(bar, True, bar.wait, bar.end)
-    for rank, boxes in computing.items():
-        style = _computing(rank_color(rank))
-        ax.add_collection(PolyCollection(boxes, zorder=2, **style), autolim=False)
-    for (rank, is_blocked), boxes in shapes.items():
-        for style in _styles(rank_color(rank), is_blocked or seen.is_steps, is_plain):
+            moves = bar.end if bar.moves is None else bar.moves
+            if moves > bar.wait or bar.moves is None:
+                add(bar, PALE if is_plain else HATCHED, bar.wait, moves)
+            if moves < bar.end:
+                add(bar, PALE, moves, bar.end)
+    for (rank, look), boxes in shapes.items():
+        for style in _styles(rank_color(rank), look, is_plain):
             ax.add_collection(PolyCollection(boxes, zorder=2, **style), autolim=False)
 
 
-def _computing(color: str) -> dict[str, Any]:
-    return {"facecolor": (color, 0.12), "edgecolor": color, "linewidth": 0.7}
-
-
-def _styles(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
+def _styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, Any]]:
     """Return looks to draw in turn: SVG has no hatch on a transparent face."""
     width = 0.3 if is_plain else 0.7
     # Snapped to pixels, thin bars below each other would run into one.
     rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}
-    if not is_blocked:
+    if look == "computing":
+        return [{"facecolor": (color, 0.12), "edgecolor": color, "linewidth": 0.7}]
+    if look == SOLID:
         return [rim | {"facecolor": color}]
-    filled = rim | {"facecolor": (color, 0.3), "linewidth": width * is_plain}
-    hatch = rim | {"facecolor": "none", "hatch": "/////"}
-    return [filled] if is_plain else [filled, hatch]
+    if look == PALE:
+        return [rim | {"facecolor": (color, 0.3)}]
+    face = rim | {"facecolor": (color, 0.12), "linewidth": 0}
+    return [face, rim | {"facecolor": "none", "hatch": "/////"}]
 
 
 def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
@@ -259,14 +260,22 @@ def _draw_marks(ax: Axes, bars: Sequence[Bar]) -> None:
 def _signs(seen: Scene) -> dict[str, Any]:
     """Return the key: a sign for each thing that occurs, by its name."""
     bars, is_plain = seen.bars, len(seen.bars) > MANY
-    waits = any(bar.event.waited is not None for bar in bars)
+    waits = [bar for bar in bars if bar.event.waited is not None]
+    moving = [bar for bar in waits if bar.moves is not None and bar.moves < bar.end]
+    is_hatched = any(bar.moves is None or bar.moves > bar.wait for bar in waits)
+
+    def sign(look: str) -> tuple[Patch, ...]:
+        return tuple(Patch(**style) for style in _styles(INK, look))
+
     signs = {
-        "computing": any(bar.is_compute for bar in bars) and Patch(**_computing(INK)),
-        "in flight": not seen.is_steps
+        "computing": any(bar.is_compute for bar in bars) and sign("computing"),
+        SOLID: not seen.is_steps
         and any(bar.wait > bar.begin for bar in bars if not bar.is_compute)
-        and Patch(color=INK),
-        "blocked": waits
-        and tuple(Patch(**style) for style in _styles(INK, True, is_plain)),
+        and sign(SOLID),
+        HATCHED: waits
+        and (is_hatched or is_plain)
+        and sign(PALE if is_plain else HATCHED),
+        PALE: moving and not is_plain and sign(PALE),
         "message": seen.pairs and _sign(r"$\rightarrow$", 12),
         "never received": seen.lost and _sign("x", 5),
         "never completed": seen.stuck and _sign("X", 7),

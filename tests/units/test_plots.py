@@ -160,10 +160,28 @@ def test_the_overlap_test_can_fail():
 
 
 def test_blocked_time_is_hatched():
-    """A call that was waited for has a hatched box, one in flight before it a solid."""
-    figure = plots.space_time(ring(4))
-    assert boxes(figure, is_hatched=True) == 24
-    assert boxes(figure, is_hatched=False) == 12  # the sends, until they are waited for
+    """A collective that was waited for is hatched, one in flight before it solid."""
+    figure = plots.space_time(collectives(4))
+    assert boxes(figure, is_hatched=True) == 8
+    figure = plots.space_time(ring(4))  # each send is in flight for 2.1 of its 2.2 ms
+    assert boxes(figure, is_hatched=False) == 12
+
+
+def test_a_message_under_way_is_told_from_a_rank_that_waits():
+    """A sender is hatched until its receiver comes, and then both of them are pale."""
+    calls = [call(0, "send", 0.0, 3.0, peer=1), call(1, "recv", 1.0, 3.0, peer=0)]
+    figure = plots.space_time(Trace.from_events(calls, 2))
+    drawn = [c for c in figure.findobj(PolyCollection) if c.zorder == 2]
+    spans = {
+        (bool(c.get_hatch()), *np.ptp(c.get_paths()[0].vertices[:, 0], keepdims=True))
+        for c in drawn
+    }
+    assert spans == {(False, 1.0), (True, 1.0), (False, 2.0)}  # a hatch has a face
+    assert {"blocked", "blocked, message under way"} < {
+        text.get_text() for text in figure.axes[0].get_legend().get_texts()
+    }
+    gone = [call(0, "send", 0.0, 0.5, peer=1), call(1, "recv", 1.0, 3.0, peer=0)]
+    assert not boxes(plots.space_time(Trace.from_events(gone, 2)), is_hatched=True)
 
 
 def test_a_collective_is_one_shape_with_one_name():
