@@ -38,7 +38,7 @@ FEWEST_WORDS, MOST_WORDS = 2000, 9000
 
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?|`s\d+-")
 ENDING = ["Errata", "Recap", "Exercises", "Reading"]
-SECOND_EDITION = {5}
+SECOND_EDITION = {2, 5}
 """Chapters that keep the rules of the second edition: their errata are in an appendix,
 no cell gives an answer away, and a hint is below each exercise."""
 MOST_IN_A_ROW = 3
