@@ -52,14 +52,53 @@ CAPTION = re.compile(r'"Figure (\d+\.\d+)[.,]')
 # otherwise: cells still run then, and here it shows that the text must change.
 CLAIMS = {
     "02_the_substrate": """
-        assert round(of_small, 1) == 4.1 and round(of_large, 1) == 8.9
-        assert round(with_nccl[0], 1) == 1.6 and 6.5 < with_nccl[1] < 7.5, with_nccl
-        assert (near.protocol, away.support) == ("Simple", near.support)
-        assert arrived == 2 and inside > 0.1, "a send waits, and reads late"
-        assert stuck.ranks == [0, 1, 2, 3]
-        tree = four_ranks(lambda: dist.broadcast(torch.zeros(2**18), 0)).trace.wire
-        assert np.argwhere(tree > 2**19).tolist() == [[0, 1], [0, 2], [1, 3]]
-        assert times_longer < 2**20 / 100
+        assert informed == [0, 3] and sum(4**r for r in range(4)) == 85
+        assert len(run.trace.messages) == 4
+        assert late.results[0] > 0.5 and arrived == 2, "a send waits, and reads late"
+        assert dist.constants.default_pg_timeout.total_seconds() == 30 * 60
+        assert "10 minutes for NCCL" in dist.init_process_group.__doc__
+        assert "Letting the current stream block" in dist.Work.wait.__doc__
+        assert stuck.ranks == [0, 1, 2, 3] and not stuck.run.trace.messages
+        assert fewest == 1 and by_count == {0: 0, 1: 1, 2: 1, 3: 1, 4: 0}
+        assert [round(t.elapsed) for t in timelines.values()] == [4, 2, 1, 1]
+        assert all(cure.results == [64, 1, 4, 16] for cure in cures.values())
+        assert 2**21 / 8 == 262_144 and 4.3 < measured[2**21] / measured[8] < 5.5
+        assert 1 / 6 < ALPHA / (ALPHA + 2**21 * BETA) < 1 / 5, "2 MiB: a fifth"
+        assert abs(link.alpha / ALPHA - 1) < 0.2 and abs(link.beta / BETA - 1) < 0.1
+        assert math.isclose(link.time(link.half_size / 100), 1.01 * link.alpha)
+        assert own_link.alpha < ALPHA / 10, "the machine does not matter"
+        assert 1.25 < chain / tree < 1.7, felt
+        counts = np.array([[3], [2]]) * [link.time(n) for n in some_sizes]
+        assert (np.median(felt / counts) < 1.25) and (felt / counts > 0.9).all()
+        whole = lab.run(lambda: dist.broadcast(torch.zeros(2**18), 0), 4, backend="gloo")
+        tree_of_gloo = np.argwhere(whole.trace.wire > 2**19).tolist()
+        assert tree_of_gloo == [[0, 1], [0, 2], [1, 3]]
+        many = (plans.chain_broadcast(1024, 1, segment=None),
+                plans.binomial_broadcast(1024, 1))
+        on = fabrics.uniform(1024, 1, 0)
+        assert [round(plan.replay(on).elapsed) for plan in many] == [1023, 10]
+        assert nvlink / infiniband == 9
+        assert a100.inside.bandwidth / a100.across.bandwidth == 12
+        assert round(h100.inside.bandwidth / 12.5e9) == 36
+        attained = lab.predictions.rates(h100)
+        assert [row[4] for row in attained.rows] == ["80 %", "96 %"]
+        assert nccl.HOP["ring", "network"] == (2.7, 4.0, 14.0)
+        crossed = lab.plots.cost_curves(by_protocol, grid).alt
+        assert "fastest is LL, from 6 MiB LL128, from 130 MiB Simple" in crossed, crossed
+        chosen = [lab.predict("broadcast", n * 2**20, dgx).protocol
+                  for n in (4, 5, 26, 28)]
+        assert chosen == ["LL", "LL128", "LL128", "Simple"]
+        assert [round(x, 1) for x in opening] == [1.6, 6.8] and 8 < hops < 9
+        assert nccl.BASE["ring"][0] == 6.6 and ranges[0][2] == ranges[1][2] == "LL"
+        eight = [lab.predict("broadcast", 8, p) for p in (same_server, two_servers)]
+        assert [round(1e6 * call.seconds) for call in eight] == [8, 13]
+        assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
+        assert 0.45 < parts["latency"] / sum(parts.values()) < 0.55
+        hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
+        assert (min(hopping), max(hopping)) == (0.6, 14.0)
+        assert 1.9 < two.elapsed / one.elapsed < 2
+        assert [round(x, 1) for x in crowding] == [1.0, 2.0]
+        assert p4d.inside.bandwidth / (p4d.across.bandwidth / 2) == 48
     """,
     "03_the_eight_verbs": """
         gloo = dict(broadcast=3, scatter=0.75, gather=0.75, reduce=3.754, all_gather=3,
