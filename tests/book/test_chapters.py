@@ -70,8 +70,9 @@ CLAIMS = {
         assert 1.25 < chain / tree < 1.7, felt
         counts = np.array([[3], [2]]) * [link.time(n) for n in some_sizes]
         assert (np.median(felt / counts) < 1.25) and (felt / counts > 0.9).all()
-        whole = lab.run(lambda: dist.broadcast(torch.zeros(2**18), 0), 4, backend="gloo")
-        tree_of_gloo = np.argwhere(whole.trace.wire > 2**19).tolist()
+        mebibyte = lambda: dist.broadcast(torch.zeros(2**18), 0)
+        by_gloo = lab.run(mebibyte, 4, backend="gloo").trace.wire
+        tree_of_gloo = np.argwhere(by_gloo > 2**19).tolist()
         assert tree_of_gloo == [[0, 1], [0, 2], [1, 3]]
         many = (plans.chain_broadcast(1024, 1, segment=None),
                 plans.binomial_broadcast(1024, 1))
