@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from collectives_lab.emulation.network import Message, Share
+from collectives_lab.emulation.network import Share
 from collectives_lab.emulation.shared import SharedNetwork
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.call_record import now
@@ -127,9 +127,7 @@ def _future_of(work: Any) -> torch.futures.Future:
     return future
 
 
-def _until_next(
-    waiting: list[_Work], ends: Mapping[Message | Share, float]
-) -> float | None:
+def _until_next(waiting: list[_Work], ends: Mapping[tuple, float]) -> float | None:
     """Return seconds until one of them may be over; None if there are none."""
     if not waiting:
         return None
