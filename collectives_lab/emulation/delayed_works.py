@@ -91,8 +91,9 @@ class DelayedWorks:
                 waiting += [work] if work is not None else []
             except queue.Empty:
                 pass
+            time = now()  # before what it is compared with
             ends = self._network.forecast()
-            over = [w for w in waiting if ends.get(w.share, 0.0) <= now()]
+            over = [w for w in waiting if ends.get(w.share, 0.0) <= time]
             waiting = [w for w in waiting if w not in over]
             for work in over:
                 _end(work)

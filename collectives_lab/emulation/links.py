@@ -9,6 +9,7 @@ message, `come` to a collective, `hold` the work of one that is not waited for, 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
@@ -38,6 +39,15 @@ class _Clock(threading.local):
     """
 
     behind = since = 0.0
+
+    def __init__(self) -> None:
+        """Let the thread wake when its time has come, whatever else the cores do.
+
+        By the policy of the ranks, SCHED_BATCH, it would wait for its turn.
+        """
+        if hasattr(os, "SCHED_OTHER"):
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
     def at(self, moment: float) -> float:
         """Return the network's time at a moment after the thread's last call."""
@@ -75,13 +85,13 @@ class Links:
         if record.is_message and record.peer is not None:
             message, nbytes = self._message(record), record.call.nbytes
             time = self._clock.at(record.issued)
-            self.network.change(lambda net: net.post(message, nbytes, time), time)
+            self.network.change(lambda net: net.post(message, nbytes, time))
 
     def withdraw(self, record: Record) -> None:
         """Take back a message that the library has refused."""
         if record.peer is not None:
-            message, time = self._message(record), self._clock.at(record.issued)
-            self.network.change(lambda net: net.withdraw(message), time)
+            message = self._message(record)
+            self.network.change(lambda net: net.withdraw(message))
 
     def come(self, record: Record) -> None:
         """Take part in a collective on the network."""
@@ -89,7 +99,7 @@ class Links:
         request = Asked(row.op, row.nbytes, row.root, row.dtype, row.splits)
         share, ranks = self._share(record), record.group.ranks
         time = self._clock.at(record.issued)
-        self.network.change(lambda net: net.come(share, ranks, request, time), time)
+        self.network.change(lambda net: net.come(share, ranks, request, time))
 
     def hold(self, record: Record, result: Any) -> Any:
         """Note that the library has taken a call; return what its caller gets.
@@ -167,16 +177,17 @@ class Links:
             key = self._share(record)
         begun = record.issued if record.waited is None else record.waited
         time = self._clock.at(begun)
+        looked = now()
         end = self.network.forecast().get(key, time)  # forgotten: over for a while
         if end == math.inf and record.is_message:
             end = self._met(record)
-        if end > now():
+        if end > looked:
             # A profile has this as what the call takes, which it cannot know otherwise.
             with record_function(f"emulated:{record.op}"):
-                while end > now():
-                    self._rest(end - now())
+                while end > looked:
+                    self._rest(end - looked)
                     os.sched_yield()
-                    record.completed = now()
+                    looked = record.completed = now()  # before what it is compared with
                     end = self.network.forecast().get(key, end)
         self._go_on(max(time, end), 0.0 if record.op == "barrier" else MOST)
 
@@ -187,8 +198,7 @@ class Links:
         """
         message, nbytes = self._message(record), record.call.nbytes
         since = now() if record.op == "send" else record.issued
-        time = self._clock.at(now())
-        self.network.change(lambda net: net.complete(message, nbytes, since), time)
+        self.network.change(lambda net: net.complete(message, nbytes, since))
         return self.network.forecast().get(message, since)
 
     def lateness(self) -> float:

@@ -1,10 +1,11 @@
 """The network in shared memory: every rank sees the one of the group.
 
-Whoever posts a call takes the lock, brings the network to that moment, and leaves it
-there together with a forecast: when everything under way will end if nobody else calls.
-Who waits reads the forecast, sleeps, and looks again, so a call costs what it costs
-once, and no process serves the others. Here you can make the memory (`create`) and open
-it (`SharedNetwork`).
+Whoever posts a call takes the lock and leaves a forecast: when everything under way
+will end if nobody else calls. Who waits reads the forecast, sleeps, and looks again, so
+a call costs what it costs once, and no process serves the others. A call that is made
+late may count from before others, and then it goes before them; but an end that has
+passed stays, since somebody may have gone on at it. Here you can make the memory
+(`create`) and open it (`SharedNetwork`).
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from collectives_lab.deadlock.status_board import anonymous_file
 from collectives_lab.emulation.network import Network
 from collectives_lab.fabrics import Fabric
+from collectives_lab.recorder.call_record import now
 
 MOST = 0.02
 """Seconds that a thread can be behind the network; what is more, it has lost.
 
 By so much a wait can seem shorter than it should, to a clock that began late too; not
-after a barrier, where clocks are started: there nothing is caught up. And so long what
-happens on the network is open: a call that is made later may count from before it.
+after a barrier, where clocks are started: there nothing is caught up.
 """
 
-REMEMBERED = 0.05
+REMEMBERED = 0.1
 """Seconds for which the end of what is over can still be read."""
 
 ROOM = 2**25
@@ -39,6 +41,9 @@ ROOM = 2**25
 
 _HEAD = struct.Struct("<QQ")
 """Before the data of a part: how often it was written, and how long it is."""
+
+_Forecast: TypeAlias = tuple[Mapping[tuple, float], list[tuple[float, float]]]
+"""By key, the end; and for every end not yet final, (when it is decided, the end)."""
 
 
 def create() -> int:
@@ -56,32 +61,42 @@ class SharedNetwork:
         self._fd = fd
         self._map = mmap.mmap(fd, 2 * ROOM)
         self._threads = threading.Lock()
-        self._forecast: tuple[int, Mapping[tuple, float]] = 0, {}
+        self._seen: tuple[int, _Forecast] = 0, ({}, [])
 
-    def change(self, act: Callable[[Network], None], time: float) -> None:
-        """Let `act` make a call on the network as it is at `time`."""
+    def change(self, act: Callable[[Network], None]) -> None:
+        """Let `act` make a call on the network."""
         with self._locked():
-            data = self._read(0)
-            network = Network(self.fabric, pickle.loads(data) if data else None)
-            network.run(time - MOST)
+            time = now()
+            state = self._read(0)
+            network = Network(self.fabric, pickle.loads(state) if state else None)
+            network.run(max(time - MOST, self._passed(time)))
             network.forget(time - REMEMBERED)
             act(network)
             self._write(0, pickle.dumps(network.state, pickle.HIGHEST_PROTOCOL))
+            network.decided.clear()
             network.run()
             ends = {tuple(key): end for key, end in network.ends.items()}
-            self._write(1, marshal.dumps(ends))
+            self._write(1, marshal.dumps((ends, network.decided)))
 
     def forecast(self) -> Mapping[tuple, float]:
         """When everything ends; what is not in it has been over for a while.
 
-        Who has read it since it was last written keeps that, and needs no lock.
+        What is over by a moment before this call stays as it is.
         """
-        if self._head(1)[0] != self._forecast[0]:
-            with self._locked():
-                data = self._read(1)
-                ends = marshal.loads(data) if data else {}
-                self._forecast = self._head(1)[0], ends
-        return self._forecast[1]
+        with self._locked():
+            return self._forecast()[0]
+
+    def _passed(self, time: float) -> float:
+        """Until when the network has run where all that has ended by `time` does."""
+        return max((at for at, end in self._forecast()[1] if end <= time), default=0.0)
+
+    def _forecast(self) -> _Forecast:
+        """Read the forecast, unless it is the one that was read before."""
+        written = self._head(1)[0]
+        if written != self._seen[0]:
+            data = self._read(1)
+            self._seen = written, marshal.loads(data) if data else ({}, [])
+        return self._seen[1]
 
     def clear(self) -> None:
         """Forget everything; for when no rank is communicating."""
