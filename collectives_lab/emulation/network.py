@@ -188,11 +188,13 @@ class Network:
             self.time = message.time
             self._arrive(message)
 
-    def forget(self, before: float) -> None:
-        """Drop what has ended by then: who does not find its end has none to await."""
+    def take_ended(self) -> dict[Message | Share, float]:
+        """Return the ends of what is over, which the state then knows no more."""
         ends = self.state.ends
-        for key in [key for key, end in ends.items() if end <= before]:
+        ended = {key: end for key, end in ends.items() if end < math.inf}
+        for key in ended:
             del ends[key]
+        return ended
 
     def _fly(self, time: float, place: tuple[int, int], stage: int, *rest: Any) -> None:
         self.state.serial += 1

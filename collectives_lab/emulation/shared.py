@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import marshal
+import math
 import mmap
 import os
 import pickle
@@ -19,10 +20,10 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import NamedTuple
 
 from collectives_lab.deadlock.status_board import anonymous_file
-from collectives_lab.emulation.network import Network
+from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.fabrics import Fabric
 from collectives_lab.recorder.call_record import now
 
@@ -33,7 +34,7 @@ By so much a wait can seem shorter than it should, to a clock that began late to
 after a barrier, where clocks are started: there nothing is caught up.
 """
 
-REMEMBERED = 0.1
+REMEMBERED = 0.04
 """Seconds for which the end of what is over can still be read."""
 
 ROOM = 2**25
@@ -42,8 +43,16 @@ ROOM = 2**25
 _HEAD = struct.Struct("<QQ")
 """Before the data of a part: how often it was written, and how long it is."""
 
-_Forecast: TypeAlias = tuple[Mapping[tuple, float], list[tuple[float, float]]]
-"""By key, the end; and for every end not yet final, (when it is decided, the end)."""
+
+class _Forecast(NamedTuple):
+    """over: the ends of what is over for good, by key. ends: those that are forecast.
+
+    decided: for each of these, when the network decides it, and the end.
+    """
+
+    over: dict[tuple, float]
+    ends: dict[tuple, float]
+    decided: list[tuple[float, float]]
 
 
 def create() -> int:
@@ -61,7 +70,8 @@ class SharedNetwork:
         self._fd = fd
         self._map = mmap.mmap(fd, 2 * ROOM)
         self._threads = threading.Lock()
-        self._seen: tuple[int, _Forecast] = 0, ({}, [])
+        self._seen = 0, _Forecast({}, {}, [])
+        self._ends: Mapping[tuple, float] = {}
 
     def change(self, act: Callable[[Network], None]) -> None:
         """Let `act` make a call on the network."""
@@ -69,14 +79,16 @@ class SharedNetwork:
             time = now()
             state = self._read(0)
             network = Network(self.fabric, pickle.loads(state) if state else None)
-            network.run(max(time - MOST, self._passed(time)))
-            network.forget(time - REMEMBERED)
+            network.run(max(time - MOST, self._decided(time)))
             act(network)
+            over = self._forecast().over
+            over = {key: end for key, end in over.items() if end > time - REMEMBERED}
+            over |= _plain(network.take_ended())
             self._write(0, pickle.dumps(network.state, pickle.HIGHEST_PROTOCOL))
             network.decided.clear()
             network.run()
-            ends = {tuple(key): end for key, end in network.ends.items()}
-            self._write(1, marshal.dumps((ends, network.decided)))
+            forecast = _Forecast(over, _plain(network.ends), network.decided)
+            self._write(1, marshal.dumps(tuple(forecast)))
 
     def forecast(self) -> Mapping[tuple, float]:
         """When everything ends; what is not in it has been over for a while.
@@ -84,18 +96,21 @@ class SharedNetwork:
         What is over by a moment before this call stays as it is.
         """
         with self._locked():
-            return self._forecast()[0]
+            self._forecast()
+            return self._ends
 
-    def _passed(self, time: float) -> float:
-        """Until when the network has run where all that has ended by `time` does."""
-        return max((at for at, end in self._forecast()[1] if end <= time), default=0.0)
+    def _decided(self, time: float) -> float:
+        """Until when the network has run where all that ends by `time` is decided."""
+        decided = self._forecast().decided
+        return max((at for at, end in decided if end <= time), default=-math.inf)
 
     def _forecast(self) -> _Forecast:
         """Read the forecast, unless it is the one that was read before."""
         written = self._head(1)[0]
         if written != self._seen[0]:
             data = self._read(1)
-            self._seen = written, marshal.loads(data) if data else ({}, [])
+            forecast = _Forecast(*marshal.loads(data)) if data else _Forecast({}, {}, [])
+            self._seen, self._ends = (written, forecast), forecast.over | forecast.ends
         return self._seen[1]
 
     def clear(self) -> None:
@@ -134,3 +149,7 @@ class SharedNetwork:
         begin, head = part * ROOM, _HEAD.pack(self._head(part)[0] + 1, len(data))
         # At once: an interrupt may come between two statements, not inside of one.
         self._map[begin : begin + size] = head + data
+
+
+def _plain(ends: Mapping[Message | Share, float]) -> dict[tuple, float]:
+    return {tuple(key): end for key, end in ends.items()}
