@@ -109,7 +109,9 @@ class SharedNetwork:
         written = self._head(1)[0]
         if written != self._seen[0]:
             data = self._read(1)
-            forecast = _Forecast(*marshal.loads(data)) if data else _Forecast({}, {}, [])
+            forecast = (
+                _Forecast(*marshal.loads(data)) if data else _Forecast({}, {}, [])
+            )
             self._seen, self._ends = (written, forecast), forecast.over | forecast.ends
         return self._seen[1]
 
