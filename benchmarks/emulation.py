@@ -108,10 +108,14 @@ SHAPES = {"ring": ring, "tree": tree, "all_to_all": all_to_all}
 """What is measured on all of them."""
 
 
-def felt(fabric: Fabric) -> Fabric:
-    """Return a fabric so slow that the quickest message of a ring takes 4 ms."""
+def felt(fabric: Fabric, message: float = 40e-3) -> Fabric:
+    """Return a fabric so slow that a message of a ring takes so many seconds at least.
+
+    A ring sends a quarter at a time. To wake and to compute takes 2 to 4 ms a call, of
+    four ranks on two cores, however slow the links are.
+    """
     quickest = min(k.time(NUMBERS) for k in (fabric.inside, fabric.across))
-    return fabric.slowed(4 * 4e-3 / quickest)  # a ring sends a quarter at a time
+    return fabric.slowed(message / quickest)
 
 
 def spans(step: Callable[[], None], rounds: int) -> list[tuple[float, float]]:

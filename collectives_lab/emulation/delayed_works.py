@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from collectives_lab.emulation.network import Message, Share
+from collectives_lab.emulation.network import Share
 from collectives_lab.emulation.shared import SharedNetwork
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.call_record import now
@@ -91,8 +91,9 @@ class DelayedWorks:
                 waiting += [work] if work is not None else []
             except queue.Empty:
                 pass
+            time = now()  # before what it is compared with
             ends = self._network.forecast()
-            over = [w for w in waiting if ends.get(w.share, 0.0) <= now()]
+            over = [w for w in waiting if ends.get(w.share, 0.0) <= time]
             waiting = [w for w in waiting if w not in over]
             for work in over:
                 _end(work)
@@ -127,9 +128,7 @@ def _future_of(work: Any) -> torch.futures.Future:
     return future
 
 
-def _until_next(
-    waiting: list[_Work], ends: Mapping[Message | Share, float]
-) -> float | None:
+def _until_next(waiting: list[_Work], ends: Mapping[tuple, float]) -> float | None:
     """Return seconds until one of them may be over; None if there are none."""
     if not waiting:
         return None

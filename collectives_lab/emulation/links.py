@@ -9,7 +9,9 @@ message, `come` to a collective, `hold` the work of one that is not waited for, 
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,54 +21,54 @@ from torch.profiler import record_function
 
 from collectives_lab.emulation.delayed_works import LONG, POLL, DelayedWorks
 from collectives_lab.emulation.inside import Asked
-from collectives_lab.emulation.network import Message, Network, Share
-from collectives_lab.emulation.shared import SharedNetwork
+from collectives_lab.emulation.network import Message, Share
+from collectives_lab.emulation.shared import MOST, SharedNetwork
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.call_record import Record, now
-
-MOST = 0.02
-"""Seconds that a thread can be behind the network; what is more, it has lost.
-
-By so much a wait can seem shorter than it should, to a clock that began late too; not
-after a barrier, where clocks are started: there nothing is caught up.
-"""
 
 TOO_LATE = "the work has not ended within the timeout of its wait"
 
 
 class _Clock(threading.local):
-    """The network's clock for one thread, which may be behind it by some seconds.
+    """The network's clock for one thread, which may be behind the machine's.
 
-    The emulation needs time itself, and the machine wakes those who sleep a little
-    late. Neither is the program's doing, so its calls count from when it would have
-    made them, and it catches up in its next wait.
+    It stands while the thread is in a call and moves on by what the call takes on the
+    network. What a call costs here, and a rank that is woken late, are not the
+    program's doing: its next call counts from when the program would have made it, and
+    the thread catches up in its next wait.
     """
 
-    behind = 0.0
+    behind = since = 0.0
 
-    def now(self) -> float:
-        """Return what time it is on the network."""
-        return now() - self.behind
+    def __init__(self) -> None:
+        """Let the thread wake when its time has come, whatever else the cores do.
 
-    def go_on(self, time: float, most: float = MOST) -> float:
+        By the policy of the ranks, SCHED_BATCH, it would wait for its turn.
+        """
+        if hasattr(os, "SCHED_OTHER"):
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+    def at(self, moment: float) -> float:
+        """Return the network's time at a moment after the thread's last call."""
+        return max(moment, self.since) - self.behind
+
+    def go_on(self, time: float, most: float) -> float:
         """Go on at a time of the network that may have passed; return what is lost."""
-        behind = now() - time
+        self.since = now()
+        behind = self.since - time
         self.behind = min(behind, most)
         return behind - self.behind
 
 
 class Links:
-    """The transfers of one rank on the emulated network of its group.
-
-    late: seconds that this machine has added: transfers that took longer than on the
-    network, counted from when the rank began to wait, and what was not caught up.
-    """
+    """The transfers of one rank on the emulated network of its group."""
 
     def __init__(self, rank: int, network: SharedNetwork):
         """Be `rank` on this network; starts a thread, which `cancel` ends."""
         self.rank = rank
         self.network = network
-        self.late = 0.0
+        self._lost = 0.0
         self._clock = _Clock()
         self._cancelled = threading.Event()
         self._held = DelayedWorks(network)
@@ -76,34 +78,40 @@ class Links:
     def post(self, record: Record) -> None:
         """Put one end of a message on the network, before the library hears of it.
 
-        Not that of a recv from any rank, which has no sender yet.
+        Not that of a recv from any rank, which has no sender yet. Whatever the call,
+        other ranks that are due go first, since for this one no time passes.
         """
-        if record.peer is not None:
+        os.sched_yield()
+        if record.is_message and record.peer is not None:
             message, nbytes = self._message(record), record.call.nbytes
-            self._change(lambda network, time: network.post(message, nbytes, time))
+            time = self._clock.at(record.issued)
+            self.network.change(lambda net: net.post(message, nbytes, time))
 
     def withdraw(self, record: Record) -> None:
         """Take back a message that the library has refused."""
         if record.peer is not None:
             message = self._message(record)
-            self._change(lambda network, _: network.withdraw(message))
+            self.network.change(lambda net: net.withdraw(message))
 
     def come(self, record: Record) -> None:
         """Take part in a collective on the network."""
         row = record.row(self.rank, 0)
         request = Asked(row.op, row.nbytes, row.root, row.dtype, row.splits)
         share, ranks = self._share(record), record.group.ranks
-        self._change(lambda network, time: network.come(share, ranks, request, time))
+        time = self._clock.at(record.issued)
+        self.network.change(lambda net: net.come(share, ranks, request, time))
 
     def hold(self, record: Record, result: Any) -> Any:
-        """Come to a collective that the library has taken; return what its caller gets.
+        """Note that the library has taken a call; return what its caller gets.
 
-        Where the caller will not wait at once, that is a work which ends on time.
+        For a collective that is not waited for at once, this is a work that ends on
+        time. Its caller may wait for it unseen, so it has nothing left to catch up.
         """
-        if not record.call.on_cpu:
-            return result  # its work ends when it is queued
-        self.come(record)
-        work = None if record.call.waits else torch_ops.work_of(result)
+        work = None
+        if record.call.on_cpu and not record.is_message:  # else it ends when queued
+            self.come(record)
+            work = None if record.call.waits else torch_ops.work_of(result)
+        self._go_on(self._clock.at(record.issued), 0.0 if work is not None else MOST)
         if work is None:
             return result
         delayed = self._held.hold(self._share(record), work)
@@ -167,21 +175,21 @@ class Links:
             key: Message | Share = self._message(record)
         else:
             key = self._share(record)
-        time = self._clock.now()
+        begun = record.issued if record.waited is None else record.waited
+        time = self._clock.at(begun)
+        looked = now()
         end = self.network.forecast().get(key, time)  # forgotten: over for a while
         if end == math.inf and record.is_message:
             end = self._met(record)
-        begun = record.issued if record.waited is None else record.waited
-        self.late += max(0.0, time - max(end, begun))
-        if end > now():
+        if end > looked:
             # A profile has this as what the call takes, which it cannot know otherwise.
             with record_function(f"emulated:{record.op}"):
-                while end > now():
-                    self._rest(end - now())
-                    record.completed = now()
+                while end > looked:
+                    self._rest(end - looked)
+                    os.sched_yield()
+                    looked = record.completed = now()  # before what it is compared with
                     end = self.network.forecast().get(key, end)
-        most = 0.0 if record.op == "barrier" else MOST
-        self.late += self._clock.go_on(max(time, end), most)
+        self._go_on(max(time, end), 0.0 if record.op == "barrier" else MOST)
 
     def _met(self, record: Record) -> float:
         """When a message ends of which nobody knew that its recv, from any, was for it.
@@ -190,8 +198,17 @@ class Links:
         """
         message, nbytes = self._message(record), record.call.nbytes
         since = now() if record.op == "send" else record.issued
-        self._change(lambda network, _: network.complete(message, nbytes, since))
+        self.network.change(lambda net: net.complete(message, nbytes, since))
         return self.network.forecast().get(message, since)
+
+    def lateness(self) -> float:
+        """Return the seconds that this machine has added, since it was last asked.
+
+        They are what was not caught up, and never will be by the thread that asks.
+        """
+        self._go_on(self._clock.at(now()), 0.0)
+        lost, self._lost = self._lost, 0.0
+        return lost
 
     def cancel(self) -> None:
         """Let nobody sleep any longer, in any thread; the calls are lost."""
@@ -202,11 +219,8 @@ class Links:
         if self._cancelled.wait(min(seconds, LONG)):
             raise KeyboardInterrupt
 
-    def _change(self, act: Callable[[Network, float], None]) -> None:
-        """Change the network now, which takes no time on it."""
-        time = self._clock.now()
-        self.network.change(lambda network: act(network, time), time)
-        self.late += self._clock.go_on(time)
+    def _go_on(self, time: float, most: float) -> None:
+        self._lost += self._clock.go_on(time, most)
 
     def _message(self, record: Record) -> Message:
         src, dst = record.ends(self.rank)

@@ -114,11 +114,17 @@ class State:
 
 
 class Network:
-    """A fabric with what is under way on it."""
+    """A fabric with what is under way on it.
+
+    time: until when it has run here. decided: of all that has ended here, the time at
+    which that was decided, and the end.
+    """
 
     def __init__(self, fabric: Fabric, state: State | None = None):
         self.fabric = fabric
         self.state = State() if state is None else state
+        self.time = 0.0
+        self.decided: list[tuple[float, float]] = []
 
     @property
     def ends(self) -> Mapping[Message | Share, float]:
@@ -178,13 +184,17 @@ class Network:
         """Let everything happen that happens up to this time."""
         flying = self.state.flying
         while flying and flying[0].time <= until:
-            self._arrive(heapq.heappop(flying))
+            message = heapq.heappop(flying)
+            self.time = message.time
+            self._arrive(message)
 
-    def forget(self, before: float) -> None:
-        """Drop what has ended by then: who does not find its end has none to await."""
+    def take_ended(self) -> dict[Message | Share, float]:
+        """Return the ends of what is over, which the state then knows no more."""
         ends = self.state.ends
-        for key in [key for key, end in ends.items() if end <= before]:
+        ended = {key: end for key, end in ends.items() if end < math.inf}
+        for key in ended:
             del ends[key]
+        return ended
 
     def _fly(self, time: float, place: tuple[int, int], stage: int, *rest: Any) -> None:
         self.state.serial += 1
@@ -202,9 +212,13 @@ class Network:
         if m.stage + 1 < len(stages):
             self._fly(time, m.place, m.stage + 1, end, *m[-4:])
         elif isinstance(m.owner, Message):
-            self.state.ends[m.owner] = end
+            self._end(m.owner, end)
         else:
             self._inside_done(m.owner, m.src, m.dst, end)
+
+    def _end(self, key: Message | Share, end: float) -> None:
+        self.state.ends[key] = end
+        self.decided.append((self.time, end))
 
     # -- inside a collective -------------------------------------------------------
 
@@ -256,7 +270,8 @@ class Network:
     def _ended(self, key: tuple[str, int], rank: int, time: float) -> None:
         """Free a rank that is through with a collective for the group's next one."""
         s, collective, group = self.state, self.state.collectives[key], key[0]
-        s.ends[Share(*key, rank)] = s.stream[group, rank] = time
+        s.stream[group, rank] = time
+        self._end(Share(*key, rank), time)
         collective.ended += 1
         if collective.ended == len(collective.ranks):
             del s.collectives[key]

@@ -20,8 +20,8 @@ from collectives_lab.basics.machine_limits import free_memory
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.trace import Trace
 
-_OPS = 1, 2
-"""The texts of a plan's trace that name a recv and a send."""
+_TEXTS = ["", "recv", "send"]
+"""The texts of a plan's trace; of each step the recvs come before the sends."""
 
 MESSAGE_BYTES = 140
 """Memory that a message takes while the Trace is made: two calls, and sorted copies."""
@@ -176,21 +176,27 @@ class Steps:
         rank = _receives_first(dst, src, kind)
         order = np.argsort(rank, kind="stable").astype(np.int32)
         calls = np.bincount(rank, minlength=self.world_size)
+        lengths = np.repeat(np.diff([*begins, len(self._src)]), 2)
+        number = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)[order]
         columns: dict[str, np.ndarray] = {
             "rank": np.repeat(np.arange(self.world_size, dtype=np.int32), calls),
             "peer": _receives_first(src, dst, kind)[order].astype(np.int32),
+            "nbytes": self._sizes(nbytes, order),
+            "op": (number & 1).astype(np.int8) + np.int8(1),
+            "issued": number & ~1,
         }
-        largest = np.frombuffer(self._nbytes, np.int64).max(initial=0)
-        size_kind = np.int32 if largest < 2**31 else np.int64
-        columns["nbytes"] = _receives_first(nbytes, nbytes, size_kind)[order]
-        recv, send = ([np.full(len(r), op, np.int8) for r in src] for op in _OPS)
-        columns["op"] = _receives_first(recv, send, np.int8)[order]
-        step = np.arange(0, 2 * len(begins), 2, dtype=np.int32)
-        issued = np.repeat(step, [2 * len(ranks) for ranks in src])[order]
-        columns["issued"] = issued
-        columns["waited"] = issued  # a call comes before a wait of the same time
+        columns["waited"] = columns["issued"]  # a call comes before a wait of its time
         meta = {"clock": "steps"}
-        return Trace(self.world_size, columns, ["", "recv", "send"], meta=meta)
+        return Trace(self.world_size, columns, _TEXTS, meta=meta)
+
+    def _sizes(self, nbytes: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
+        """Return the bytes of the calls in their order; one number, if all are alike."""
+        sizes = np.frombuffer(self._nbytes, np.int64)
+        largest = sizes.max(initial=0)
+        kind = np.int32 if largest < 2**31 else np.int64
+        if (sizes == largest).all():
+            return np.broadcast_to(kind(largest), len(order))
+        return _receives_first(nbytes, nbytes, kind)[order]
 
 
 def _receives_first(

@@ -14,21 +14,16 @@ from collectives_lab.recorder.call_record import Record
 
 
 class Links(Protocol):
-    """One rank's end of the network: its calls take as long as the network says.
-
-    late: seconds that the machine has added to what the rank's calls take on it.
-    """
-
-    late: float
+    """One rank's end of the network: its calls take as long as the network says."""
 
     def post(self, record: Record) -> None:
-        """Put one end of a message on the network, before the library gets it."""
+        """Hear of a call before the library does; a message has an end from now on."""
 
     def withdraw(self, record: Record) -> None:
         """Take back a message that the library has refused."""
 
     def hold(self, record: Record, result: Any) -> Any:
-        """Come to a collective that the library has taken; give what is returned."""
+        """Hear that the library has taken a call; give what is returned."""
 
     def meeting(
         self,
@@ -42,6 +37,10 @@ class Links(Protocol):
 
     def sleep(self, record: Record) -> None:
         """Wait until a call that has really ended is over on the network too."""
+
+    def lateness(self) -> float:
+        """Give the seconds that the machine has added, since it was last asked."""
+        ...
 
     def cancel(self) -> None:
         """Let nobody sleep any longer, in any thread."""

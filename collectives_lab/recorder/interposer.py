@@ -105,13 +105,14 @@ class Recorder:
 
     def call(self, op: torch_ops.Operator, args: tuple, go: Callable[[], Any]) -> Any:
         """Record a call, check it against its counterparts, and let it go on."""
+        issued = now()
         pg = torch_ops.group_of(op, args)
         group = self._group(pg)
         where, variant, reduce_op = call_site.find_reader(op, sys._getframe(1).f_back)
         call = call_arguments.describe(op, args, len(group.ranks), reduce_op)
         if not op.is_announced and call_site.waits(sys._getframe(1).f_back):
             call = call._replace(waits=True)
-        record = Record(op.verb, call, group, where, variant)
+        record = Record(op.verb, call, group, where, variant, issued)
         self._check_peer(record)
         record.thread = threading.get_ident()
         milliseconds = op.get(args, "timeout", -1)
@@ -121,9 +122,9 @@ class Recorder:
         self._post(record)
         if op.name == "monitored_barrier_":
             return self._wait(record, go, self._outlasts_the_job(record))
-        if self.links is not None and op.is_message:
+        if self.links is not None:
             self.links.post(record)
-        elif group.on_nccl and not call.on_cpu and not cuda_timing.is_capturing():
+        if group.on_nccl and not call.on_cpu and not cuda_timing.is_capturing():
             record.stamps = cuda_timing.Stamps(call_arguments.device_of(op, args))
         if op.verb == "barrier" and group.on_nccl and call.waits:
             go = partial(self._wait, record, go)  # the host waits inside of the call
@@ -134,7 +135,7 @@ class Recorder:
             raise
         if record.stamps is not None:
             self._note_end_on_stream(record.stamps, pg, result)
-        if self.links is not None and not op.is_message:
+        if self.links is not None:
             result = self.links.hold(record, result)
         if call.waits:
             # The verb will wait for the work itself, before this thread goes on.

@@ -67,9 +67,10 @@ def _calls_before(
     is_last[:-1] = (lane[1:] != lane[:-1]) | (issued[1:] > issued[:-1])
     ends = np.flatnonzero(is_last) + 1
     number = np.cumsum(is_last) - is_last  # of the calls of one time
-    before = ends[number[waits]]
+    before, time = ends[number[waits]], waited[waits]
+    if np.array_equal(time, issued[waits]):
+        return before  # as in a plan
     following = np.minimum(before, len(lane) - 1)
-    time = waited[waits]
     is_other = (lane[following] == lane[waits]) & (issued[following] <= time)
     is_other &= before < len(lane)
     is_other |= time < issued[waits]

@@ -2,10 +2,12 @@
 
 import copy
 import math
+import random
 import signal
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from statistics import median
@@ -19,11 +21,12 @@ from torch.nn.parallel import DistributedDataParallel
 import collectives_lab as lab
 from benchmarks.emulation import PRESETS, SHAPES, durations, felt
 from collectives_lab import Event, Trace, algorithms, fabrics, plans
-from collectives_lab.emulation import Emulated, shared
+from collectives_lab.emulation import Emulated, links, shared
 from collectives_lab.emulation.delayed_works import _until_next, _Work
 from collectives_lab.emulation.inside import Asked
-from collectives_lab.emulation.links import MOST, Links
+from collectives_lab.emulation.links import Links
 from collectives_lab.emulation.network import Message, Network, Share
+from collectives_lab.emulation.shared import MOST
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.launch import group
 from collectives_lab.recorder import torch_ops
@@ -231,6 +234,79 @@ def test_what_was_taken_back_costs_nothing() -> None:
     assert network.ends == {message: 6.0}
 
 
+# -- clocks -------------------------------------------------------------------------
+
+
+class Machine:
+    """The machine's clock, which a test sets for all who read it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.time = 0.0
+        for module in (shared, links):
+            monkeypatch.setattr(module, "now", lambda: self.time)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine whose clock stands until it is set."""
+    return Machine(monkeypatch)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_who_posts_late_goes_first_but_changes_no_end_that_has_passed(
+    is_over: bool, machine: Machine
+) -> None:
+    """Whoever may have gone on at an end must not find that it was too early."""
+    network = uniform(3, 0.0, 1e-3)
+    opened = network.open(network.create())
+    first, second = Message("0", 0, 0, 1, 1), Message("0", 0, 0, 2, 1)
+    posts = (first, 1.0, 1.0), (second, 0.99995, 1.0015 if is_over else 1.0005)
+    for message, time_posted, machine.time in posts:
+        for _ in range(2):
+            opened.change(lambda net, m=message, t=time_posted: net.post(m, 1, t))
+    ends = opened.forecast()
+    # Its port serves one at a time, for a millisecond each.
+    expected = (1.001, 1.002) if is_over else (1.00195, 1.00095)
+    assert (ends[first], ends[second]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_who_waits_takes_no_end_that_was_moved_meanwhile(machine: Machine) -> None:
+    """A forecast holds for those who read it before the end that it says."""
+    network = uniform(2, 1.0, 0.0)
+    rank = network.open(network.create()).links(0)
+    share = Share("0", 1, 0)
+    forecasts = iter([{share: 1.0}, {share: 2.5}, {share: 2.6}])
+
+    def forecast() -> dict:
+        machine.time += 1.1  # the core is taken away while it reads
+        return next(forecasts)
+
+    def rest(seconds: float) -> None:
+        machine.time += seconds
+
+    rank.network = SimpleNamespace(forecast=forecast)
+    rank._rest = rest
+    own = SimpleNamespace(name="0")
+    record = SimpleNamespace(is_message=False, op="barrier", group=own, number=1)
+    record.issued, record.waited = 0.0, None
+    rank.sleep(record)
+    assert not list(forecasts), "who looked before the end has to look again"
+    rank.cancel()
+
+
+def test_a_clock_stands_in_a_call_and_runs_while_the_program_computes(
+    machine: Machine,
+) -> None:
+    """What a call costs here is caught up, as far as that does not take too long."""
+    clock = links._Clock()
+    machine.time = 1.005
+    assert clock.go_on(1.0, MOST) == 0.0
+    assert clock.at(1.006) == pytest.approx(1.001), "the program took a millisecond"
+    machine.time = 2.0
+    assert clock.go_on(1.002, MOST) == pytest.approx(0.998 - MOST), "that is lost"
+    assert clock.at(2.0) == pytest.approx(2.0 - MOST)
+
+
 # -- what is asked for --------------------------------------------------------------
 
 
@@ -320,7 +396,7 @@ def test_an_end_that_torch_awaits_by_itself_is_late_too() -> None:
         took, values = zip(*found, strict=True)
         assert values == ([1, 3], [[1], [3]][rank], [0, 1, 1, 2])
         for seconds, steps in zip(took, (2, 1, 1), strict=True):
-            assert seconds > 0.1 * steps - MOST
+            assert seconds > 0.1 * steps
 
 
 def _goes_on_when_it_ends() -> list[float]:
@@ -367,14 +443,14 @@ def test_a_call_that_fails_in_the_background_fails_for_who_waits(timeout) -> Non
     real: torch.futures.Future = torch.futures.Future()
     real.set_exception(ConnectionError("the pair is closed"))
     network = uniform(1, 0.0, 0.0)
-    links = network.open(network.create()).links(0)
+    rank = network.open(network.create()).links(0)
     call, own = SimpleNamespace(waits=False, on_cpu=True), SimpleNamespace(name="0")
     record = SimpleNamespace(is_message=False, call=call, group=own, number=1)
     begun = SimpleNamespace(get_future=lambda: real)
-    work = torch_ops.Work.unbox(links._held.hold(Share("0", 1, 0), begun))
+    work = torch_ops.Work.unbox(rank._held.hold(Share("0", 1, 0), begun))
     with pytest.raises(RuntimeError, match="the pair is closed"):
-        links.meeting(record, work, work.wait, timeout)()
-    links.cancel()
+        rank.meeting(record, work, work.wait, timeout)()
+    rank.cancel()
 
 
 def test_a_beta_that_is_a_bandwidth_is_only_slow() -> None:
@@ -514,6 +590,9 @@ def _ping_pong() -> None:
             dist.send(x, 0)
 
 
+NEVER_LESS = 1 - 1e-6
+"""Of what replay says, which rounds to picoseconds."""
+
 STEPS = {
     "ping-pong": _ping_pong,
     "ring": lambda: algorithms.ring_all_reduce(torch.ones(100_000)),
@@ -534,7 +613,7 @@ def test_a_run_takes_what_its_replay_says(step, fabric: Fabric) -> None:
     """
     expected = lab.run(step, 4).trace.replay(fabric).elapsed
     best = min(durations(step, fabric, rounds=4))
-    assert 0.99 < best / expected < 1.5
+    assert NEVER_LESS < best / expected < 1.5
 
 
 @pytest.mark.slow
@@ -544,11 +623,11 @@ def test_on_every_preset_a_run_takes_what_its_replay_says(preset: str) -> None:
 
     As above; the benchmark has by how much more.
     """
-    fabric = felt(PRESETS[preset])
+    fabric = felt(PRESETS[preset], 8e-3)
     for name, step in SHAPES.items():
         expected = lab.run(step, 4).trace.replay(fabric).elapsed
         best = min(durations(step, fabric, rounds=2))
-        assert 0.99 < best / expected < 1.5, name
+        assert NEVER_LESS < best / expected < 1.5, name
 
 
 @pytest.mark.slow
@@ -567,31 +646,36 @@ def test_a_run_says_when_the_machine_is_slower_than_the_network() -> None:
     assert max(lab.run(repeated, 4).late) == 0, "no network, nothing to be late on"
 
 
-def _woken_late_at_barriers() -> list[tuple[float, float]]:
-    """Time a ping-pong on a machine that wakes all ranks late where a clock starts."""
+def _woken_late(step: Callable[[], None], seed: int) -> list[tuple[float, float]]:
+    """Time a step on a machine that wakes ranks late, at barriers the latest."""
     sleep, rest = Links.sleep, Links._rest
+    lateness = random.Random(10 * seed + dist.get_rank())
 
     def late(links: Links, record) -> None:
-        at_barrier = record.op == "barrier"
-        links._rest = lambda seconds: rest(links, seconds + 0.015 * at_barrier)
+        most = 0.015 if record.op == "barrier" else 0.005
+        oversleep = lateness.uniform(0, most)
+        links._rest = lambda seconds: rest(links, seconds + oversleep)
         sleep(links, record)
 
     Links.sleep = late
-    return timed(_ping_pong, 2)
+    return timed(step, 3)
 
 
-def test_a_clock_that_starts_after_a_barrier_sees_no_wait_cut_short() -> None:
+@pytest.mark.parametrize("step", ["ping-pong", "ring", "library"])
+def test_who_is_woken_late_sees_no_wait_cut_short(step: str) -> None:
     """Lateness is caught up in a later wait, but not that of the start itself."""
-    expected = lab.run(_ping_pong, 4).trace.replay(TWO_NODES).elapsed
-    run = lab.run(_woken_late_at_barriers, 4, fabric=Emulated(TWO_NODES), timeout=60)
+    expected = lab.run(STEPS[step], 4).trace.replay(TWO_NODES).elapsed
+    late = partial(_woken_late, STEPS[step], len(step))
+    run = lab.run(late, 4, fabric=Emulated(TWO_NODES), timeout=60)
     for times in zip(*run.results, strict=True):
         first, last = min(start for start, _ in times), max(end for _, end in times)
-        assert last - first >= 0.999 * expected
+        assert last - first > NEVER_LESS * expected
 
 
 def _late_at_a_forgotten_barrier() -> float:
     """Time a message to a rank that comes to a barrier's end when it is long over."""
-    shared.REMEMBERED, sleep = 0.0, Links.sleep
+    shared.REMEMBERED = shared.MOST = 0.0
+    sleep = Links.sleep
 
     def late(links: Links, record) -> None:
         if record.op == "barrier" and links.rank == 3:

@@ -101,10 +101,7 @@ class Membership:
         Of all since it was last asked.
         """
         links = None if self.recorder is None else self.recorder.links
-        if links is None:
-            return 0.0
-        late, links.late = links.late, 0.0
-        return late
+        return 0.0 if links is None else links.lateness()
 
     def cut(self) -> None:
         """Free a thread that waits in the library: nothing comes through any more."""
