@@ -97,9 +97,10 @@ def chapter_page(execution: Execution) -> NotebookNode:
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info["pygments_lexer"] = "chapter"
     path = execution.chapter.relative_to(ROOT).as_posix()
+    ran = f"Executed in {execution.seconds:.0f} s"
     text = (
-        f"Executed in {execution.seconds:.0f} s. To run it yourself: `make lab`, then "
-        f"`{path}`."
+        f"{ran if execution.seconds else 'Not executed'}. To run it yourself: "
+        f"`make lab`, then `{path}`."
     )
     if execution.answers:
         below = nbformat.from_dict(execution.answers).cells

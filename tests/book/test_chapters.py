@@ -21,6 +21,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import collectives_lab as lab
 from book import answers, badges, execution, reveals
+from book.execution import number_of
 
 CHAPTERS = execution.chapters()
 CHEATSHEET = execution.ROOT / "chapters" / "scripts" / "collective_cheatsheet.py"
@@ -425,10 +426,6 @@ def faults_of_text(notebook: NotebookNode, number: int) -> Iterator[str]:
         yield f"{option[0]!r} outside of code is printed as a dash"
     if "\nmy_guess = None" not in whole:
         yield "it asks for no guess"
-
-
-def number_of(path: Path) -> int:
-    return int(path.name.split("_")[0])
 
 
 @pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
