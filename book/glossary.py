@@ -80,16 +80,21 @@ def introductions(
     """Return by term the section that introduces it; a term of no section is left out.
 
     It is the one that the entry gives, else the first that has the term in italics or
-    bold, else the first that has it at all.
+    bold, else the first that has it at all, the openings of chapters last.
     """
     by_number = {section.number: section for section in sections}
+    numbered = [section for section in sections if "." in section.number]
     found: dict[str, Section] = {}
     for term in glossary:
-        given = by_number.get(term.section)
-        ways = term.introduction, term.uses
-        if first := given or next(
-            filter(None, (_first(w, sections) for w in ways)), None
-        ):
+        ways = (
+            (term.introduction, sections),
+            (term.uses, numbered),
+            (term.uses, sections),
+        )
+        first = by_number.get(term.section)
+        for uses, among in ways:
+            first = first or _first(uses, among)
+        if first:
             found[term.name] = first
     return found
 

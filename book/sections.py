@@ -14,8 +14,10 @@ from pathlib import Path
 from docutils.nodes import make_id
 from nbformat import NotebookNode
 
-NUMBERED = re.compile(r"^#{1,2} (?P<number>\d+(?:\.\d+)?) (?:· )?(?P<title>.*)$", re.M)
-OTHER = re.compile(r"^## (?!\d)", re.M)
+NUMBERED = re.compile(
+    r"^#{1,2} (?P<number>\d+(?:\.\d+)?) (?:· )?(?P<title>.*)$", re.MULTILINE
+)
+OTHER = re.compile(r"^## (?!\d)", re.MULTILINE)
 
 
 @dataclass

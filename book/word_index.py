@@ -23,7 +23,7 @@ CODE = {
     "This package": ("lab", "algorithms", "costs", "fabrics", "plans", "st"),
 }
 """By heading, the names that code of the index begins with."""
-MAGIC = re.compile(r"^[ \t]*[%!].*", re.M)
+MAGIC = re.compile(r"^([ \t]*)[%!].*", re.MULTILINE)
 
 
 def page(
@@ -86,7 +86,7 @@ def _code(sections: Sequence[Section]) -> dict[str, list[Section]]:
 def _names(source: str) -> Iterator[str]:
     """Yield the longest dotted names of a cell that begin as those of CODE do."""
     roots = {root for of_heading in CODE.values() for root in of_heading}
-    tree = ast.parse(MAGIC.sub("", source))
+    tree = ast.parse(MAGIC.sub(r"\1pass", source))
     inner = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)
     }
