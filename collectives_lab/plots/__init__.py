@@ -5,7 +5,8 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 (`traffic_matrix`) and how much each rank sends (`bytes_by_rank`). Of an algorithm: what
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
-`trees`. Of times: what they are by size
+`trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
+matrices: who has which block (`product` of `Matrix`). Of times: what they are by size
 (`cost_curves`), who is fastest where (`winner_map`), and how far a prediction is off
 (`predicted_measured`), or those of many machines (`ratios`).
 Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
@@ -31,6 +32,7 @@ except ImportError as _error:
 from collectives_lab.plans.chunks import ChunkState, Move, chunk_states, ring_steps
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
+from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.figure import (
@@ -44,6 +46,7 @@ from collectives_lab.plots.figure import (
     side_by_side,
 )
 from collectives_lab.plots.lines import lines
+from collectives_lab.plots.matrices import Matrix, product
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
@@ -69,6 +72,9 @@ __all__ = [
     "ring",
     "states_of_sums",
     "trees",
+    "cluster",
+    "product",
+    "Matrix",
     "ChunkState",
     "Move",
     "cost_curves",
