@@ -20,11 +20,12 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 import collectives_lab as lab
-from book import answers, badges, execution, reveals
+from book import answers, badges, execution, notation, reveals
 from book.execution import number_of
 
 CHAPTERS = execution.chapters()
 CHEATSHEET = execution.ROOT / "chapters" / "scripts" / "collective_cheatsheet.py"
+NOTATION = execution.ROOT / "docs" / "notation.md"
 DEADLINE = 240.0
 """Seconds until a chapter is given up, on a machine that has much else to do."""
 
@@ -327,10 +328,10 @@ def faults(notebook: NotebookNode, number: int) -> Iterator[str]:
         yield f"the median cell has {median} lines; at most {MEDIAN}"
     yield from faults_of_text(notebook, number)
     if number in SECOND_EDITION:
-        yield from faults_of_teaching(notebook)
+        yield from faults_of_teaching(notebook, number)
 
 
-def faults_of_teaching(notebook: NotebookNode) -> Iterator[str]:
+def faults_of_teaching(notebook: NotebookNode, number: int) -> Iterator[str]:
     """What the second edition asks of a chapter's cells and exercises."""
     in_a_row, is_asked = 0, False
     for cell in notebook.cells:
@@ -349,6 +350,11 @@ def faults_of_teaching(notebook: NotebookNode) -> Iterator[str]:
     if any(cell.source.startswith("## Errata") for cell in notebook.cells):
         yield "it has errata; they stand in docs/errata.md"
     yield from faults_of_figures(notebook)
+    texts = [c.source for c in notebook.cells if c.cell_type == "markdown"]
+    used = notation.letters_in("\n".join(texts).partition("## Reading")[0])
+    known = notation.letters_of(NOTATION.read_text(), number)
+    if unknown := used - known:
+        yield f"it uses letters that docs/notation.md has not: {sorted(unknown)}"
     exercises = next(c.source for c in notebook.cells if "\n1. *" in c.source)
     hints = exercises.count("<details><summary>Hint</summary>")
     if hints != len(re.findall(r"^\d+\. \*", exercises, flags=re.MULTILINE)):
@@ -492,6 +498,7 @@ UNTAUGHT: list[tuple[Callable[[NotebookNode], object], str]] = [
     (with_text('"Figure 5.2', '"Figure 5.3'), "its captions are numbered"),
     (with_text("Figure 5.6 has", "The figure has"), "does not speak of figures"),
     (with_text("Figure 5.6 has", "Figure 5.99 has"), "no figures ['5.99']"),
+    (with_text("On 16 DGX H100:", "On q DGX H100:"), "has not: ['q']"),
 ]
 
 

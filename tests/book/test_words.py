@@ -7,7 +7,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from book import crosslinks, execution, glossary, pages, word_index
+from book import crosslinks, execution, glossary, notation, pages, word_index
 from book.crosslinks import Targets
 from book.sections import Section, sections_of
 
@@ -130,6 +130,36 @@ def test_the_index_has_terms_and_code_by_section() -> None:
         f"- {code}" in index and "- `lab.x.y` " in index and "- `lab.x` " not in index
     )
     assert "## A\n" in index and "unheard-of" not in index
+
+
+NOTATION = """# Notation
+
+## In the whole book
+
+| letter | meaning |
+| --- | --- |
+| P | ranks |
+| α | latency |
+
+## In one chapter
+
+| chapter | letter | meaning |
+| --- | --- | --- |
+| 1 | R, b | rates |
+"""
+
+
+def test_the_notation_has_letters_of_the_book_and_of_a_chapter() -> None:
+    """Those of another chapter are not known in this one."""
+    assert {"P", "α", "R", "b"} <= notation.letters_of(NOTATION, 1)
+    assert "R" not in notation.letters_of(NOTATION, 11)
+
+
+def test_letters_are_found_in_text_and_formulas() -> None:
+    """Not those of words, code, units and LaTeX's commands."""
+    text = "# Q\n\nA rank's `x` sends 2 (P − 1)/P in 20 s, 4 GB/s: I say "
+    text += "$S\\beta$ × 4<sup>r</sup>."
+    assert notation.letters_in(text) == {"P", "S", "β", "r"}
 
 
 # -- the book's own --------------------------------------------------------------------
