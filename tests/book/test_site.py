@@ -323,7 +323,7 @@ def test_the_guess_at_the_opening_stands_where_it_is_answered(
     last.locator("button").click()
     answer = reader.page.locator("details.answer[open]")
     table = answer.locator("table:has(th:text-is('my guess'))").last
-    assert table.locator("tbody td").first.inner_text() == "200, 1: right, 8% too low"
+    assert table.locator("tbody td").first.inner_text() == "200, 1: right, 9% too low"
     assert reader.wrong == []
 
 
