@@ -8,7 +8,7 @@ band joins the calls of one collective; a cross ends what never ended.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -49,6 +49,7 @@ def space_time(
     ranks: Iterable[int] | None = None,
     between: Between | None = None,
     max_arrows: int = 500,
+    moving: bool = False,
     caption: str | None = None,
 ) -> Diagram:
     """Draw who called what when, and who waited for whom.
@@ -57,9 +58,11 @@ def space_time(
     ranks: those to look at, of all. between: `(start, stop)`, seconds since the trace
     began (numbers of steps), to look at a part of it; None for its begin or its end.
     max_arrows: of more messages than that, so many spread evenly are drawn, and the
-    caption says so. Of more than 5000 calls none is drawn: each lane is filled to
-    the share of its time that the rank spends in calls. Raises ValueError if no call of
-    the trace has a time, for a rank that it has not, and unless start < stop.
+    caption says so. moving: hatch a send or recv only until its peer has begun, too;
+    from then on the message moves, and is solid. Of more than 5000 calls none is drawn:
+    each lane is filled to the share of its time that the rank spends in calls. Raises
+    ValueError if no call of the trace has a time, for a rank that it has not, and
+    unless start < stop.
     """
     view = window(trace_of(trace), ranks, between)
     if len(view.rows) > overview.MOST_CALLS:
@@ -72,11 +75,12 @@ def space_time(
     p, header = len(seen.ranks), _header(seen)
     figure, ax = _lanes(seen, header, bool(seen.stuck))
     _draw_bands(ax, seen.together)
-    _draw_bars(ax, seen)
+    begun = _both_begun(seen) if moving else {}
+    _draw_bars(ax, seen, begun)
     _draw_messages(ax, pairs)
     _draw_lost(ax, seen.lost)
     _draw_marks(ax, seen.bars)
-    key_above(ax, _signs(seen))
+    key_above(ax, _signs(seen, begun))
     settle(figure)
     labels = Labels(ax, 8 if p <= 8 else 7)
     name_stuck(labels, seen.stuck)
@@ -171,12 +175,20 @@ def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]]) -> None:
     ax.add_collection(PolyCollection(shapes, facecolor=color, zorder=1), autolim=False)
 
 
-def _draw_bars(ax: Axes, seen: Scene) -> None:
+def _both_begun(seen: Scene) -> dict[int, float]:
+    """Return when both calls of a message have begun, by the id of either bar."""
+    times = ((max(pair[0].begin, pair[1].begin), pair) for pair in seen.pairs)
+    return {id(bar): begin for begin, pair in times for bar in pair}
+
+
+def _draw_bars(ax: Axes, seen: Scene, begun: Mapping[int, float]) -> None:
     """Solid while a call runs and its rank does other work, hatched while it blocks.
 
     Pale in steps, where nobody knows which of the two it is; what is computed is empty.
+    begun: bars that are hatched until a time and solid from then on.
     """
     bars, is_plain = seen.bars, len(seen.bars) > MANY or seen.is_steps
+    apart = 0.003 * (seen.last - seen.first)  # solid bars in a row would run into one
     shapes: dict[tuple[int, bool], list] = defaultdict(list)
     computing: dict[int, list] = defaultdict(list)
 
@@ -187,6 +199,12 @@ def _draw_bars(ax: Axes, seen: Scene) -> None:
         (computing[rank] if bar.is_compute else shapes[rank, is_blocked]).append(box)
 
     for bar in bars:
+        if id(bar) in begun:
+            moves = min(max(bar.begin, begun[id(bar)]), bar.end)
+            if moves > bar.begin:
+                add(bar, True, bar.begin, moves)
+            add(bar, False, moves, max(moves, bar.end - apart))
+            continue
         if bar.wait > bar.begin or bar.event.waited is None:
             add(bar, False, bar.begin, bar.wait)
         if bar.event.waited is not None:
@@ -256,10 +274,17 @@ def _draw_marks(ax: Axes, bars: Sequence[Bar]) -> None:
         ax.scatter(x, y, size, colors, marker=marker, zorder=4)
 
 
-def _signs(seen: Scene) -> dict[str, Any]:
+def _signs(seen: Scene, begun: Mapping[int, float]) -> dict[str, Any]:
     """Return the key: a sign for each thing that occurs, by its name."""
     bars, is_plain = seen.bars, len(seen.bars) > MANY
     waits = any(bar.event.waited is not None for bar in bars)
+    if begun:
+        hatched = tuple(Patch(**style) for style in _styles(INK, True, is_plain))
+        return {
+            "moves": Patch(color=INK),
+            "waits": hatched,
+            "message": _sign(r"$\rightarrow$", 12),
+        }
     signs = {
         "computing": any(bar.is_compute for bar in bars) and Patch(**_computing(INK)),
         "in flight": not seen.is_steps
