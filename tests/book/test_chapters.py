@@ -140,9 +140,9 @@ CLAIMS = {
         assert steps == 126 and round(tensors, 2) == 1.97
         assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
         assert ring_to_doubling(2**16) > 4 and ring_to_doubling(8 * 2**22) < 0.5
-        few, many = (model_ratio(n) for n in sizes)
-        assert (round(few, 1), round(many, 2)) == (4.6, 0.77)
-        assert np.median(ratios[0]) > 2 and np.median(ratios[1]) < 0.95, ratios
+        few, one, many = (model_ratio(n) for n in sizes)
+        assert (round(few, 1), round(one, 4), round(many, 2)) == (4.6, 1, 0.77)
+        assert small > 2 and 0.9 < at_crossover < 1.1 and large < 0.95, ratios
         for name in list(RIVALS)[:4]:
             at = 256, 64 * MiB
             planned = getattr(plans, f"{name.replace(' ', '_').replace('-', '_')}"
@@ -154,8 +154,11 @@ CLAIMS = {
         assert by_size == ["double tree", "ring"]
         assert ring_wins(powers) == 0 and 0.1 < ring_wins(thirds) < 0.25
         assert powers[-1] > 10**5
+        grid = thirds[:, None], np.geomspace(1, 1e10, 301), ALPHA, BETA
+        assert (bruck_both_ways(*grid) <= RIVALS["ring"](*grid)).all()
+        assert {lower.index(None), upper.index(None)} == {0, 7}, "the roots"
         assert max(against_the_fastest(2**30, P)[0] for P in range(2, 400)) < 1.05
-        latencies = 14 * SLOW["alpha"] / costs.ring_all_reduce(8, sizes[1], **SLOW)
+        latencies = 14 * SLOW["alpha"] / costs.ring_all_reduce(8, sizes[2], **SLOW)
         assert 0.25 < latencies < 0.3, "a good quarter"
         by_eight = [getattr(plans, f"{name}_all_reduce")(8, MiB).replay(
             fabrics.uniform(8, ALPHA, BETA)).elapsed
