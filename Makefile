@@ -32,7 +32,8 @@ AS_ROOT := $(shell test "$$(id -u)" != 0 || echo --allow-root)
 
 help:
 	@echo "make lab        JupyterLab on chapters/  (LAB_ARGS='--no-browser --port 9999')"
-	@echo "make book       the chapters, executed, as a site in build/book/"
+	@echo "make book       the chapters, executed, as a site in build/book/" \
+		" (BOOK_ARGS='5' for a preview of one)"
 	@echo "make env        only the environment, .venv  (PYTHON=python3.12, TORCH='...')"
 	@echo "make test-units the tests without processes, in half a minute"
 	@echo "make test       the tests of at most 5 minutes  (PYTEST_ARGS='-k ring')"
@@ -111,8 +112,8 @@ lab: $(READY)
 		--LabApp.default_url=/lab/tree/chapters $(LAB_ARGS)
 
 book: $(READY)
-	@echo "book: executing the chapters that have changed, then building build/book/"
-	@$(PY) -m book
+	@echo "book: executing the chapters that have changed, then building the site"
+	@$(PY) -m book $(BOOK_ARGS)
 
 # Tests wait for processes and deadlines more than they compute, so two files at a time;
 # the slow tests that count the processes and the memory of the machine run alone.

@@ -1,8 +1,13 @@
-"""`python -m book`: execute what has to be, build the site, check its links."""
+"""`python -m book`: execute what has to be, build the site, check its links.
+
+`python -m book 5 6` is for authors: only these chapters are executed where they have to
+be, the others appear as they were kept or without outputs, and the site is a preview.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,25 +24,39 @@ from book.execution import (
     complaints,
     execute,
     kept,
+    number_of,
+    unexecuted,
 )
 
 SITE = ROOT / "build" / "book"
+PREVIEW = SITE.with_name("preview")
 DEADLINE = 600.0
 """Seconds for a chapter: a slow machine may take long, the tests hold the minute."""
 
 
 def main() -> None:
     """Build `build/book/`, or say what failed and leave an older one as it was."""
+    chosen, site = sys.argv[1:], PREVIEW if sys.argv[1:] else SITE
     try:
-        done = [with_answers(executed(chapter)) for chapter in chapters()]
-        print(f"book: {summary(done)}", flush=True)
-        build(done, SITE)
+        if chosen:
+            done = [previewed(chapter, chosen) for chapter in chapters()]
+        else:
+            done = [with_answers(executed(chapter)) for chapter in chapters()]
+            print(f"book: {summary(done)}", flush=True)
+        build(done, site)
     except (CellExecutionError, TimeoutError, ProcessLeft, BuildError) as error:
         sys.exit(f"book: {error}\nbook: there is no new book, for the reason above")
-    addresses = links.outside(SITE)
-    print(f"book: {len(links.pages(SITE))} pages, and all links between them resolve")
+    addresses = links.outside(site)
+    print(f"book: {len(links.pages(site))} pages, and all links between them resolve")
     print("book: links to other hosts, which nobody followed:", *addresses)
-    print(f"book: open {SITE / 'index.html'}")
+    print(f"book: open {site / 'index.html'}")
+
+
+def previewed(chapter: Path, chosen: Sequence[str]) -> Execution:
+    """Return a chosen chapter executed, another one as it was kept, else as it is."""
+    if str(number_of(chapter)) in chosen:
+        return with_answers(executed(chapter))
+    return kept(chapter) or unexecuted(chapter)
 
 
 def with_answers(chapter: Execution) -> Execution:

@@ -58,6 +58,18 @@ def chapters() -> list[Path]:
     return sorted(CHAPTERS.glob("*.ipynb"))
 
 
+def number_of(chapter: Path) -> int:
+    """Return the number of a chapter, which its name begins with."""
+    return int(chapter.name.partition("_")[0])
+
+
+def unexecuted(chapter: Path) -> Execution:
+    """Return a chapter without outputs, in no time, as a preview may show it."""
+    notebook = nbformat.read(chapter, as_version=4)
+    notebook.metadata.setdefault("language_info", {"name": "python"})
+    return Execution(chapter, notebook, 0.0)
+
+
 # -- running ---------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 Every page has the place in it that its file has in the repository, so a link that works
 there works here. Here you can `lay_out` all of them; a new chapter, exercise or page of
-`docs/` comes by itself.
+`docs/` comes by itself. Words of a chapter become links to the glossary, to sections
+and to figures, and the index is made from them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from book import badges, reveals
+from book import badges, crosslinks, glossary, reveals, word_index
 from book.answers import with_answers
-from book.execution import CHAPTERS, ROOT, Execution
+from book.execution import CHAPTERS, ROOT, Execution, number_of
+from book.sections import Section, sections_of
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -30,6 +32,11 @@ TEXTS = {
     "tests/machines/VERSIONS.md": "Which torch was tested",
 }
 """Pages that are no notebooks, with the titles that they have here."""
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+INDEX = ROOT / "docs" / "index.md"
+"""A page that exists on the site alone."""
+LOOK_UP = [GLOSSARY, ROOT / "docs" / "notation.md", INDEX, ROOT / "docs" / "errata.md"]
 
 
 def exercises() -> list[Path]:
@@ -54,12 +61,29 @@ def lay_out(executions: Sequence[Execution], folder: Path) -> None:
     for name, title in TEXTS.items():
         _, _, text = (ROOT / name).read_text().partition("\n")
         _place(ROOT / name, folder).write_text(f"# {title}\n{text}")
+    sections = [
+        section
+        for one in executions
+        for section in sections_of(one.chapter, one.notebook.cells)
+    ]
+    targets = _look_up(sections, folder)
     for execution in executions:
-        page = chapter_page(execution)
+        page = chapter_page(execution, targets)
         nbformat.write(page, _place(execution.chapter, folder))
     for path in exercises():
         nbformat.write(exercise_page(path), _place(path, folder))
     (folder / "index.md").write_text(index([one.chapter for one in executions]))
+
+
+def _look_up(sections: Sequence[Section], folder: Path) -> crosslinks.Targets:
+    """Write the glossary and the index; return what words of chapters can link to."""
+    text = GLOSSARY.read_text()
+    terms = glossary.terms(text)
+    introduced = glossary.introductions(terms, sections)
+    _place(GLOSSARY, folder).write_text(glossary.page(text, introduced))
+    _place(INDEX, folder).write_text(word_index.page(terms, introduced, sections))
+    by_number = {section.number: section for section in sections}
+    return crosslinks.Targets(by_number, terms, introduced)
 
 
 def _beside() -> list[Path]:
@@ -73,7 +97,8 @@ def index(chapters: Iterable[Path]) -> str:
     parts = {
         "Chapters": map(_name, chapters),
         "Exercises": map(_name, exercises()),
-        "Where to read on": map(_name, details()),
+        "To look up": map(_name, LOOK_UP),
+        "Where to read on": [_name(p) for p in details() if p not in LOOK_UP],
         "The project": [_name(ROOT / name) for name in TEXTS],
     }
     text = (ROOT / "book" / "index.md").read_text().replace("../README.md", "README.md")
@@ -90,22 +115,31 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix("").as_posix()
 
 
-def chapter_page(execution: Execution) -> NotebookNode:
-    """Return an executed chapter as a page shows it, with a last line about its run."""
+def chapter_page(
+    execution: Execution, targets: crosslinks.Targets | None = None
+) -> NotebookNode:
+    """Return an executed chapter as a page shows it, with a last line about its run.
+
+    targets: what its words can link to; nothing if left out.
+    """
     notebook = nbformat.from_dict(execution.notebook)
     badges.as_a_page(notebook)
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info["pygments_lexer"] = "chapter"
     path = execution.chapter.relative_to(ROOT).as_posix()
+    ran = f"Executed in {execution.seconds:.0f} s"
     text = (
-        f"Executed in {execution.seconds:.0f} s. To run it yourself: `make lab`, then "
-        f"`{path}`."
+        f"{ran if execution.seconds else 'Not executed'}. To run it yourself: "
+        f"`make lab`, then `{path}`."
     )
     if execution.answers:
         below = nbformat.from_dict(execution.answers).cells
         notebook.cells = with_answers(notebook.cells, below)
     for cell in notebook.cells:
         _tidy(cell)
+    if targets:
+        number = number_of(execution.chapter)
+        notebook.cells = crosslinks.linked(notebook.cells, number, targets)
     notebook.cells = reveals.with_reveals(notebook.cells)
     notebook.cells.append(new_markdown_cell(f"---\n\n<small>{text}</small>"))
     return notebook
@@ -118,7 +152,10 @@ def _tidy(cell: NotebookNode) -> None:
     if cell.metadata.get("jupyter", {}).get("source_hidden"):
         cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
     for output in cell.outputs:
-        output.get("data", {}).pop(WIDGET, None)  # HTML is beside
+        data = output.get("data", {})
+        data.pop(WIDGET, None)  # HTML is beside
+        if shown := data.get("text/html"):
+            data["text/html"] = crosslinks.with_place("".join(shown))
 
 
 def exercise_page(path: Path) -> NotebookNode:

@@ -67,11 +67,16 @@ def _number(guess: float, answer: float) -> str:
         return "right"
     side = "too high" if guess > answer else "too low"
     if guess * answer <= 0:
-        return f"{abs(guess - answer):.3g} {side}"
+        return f"{_short(abs(guess - answer))} {side}"
     factor = max(guess / answer, answer / guess)
     if factor < 2:
         return f"{abs(guess / answer - 1):.0%} {side}"
-    return f"{factor:.3g} times {side}"
+    return f"{_short(factor)} times {side}"
+
+
+def _short(value: float) -> str:
+    """Return three digits, or all before the point, without an exponent."""
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _plain(value: Any) -> Any:

@@ -5,9 +5,10 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 (`traffic_matrix`) and how much each rank sends (`bytes_by_rank`). Of an algorithm: what
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
-`trees`. Of hardware: a `server` with its GPUs and network cards, and what NCCL's
-`protocols` write. Of times: what they are by size (`message_time`, `cost_curves`), who
-is fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
+`trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
+NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
+`Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
+fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
 or those of many machines (`ratios`).
 Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
@@ -32,6 +33,7 @@ except ImportError as _error:
 from collectives_lab.plans.chunks import ChunkState, Move, chunk_states, ring_steps
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
+from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.figure import (
@@ -46,12 +48,12 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.message_picture import message_time
+from collectives_lab.plots.matrices import Matrix, product
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.series import series_look
-from collectives_lab.plots.server_picture import server
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.tree_picture import trees
@@ -73,9 +75,11 @@ __all__ = [
     "ring",
     "states_of_sums",
     "trees",
-    "server",
     "protocols",
     "message_time",
+    "cluster",
+    "product",
+    "Matrix",
     "ChunkState",
     "Move",
     "cost_curves",

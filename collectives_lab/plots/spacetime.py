@@ -217,11 +217,12 @@ def _styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, Any
 
 
 def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
-    """Draw an arrow a message, from the begin of its send to the end of its recv."""
+    """Draw an arrow a message, from when its bytes can move to the end of its recv."""
     for send, recv in pairs:
+        leaves = send.begin if send.moves is None else min(send.moves, recv.end)
         src, dst = send.event.rank, recv.event.rank
         arrow = FancyArrowPatch(
-            (send.begin, send.side(dst)),
+            (leaves, send.side(dst)),
             (recv.end, recv.side(src)),
             arrowstyle="-|>",
             mutation_scale=8,

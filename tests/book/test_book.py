@@ -217,18 +217,11 @@ def test_an_exercise_is_the_stub() -> None:
         assert not any(cell.get("outputs") for cell in page.cells)
 
 
-def unexecuted(chapter: Path) -> Execution:
-    """A chapter as it would be executed, without outputs."""
-    notebook = nbformat.read(chapter, as_version=4)
-    notebook.metadata.setdefault("language_info", {"name": "python"})
-    return Execution(chapter, notebook, 1.0)
-
-
 @pytest.mark.filterwarnings("ignore:.*is deprecated")  # by Sphinx, in MyST
 def test_every_page_is_built_and_its_links_resolve(tmp_path: Path) -> None:
     """Without the chapters' outputs: Sphinx warns of nothing and no link is broken."""
     site = tmp_path / "site"
-    build.build([unexecuted(path) for path in execution.chapters()], site)
+    build.build([execution.unexecuted(path) for path in execution.chapters()], site)
     first = links.read(site / "index.html").links
     for path in pages.details():
         name = path.relative_to(ROOT).with_suffix(".html").as_posix()

@@ -20,6 +20,8 @@ from test_book import TEXT, sphinx
 from test_browser import CHROMIUM, FLAGS
 
 from book import answers, badges, build, execution, links, reveals
+from collectives_lab import compare
+from collectives_lab.basics.guesses import how_far
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -261,7 +263,67 @@ def test_a_guess_goes_into_the_answer_that_it_opens(site: Path, reader: Reader) 
     form.locator("input").fill("4, or so")
     form.locator("button").click()
     table = answer.locator("table:has(th:text-is('my guess'))").first
-    assert table.locator("tbody td").first.inner_text() == "4, or so"
+    assert table.locator("tbody td").first.inner_text() == "4, or so: 2 for 1 answers"
+    form.locator("input").fill("6")
+    form.locator("button").click()
+    assert table.locator("tbody td").first.inner_text() == "6: 2 times too high"
+    assert reader.wrong == []
+
+
+GUESSES = [
+    (12, 4.0),
+    (1.1, 1),
+    (3, 3.1),
+    (0.9, 1),
+    (5, 0),
+    (-1, 1),
+    (1234567, 12),
+    ("Halving doubling", "halving-doubling"),
+    ("no", False),
+    ("ring", "tree"),
+    ("many", 4),
+    ("1,000", 1000),
+    ([3, 5], [3, 50]),
+    ([3, 4], [3, None]),
+    ([3], [3, 50]),
+    ([1, 2, 3, 4, 5], [1, 2, 3, 4, 50]),
+]
+
+
+@in_a_browser
+def test_a_page_judges_a_guess_as_a_notebook_does(
+    tmp_path: Path, reader: Reader
+) -> None:
+    """The words of `how_far`, read off the texts of the table of the answer."""
+    script = (execution.ROOT / "book" / "static" / "book.js").read_text()
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<script>const DOCUMENTATION_OPTIONS = {}</script>"
+        f"<article><h1>A page</h1></article><script>{script}</script>"
+    )
+    reader.open(page)
+    for guess, answer in GUESSES:
+        typed = str(guess)
+        (shown,) = compare(measured=answer).rows[0]
+        words = reader.page.evaluate("([a, b]) => howFar(a, b)", [typed, shown])
+        assert words == how_far(guess, answer), (guess, answer)
+    assert reader.wrong == []
+
+
+@in_a_browser
+def test_the_guess_at_the_opening_stands_where_it_is_answered(
+    site: Path, reader: Reader
+) -> None:
+    """What is typed at the top is in the last form, and in the table that it opens."""
+    reader.open(site / "chapters" / "05_the_ring_and_its_rivals.html")
+    first, last = reader.page.locator("form.guess:has([name=opening])").all()
+    assert first.locator("button").count() == 0
+    first.locator("input").fill("200, 1")
+    assert last.locator("input").input_value() == "200, 1"
+    last.locator("button").click()
+    answer = reader.page.locator("details.answer[open]")
+    table = answer.locator("table:has(th:text-is('my guess'))").last
+    assert table.locator("tbody td").first.inner_text() == "200, 1: right, 9% too low"
     assert reader.wrong == []
 
 

@@ -938,21 +938,6 @@ def test_trees_are_drawn_as_trees():
         plots.trees({})
 
 
-@pytest.mark.parametrize("preset", [fabrics.dgx_h100, fabrics.cloud_p4d])
-def test_a_server_has_its_gpus_and_its_cards(preset):
-    """A box for each GPU and each card; what is not known is refused."""
-    fabric = preset()
-    written = [text.get_text() for text in texts(plots.server(fabric))]
-    assert sum(text.startswith("GPU ") for text in written) == fabric.machine.gpus
-    assert written.count("NIC") == fabric.machine.nics
-    rate = f"{fabric.inside.bandwidth / 1e9:g} GB/s"
-    assert any(rate in text for text in written)
-    with pytest.raises(ValueError, match="one of the presets"):
-        plots.server(fabrics.uniform(4, 1e-6, 1e-9))
-    with pytest.raises(ValueError, match="72 GPUs"):
-        plots.server(fabrics.gb200_nvl72())
-
-
 def test_a_protocol_fills_its_line():
     """Data and flags of each protocol are 128 bytes, and the shares are as written."""
     share = {}

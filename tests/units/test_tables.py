@@ -33,6 +33,7 @@ def test_answers_stand_side_by_side() -> None:
         (5, 0, "5 too high"),
         (-1, 1, "2 too low"),
         (-8, -2, "4 times too low"),
+        (1234567, 12, "102,881 times too high"),
         (float("nan"), 1, "not a number"),
         (" Tree", "tree", "right"),
         ("ring", "tree", "not so"),

@@ -1,0 +1,120 @@
+"""Pictures of what algorithms run on and work on: clusters, matrices in blocks."""
+
+import pytest
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from test_plots import assert_readable, texts
+
+from collectives_lab import fabrics, plots
+from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
+from collectives_lab.plots.figure import Diagram, rank_color
+
+LINKS = fabrics.Link.of(1e-6, 1e11), fabrics.Link.of(1e-5, 1e10)
+CLUSTERS = {
+    "DGX": fabrics.dgx_h100(2),
+    "one DGX": fabrics.dgx_a100(),
+    "shared cards": fabrics.cloud_p4d(2),
+    "many nodes": fabrics.aws_p3dn(16),
+    "racks": fabrics.gb200_nvl72(144),
+    "sockets": fabrics.pcie_box(),
+    "machines of one rank": fabrics.ethernet(25, 40),
+    "no nodes": fabrics.uniform(8, 1e-5, 1e-10),
+    "a spine": fabrics.hierarchical(3, 2, *LINKS, oversubscription=4),
+}
+
+
+def written(figure: Diagram) -> list[str]:
+    return [text.get_text() for text in texts(figure)]
+
+
+@pytest.mark.parametrize("fabric", CLUSTERS.values(), ids=CLUSTERS)
+def test_a_cluster_can_be_read(fabric: fabrics.Fabric) -> None:
+    """No word covers another one, and the picture is no wider than a page."""
+    figure = plots.cluster(fabric)
+    assert_readable(figure)
+    assert figure.get_figwidth() < 9.5
+
+
+def test_every_rank_is_on_its_gpu_with_its_links() -> None:
+    """GPUs have the colours of their ranks; links are as wide as they are fast."""
+    figure = plots.cluster(fabrics.dgx_h100(2))
+    assert [int(word) for word in written(figure) if word.isdigit()] == [*range(16)]
+    (ax,) = figure.axes
+    boxes = [p.get_facecolor()[:3] for p in ax.patches if type(p) is FancyBboxPatch]
+    for rank in range(16):
+        gpus = [b for b in boxes if b == pytest.approx(_rgb(rank_color(rank)))]
+        assert len(gpus) == 2, "ranks eight apart share a colour"
+    widths = sorted(line.get_linewidth() for line in ax.lines)
+    assert widths.count(THICKEST) == widths.count(THICKEST * 50 / 450) == 16
+    assert widths.count(THINNEST) == 32, "from a GPU to its card, of unknown speed"
+    assert {"NVLink: 450 GB/s", "50 GB/s a card", "InfiniBand"} <= {*written(figure)}
+    assert "450 GB/s" in figure.alt and "Network cards of a node: 8" in figure.alt
+
+
+def _rgb(color: str) -> list[float]:
+    return [int(color[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+
+
+def test_ranks_stand_where_they_were_placed() -> None:
+    """A picture of a permuted cluster has its ranks in their new order."""
+    order = [3, 1, 0, 2]
+    fabric = fabrics.hierarchical(2, 2, *LINKS).permuted(order)
+    ranks = [int(word) for word in written(plots.cluster(fabric)) if word.isdigit()]
+    assert [fabric.place[rank] for rank in ranks] == [0, 1, 2, 3] and ranks != order
+
+
+def test_cards_are_as_many_as_ranks_share() -> None:
+    """Two GPUs on one card make four cards in a node of eight."""
+    lines = plots.cluster(fabrics.cloud_p4d()).axes[0].lines
+    slow = [line for line in lines if line.get_linewidth() == THINNEST]
+    assert len(slow) == 8 + 4 + 4, "to PCIe, to a card, to the network"
+
+
+def test_what_is_left_out_is_dots() -> None:
+    """Of many nodes the first ones and the last, and of many GPUs too."""
+    words = written(plots.cluster(fabrics.gb200_nvl72(144)))
+    assert words.count("…") == 2 and {"71", "143"} <= {*words} and "6" not in words
+    words = written(plots.cluster(fabrics.aws_p3dn(16)))
+    assert {"node 0", "…", "node 15"} <= {*words} and "node 1" not in words
+
+
+def blocks(figure: Diagram) -> list[tuple[float, ...]]:
+    """Left, top, width and height of each block."""
+    kind = [p for p in figure.axes[0].patches if type(p) is Rectangle]
+    places = [(*p.get_xy(), p.get_width(), p.get_height()) for p in kind]
+    return [tuple(round(float(inches), 3) for inches in place) for place in places]
+
+
+def test_a_pair_of_layers_is_drawn_in_blocks() -> None:
+    """Columns beside each other, rows below each other, terms on each other."""
+    matrices = [
+        plots.Matrix("W", 4, 8, cut, 4, "h × 4h") for cut in ("columns", "rows")
+    ]
+    figure = plots.product(matrices[0], "×", matrices[1], unit=0.2)
+    assert_readable(figure)
+    columns, rows = blocks(figure)[:4], blocks(figure)[4:]
+    assert {b[2:] for b in columns} == {(0.4, 0.8)}
+    assert len({b[1] for b in columns}) == 1 and len({b[0] for b in columns}) == 4
+    assert {b[2:] for b in rows} == {(1.6, 0.2)}
+    assert len({b[0] for b in rows}) == 1 and len({b[1] for b in rows}) == 4
+    assert "W in 4 blocks of rows, one a rank" in figure.alt
+
+
+def test_terms_of_a_sum_lie_on_each_other() -> None:
+    """Each rank's is whole, with its number where the next one leaves room."""
+    terms, whole = (plots.Matrix("z", 6, 4, cut, 8) for cut in ("terms", None))
+    figure = plots.product(terms, "all_reduce →", whole, unit=0.2)
+    assert_readable(figure)
+    assert len({b[2:] for b in blocks(figure)}) == 1 and len(blocks(figure)) == 9
+    assert written(figure).count("all") == 1
+
+
+def test_what_is_no_row_of_matrices_is_refused() -> None:
+    """With what was found, and what is needed."""
+    with pytest.raises(ValueError, match="no matrix to draw"):
+        plots.product("=", unit=1)
+    with pytest.raises(ValueError, match=r"at most 9\.5, so a smaller unit"):
+        plots.product(plots.Matrix("x", 4, 4), unit=3)
+    with pytest.raises(ValueError, match="need columns, rows, terms or None"):
+        plots.Matrix("x", 4, 4, "diagonals")
+    with pytest.raises(ValueError, match="a side or ranks of 0"):
+        plots.Matrix("x", 0, 4)
