@@ -217,9 +217,13 @@ def _styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, Any
 
 
 def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
-    """Draw an arrow a message, from when its bytes can move to the end of its recv."""
+    """Draw an arrow a message, from when its bytes can move to the end of its recv.
+
+    They can once both ends are posted, or at once if the send did not wait for that.
+    """
     for send, recv in pairs:
-        leaves = send.begin if send.moves is None else min(send.moves, recv.end)
+        posted = max(send.begin, recv.begin)
+        leaves = posted if posted < send.end else send.begin
         src, dst = send.event.rank, recv.event.rank
         arrow = FancyArrowPatch(
             (leaves, send.side(dst)),
