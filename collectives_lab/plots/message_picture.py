@@ -46,7 +46,8 @@ def message_time(
     if measured:
         at, middle, spread = medians(measured)
         style = {"fmt": "o", "color": SERIES[1], "capsize": 2, "markersize": 4.5}
-        ax.errorbar(at, middle, spread, label="measured", zorder=3, **style)
+        bars = spread if np.any(spread) else None
+        ax.errorbar(at, middle, bars, label="measured", zorder=3, **style)
     ax.set(xscale="log", yscale="log", xlabel="size n", ylabel="time")
     ax.set(xlim=(sizes[0], sizes[-1]), ylim=(low, None))
     bytes_axis(ax.xaxis, sizes[0], sizes[-1])

@@ -18,7 +18,7 @@ function messageWords(data, at) {
   return `A message of ${text("size")} takes ${formatSeconds(whole[here])}: ` +
     `${formatSeconds(latency[here])} of latency and ${formatSeconds(bytes[here])} for ` +
     `the bytes, so latency is ${percent} % of the time. ` +
-    (half ? `Both are equal at n½ = ${formatBytes(half[0], 2)}.`
+    (half ? `Both are equal at n½ = ${formatBytes(half[0], 3)}.`
       : "Both parts are equal at no size of this picture.");
 }
 
@@ -38,7 +38,7 @@ function messagePicture(data, at, width) {
   });
   chart.ring(sizes[here], whole[here], { fill: data.looks[0].color, stroke: "none" });
   if (half) {
-    const [size, seconds] = half, x1 = chart.x(size), label = `n½ = ${formatBytes(size, 2)}`;
+    const [size, seconds] = half, x1 = chart.x(size), label = `n½ = ${formatBytes(size, 3)}`;
     const end = { x1, x2: x1, y1: chart.y(seconds), y2: bottom };
     chart.add("line", { ...end, stroke: "currentColor", "stroke-dasharray": "2 3" });
     chart.ring(size, seconds);

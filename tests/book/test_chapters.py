@@ -67,7 +67,7 @@ CLAIMS = {
         assert 2**21 / 8 == 262_144 and 4.3 < measured[2**21] / measured[8] < 5.5
         assert 1 / 6 < ALPHA / (ALPHA + 2**21 * BETA) < 1 / 5, "2 MiB: a fifth"
         assert abs(link.alpha / ALPHA - 1) < 0.2 and abs(link.beta / BETA - 1) < 0.1
-        assert math.isclose(link.time(link.half_size / 100), 1.01 * link.alpha)
+        assert np.isclose(link.time(link.half_size / 100), 1.01 * link.alpha)
         assert own_link.alpha < ALPHA / 10, "the machine does not matter"
         assert 1.25 < chain / tree < 1.7, felt
         counts = np.array([[3], [2]]) * [link.time(n) for n in some_sizes]
@@ -88,15 +88,25 @@ CLAIMS = {
         assert nccl.HOP["ring", "network"] == (2.7, 4.0, 14.0)
         crossed = lab.plots.cost_curves(by_protocol, grid).alt
         assert "astest is LL, from 6 MiB LL128, from 130 MiB Simple" in crossed, crossed
-        chosen = [lab.predict("broadcast", n * 2**20, dgx).protocol
-                  for n in (4, 5, 25, 26)]
-        assert chosen == ["LL", "LL128", "LL128", "Simple"]
+        low, _, simple = np.add(nccl.BASE["ring"], nccl.HOP["ring", "NVLink"])
+        rate_of_low = nccl.LL_CAP["Hopper"][0] * 1e9
+        one_hop = (simple - low) * 1e-6 / (1 / rate_of_low - 1 / 360e9)
+        assert 0.9e6 < one_hop < 1.2e6, "by one hop Simple overtakes LL"
+        slowest_start = nccl.BASE["ring"][1] + nccl.HOP["ring", "NVLink"][1]
+        assert slowest_start > simple, "so LL128, with less bandwidth, never wins"
         assert [round(x, 1) for x in opening] == [1.6, 6.8] and 8 < hops < 9
         assert nccl.BASE["ring"][0] == 6.6 and ranges[0][2] == ranges[1][2] == "LL"
         eight = [lab.predict("broadcast", 8, p) for p in (same_server, two_servers)]
         assert [round(1e6 * call.seconds) for call in eight] == [8, 13]
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
-        assert 0.45 < parts["latency"] / sum(parts.values()) < 0.55
+        megabyte = lab.predict("broadcast", 1e6, same_server)
+        spent = [round(1e6 * megabyte.parts[k], 1) for k in ("latency", "transfer")]
+        assert spent == [7.8, 7.1] and megabyte.protocol == "LL"
+        beyond = [1e6 * (lab.predict("broadcast", 2**26, pair).seconds - 2**26 / rate)
+                  for pair, rate in ((same_server, 360e9), (two_servers, 48e9))]
+        assert [round(x) for x in beyond] == [33, 97]
+        b200 = fabrics.dgx_b200()
+        assert b200.inside.bandwidth / b200.across.bandwidth == 18
         hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
         assert (min(hopping), max(hopping)) == (0.6, 14.0)
         assert 1.9 < two.elapsed / one.elapsed < 2
