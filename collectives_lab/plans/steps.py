@@ -190,7 +190,7 @@ class Steps:
         return Trace(self.world_size, columns, _TEXTS, meta=meta)
 
     def _sizes(self, nbytes: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
-        """Return the bytes of the calls in their order; one number, if all are alike."""
+        """Return the bytes of the calls in their order; one number if all are alike."""
         sizes = np.frombuffer(self._nbytes, np.int64)
         largest = sizes.max(initial=0)
         kind = np.int32 if largest < 2**31 else np.int64

@@ -47,8 +47,8 @@ from collectives_lab.plots.figure import (
     side_by_side,
 )
 from collectives_lab.plots.lines import lines
-from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.matrices import Matrix, product
+from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
