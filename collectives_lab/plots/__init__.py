@@ -6,9 +6,10 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
 `trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
-matrices: who has which block (`product` of `Matrix`). Of times: what they are by size
-(`cost_curves`), who is fastest where (`winner_map`), and how far a prediction is off
-(`predicted_measured`), or those of many machines (`ratios`).
+NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
+`Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
+fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
+or those of many machines (`ratios`).
 Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
 carries a caption and alternative text; some of them go `side_by_side`. A rank has the
@@ -47,7 +48,9 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
+from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.predictions import predicted_measured
+from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.series import series_look
@@ -72,6 +75,8 @@ __all__ = [
     "ring",
     "states_of_sums",
     "trees",
+    "protocols",
+    "message_time",
     "cluster",
     "product",
     "Matrix",

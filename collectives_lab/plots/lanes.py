@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import PurePath
@@ -25,7 +25,11 @@ FILLED = 0.64  # the share of a lane that bars take; the rest keeps lanes apart
 
 @dataclass(frozen=True)
 class Bar:
-    """One call in its place: times in seconds, top and bottom in lanes, downwards."""
+    """One call in its place: times in seconds, top and bottom in lanes, downwards.
+
+    moves: from when on both ends of its message are posted, so that bytes can move;
+    None for a call of which that is not known.
+    """
 
     event: Event
     lane: int
@@ -34,6 +38,7 @@ class Bar:
     end: float
     top: float
     bottom: float
+    moves: float | None = None
 
     @property
     def middle(self) -> float:
@@ -144,6 +149,8 @@ def laid_out(seen: Window) -> Scene:
     together = _together(seen)
     rows = {*seen.rows.tolist(), *chain(*pairs), *chain(*together)}
     bars = place(seen, sorted(rows))
+    if not seen.is_steps:
+        bars |= dict(_moving(bars, pairs))
     own = [bars[row] for row in seen.rows.tolist()]
     rounds = [
         sorted((bars[row] for row in calls), key=lambda bar: bar.top)
@@ -165,6 +172,21 @@ def laid_out(seen: Window) -> Scene:
         seen.missing,
         seen.is_steps,
     )
+
+
+def _moving(
+    bars: Mapping[int, Bar], pairs: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, Bar]]:
+    """Yield both ends of each message, with the time from which its bytes can move.
+
+    Who was done before the other rank had come, did not wait for it.
+    """
+    for pair in pairs:
+        posted = max(bars[row].begin for row in pair)
+        for row in pair:
+            bar = bars[row]
+            moves = bar.wait if posted >= bar.end else max(posted, bar.wait)
+            yield row, replace(bar, moves=moves)
 
 
 def place(seen: Window, rows: Sequence[int]) -> dict[int, Bar]:

@@ -1,14 +1,15 @@
 """The space-time diagram: ranks as lanes, time to the right, messages as arrows.
 
 Here you can draw a trace that has times, or the steps of a plan (`space_time`). Solid
-is a call in flight while its rank does other work, hatched a rank that waits; a grey
-band joins the calls of one collective; a cross ends what never ended.
+is a call in flight while its rank does other work, hatched a rank that waits, pale a
+rank whose message is under way; a grey band joins the calls of one collective; a cross
+ends what never ended.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -39,6 +40,7 @@ from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
+SOLID, HATCHED, PALE = "in flight", "blocked", "blocked, message under way"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -49,7 +51,6 @@ def space_time(
     ranks: Iterable[int] | None = None,
     between: Between | None = None,
     max_arrows: int = 500,
-    moving: bool = False,
     caption: str | None = None,
 ) -> Diagram:
     """Draw who called what when, and who waited for whom.
@@ -58,11 +59,9 @@ def space_time(
     ranks: those to look at, of all. between: `(start, stop)`, seconds since the trace
     began (numbers of steps), to look at a part of it; None for its begin or its end.
     max_arrows: of more messages than that, so many spread evenly are drawn, and the
-    caption says so. moving: hatch a send or recv only until its peer has begun, too;
-    from then on the message moves, and is solid. Of more than 5000 calls none is drawn:
-    each lane is filled to the share of its time that the rank spends in calls. Raises
-    ValueError if no call of the trace has a time, for a rank that it has not, and
-    unless start < stop.
+    caption says so. Of more than 5000 calls none is drawn: each lane is filled to
+    the share of its time that the rank spends in calls. Raises ValueError if no call of
+    the trace has a time, for a rank that it has not, and unless start < stop.
     """
     view = window(trace_of(trace), ranks, between)
     if len(view.rows) > overview.MOST_CALLS:
@@ -75,12 +74,11 @@ def space_time(
     p, header = len(seen.ranks), _header(seen)
     figure, ax = _lanes(seen, header, bool(seen.stuck))
     _draw_bands(ax, seen.together)
-    begun = _both_begun(seen) if moving else {}
-    _draw_bars(ax, seen, begun)
+    _draw_bars(ax, seen)
     _draw_messages(ax, pairs)
     _draw_lost(ax, seen.lost)
     _draw_marks(ax, seen.bars)
-    key_above(ax, _signs(seen, begun))
+    key_above(ax, _signs(seen))
     settle(figure)
     labels = Labels(ax, 8 if p <= 8 else 7)
     name_stuck(labels, seen.stuck)
@@ -175,70 +173,60 @@ def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]]) -> None:
     ax.add_collection(PolyCollection(shapes, facecolor=color, zorder=1), autolim=False)
 
 
-def _both_begun(seen: Scene) -> dict[int, float]:
-    """Return when both calls of a message have begun, by the id of either bar."""
-    times = ((max(pair[0].begin, pair[1].begin), pair) for pair in seen.pairs)
-    return {id(bar): begin for begin, pair in times for bar in pair}
-
-
-def _draw_bars(ax: Axes, seen: Scene, begun: Mapping[int, float]) -> None:
+def _draw_bars(ax: Axes, seen: Scene) -> None:
     """Solid while a call runs and its rank does other work, hatched while it blocks.
 
-    Pale in steps, where nobody knows which of the two it is; what is computed is empty.
-    begun: bars that are hatched until a time and solid from then on.
+    Pale while a message is under way, and in steps, where nobody knows what a rank
+    does; what is computed is empty.
     """
     bars, is_plain = seen.bars, len(seen.bars) > MANY or seen.is_steps
-    apart = 0.003 * (seen.last - seen.first)  # solid bars in a row would run into one
-    shapes: dict[tuple[int, bool], list] = defaultdict(list)
-    computing: dict[int, list] = defaultdict(list)
+    shapes: dict[tuple[int, str], list] = defaultdict(list)
 
-    def add(bar: Bar, is_blocked: bool, begin: float, end: float) -> None:
+    def add(bar: Bar, look: str, begin: float, end: float) -> None:
         upper, lower = [(begin, bar.top), (end, bar.top)], [(end, bar.bottom)]
         box = [*upper, *lower, (begin, bar.bottom)]
-        rank = bar.event.rank
-        (computing[rank] if bar.is_compute else shapes[rank, is_blocked]).append(box)
+        shapes[bar.event.rank, "computing" if bar.is_compute else look].append(box)
 
     for bar in bars:
-        if id(bar) in begun:
-            moves = min(max(bar.begin, begun[id(bar)]), bar.end)
-            if moves > bar.begin:
-                add(bar, True, bar.begin, moves)
-            add(bar, False, moves, max(moves, bar.end - apart))
-            continue
         if bar.wait > bar.begin or bar.event.waited is None:
-            add(bar, False, bar.begin, bar.wait)
+            add(bar, PALE if seen.is_steps else SOLID, bar.begin, bar.wait)
         if bar.event.waited is not None:
-            add(bar, True, bar.wait, bar.end)
-    for rank, boxes in computing.items():
-        style = _computing(rank_color(rank))
-        ax.add_collection(PolyCollection(boxes, zorder=2, **style), autolim=False)
-    for (rank, is_blocked), boxes in shapes.items():
-        for style in _styles(rank_color(rank), is_blocked or seen.is_steps, is_plain):
+            moves = bar.end if bar.moves is None else bar.moves
+            if moves > bar.wait or bar.moves is None:
+                add(bar, PALE if is_plain else HATCHED, bar.wait, moves)
+            if moves < bar.end:
+                add(bar, PALE, moves, bar.end)
+    for (rank, look), boxes in shapes.items():
+        for style in _styles(rank_color(rank), look, is_plain):
             ax.add_collection(PolyCollection(boxes, zorder=2, **style), autolim=False)
 
 
-def _computing(color: str) -> dict[str, Any]:
-    return {"facecolor": (color, 0.12), "edgecolor": color, "linewidth": 0.7}
-
-
-def _styles(color: str, is_blocked: bool, is_plain: bool) -> list[dict[str, Any]]:
+def _styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, Any]]:
     """Return looks to draw in turn: SVG has no hatch on a transparent face."""
     width = 0.3 if is_plain else 0.7
     # Snapped to pixels, thin bars below each other would run into one.
     rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}
-    if not is_blocked:
+    if look == "computing":
+        return [{"facecolor": (color, 0.12), "edgecolor": color, "linewidth": 0.7}]
+    if look == SOLID:
         return [rim | {"facecolor": color}]
-    filled = rim | {"facecolor": (color, 0.3), "linewidth": width * is_plain}
-    hatch = rim | {"facecolor": "none", "hatch": "/////"}
-    return [filled] if is_plain else [filled, hatch]
+    if look == PALE:
+        return [rim | {"facecolor": (color, 0.3)}]
+    face = rim | {"facecolor": (color, 0.12), "linewidth": 0}
+    return [face, rim | {"facecolor": "none", "hatch": "/////"}]
 
 
 def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
-    """Draw an arrow a message, from the begin of its send to the end of its recv."""
+    """Draw an arrow a message, from when its bytes can move to the end of its recv.
+
+    They can once both ends are posted, or at once if the send did not wait for that.
+    """
     for send, recv in pairs:
+        posted = max(send.begin, recv.begin)
+        leaves = posted if posted < send.end else send.begin
         src, dst = send.event.rank, recv.event.rank
         arrow = FancyArrowPatch(
-            (send.begin, send.side(dst)),
+            (leaves, send.side(dst)),
             (recv.end, recv.side(src)),
             arrowstyle="-|>",
             mutation_scale=8,
@@ -274,24 +262,25 @@ def _draw_marks(ax: Axes, bars: Sequence[Bar]) -> None:
         ax.scatter(x, y, size, colors, marker=marker, zorder=4)
 
 
-def _signs(seen: Scene, begun: Mapping[int, float]) -> dict[str, Any]:
+def _signs(seen: Scene) -> dict[str, Any]:
     """Return the key: a sign for each thing that occurs, by its name."""
     bars, is_plain = seen.bars, len(seen.bars) > MANY
-    waits = any(bar.event.waited is not None for bar in bars)
-    if begun:
-        hatched = tuple(Patch(**style) for style in _styles(INK, True, is_plain))
-        return {
-            "moves": Patch(color=INK),
-            "waits": hatched,
-            "message": _sign(r"$\rightarrow$", 12),
-        }
+    waits = [bar for bar in bars if bar.event.waited is not None]
+    moving = [bar for bar in waits if bar.moves is not None and bar.moves < bar.end]
+    is_hatched = any(bar.moves is None or bar.moves > bar.wait for bar in waits)
+
+    def sign(look: str) -> tuple[Patch, ...]:
+        return tuple(Patch(**style) for style in _styles(INK, look))
+
     signs = {
-        "computing": any(bar.is_compute for bar in bars) and Patch(**_computing(INK)),
-        "in flight": not seen.is_steps
+        "computing": any(bar.is_compute for bar in bars) and sign("computing"),
+        SOLID: not seen.is_steps
         and any(bar.wait > bar.begin for bar in bars if not bar.is_compute)
-        and Patch(color=INK),
-        "blocked": waits
-        and tuple(Patch(**style) for style in _styles(INK, True, is_plain)),
+        and sign(SOLID),
+        HATCHED: waits
+        and (is_hatched or is_plain)
+        and sign(PALE if is_plain else HATCHED),
+        PALE: moving and not is_plain and sign(PALE),
         "message": seen.pairs and _sign(r"$\rightarrow$", 12),
         "never received": seen.lost and _sign("x", 5),
         "never completed": seen.stuck and _sign("X", 7),

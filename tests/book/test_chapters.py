@@ -40,7 +40,7 @@ FEWEST_WORDS, MOST_WORDS = 2000, 9000
 
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?|`s\d+-")
 ENDING = ["Errata", "Recap", "Exercises", "Reading"]
-SECOND_EDITION = {5}
+SECOND_EDITION = {2, 5}
 """Chapters that keep the rules of the second edition: their errata are in an appendix,
 no cell gives an answer away, and a hint is below each exercise."""
 MOST_IN_A_ROW = 3
@@ -54,14 +54,64 @@ CAPTION = re.compile(r'"Figure (\d+\.\d+)[.,]')
 # otherwise: cells still run then, and here it shows that the text must change.
 CLAIMS = {
     "02_the_substrate": """
-        assert round(of_small, 1) == 4.1 and round(of_large, 1) == 8.9
-        assert round(with_nccl[0], 1) == 1.6 and 6.5 < with_nccl[1] < 7.5, with_nccl
-        assert (near.protocol, away.support) == ("Simple", near.support)
-        assert arrived == 2 and inside > 0.1, "a send waits, and reads late"
-        assert stuck.ranks == [0, 1, 2, 3]
-        tree = four_ranks(lambda: dist.broadcast(torch.zeros(2**18), 0)).trace.wire
-        assert np.argwhere(tree > 2**19).tolist() == [[0, 1], [0, 2], [1, 3]]
-        assert times_longer < 2**20 / 100
+        assert informed == [0, 3] and sum(4**r for r in range(4)) == 85
+        assert len(run.trace.messages) == 4
+        assert late.results[0] > 0.5 and arrived == 2, "a send waits, and reads late"
+        assert dist.constants.default_pg_timeout.total_seconds() == 30 * 60
+        assert "10 minutes for NCCL" in dist.init_process_group.__doc__
+        assert "Letting the current stream block" in dist.Work.wait.__doc__
+        assert stuck.ranks == [0, 1, 2, 3] and not stuck.run.trace.messages
+        assert fewest == 1 and by_count == {0: 0, 1: 1, 2: 1, 3: 1, 4: 0}
+        assert [round(t.elapsed) for t in timelines.values()] == [4, 2, 1, 1]
+        assert all(cure.results == [64, 1, 4, 16] for cure in cures.values())
+        assert 2**21 / 8 == 262_144 and 4.3 < measured[2**21] / measured[8] < 5.5
+        assert 1 / 6 < ALPHA / (ALPHA + 2**21 * BETA) < 1 / 5, "2 MiB: a fifth"
+        assert abs(link.alpha / ALPHA - 1) < 0.2 and abs(link.beta / BETA - 1) < 0.1
+        assert np.isclose(link.time(link.half_size / 100), 1.01 * link.alpha)
+        assert own_link.alpha < ALPHA / 10, "the machine does not matter"
+        assert 1.25 < chain / tree < 1.7, felt
+        counts = np.array([[3], [2]]) * [link.time(n) for n in some_sizes]
+        assert (np.median(felt / counts) < 1.25) and (felt / counts > 0.9).all()
+        mebibyte = lambda: dist.broadcast(torch.zeros(2**18), 0)
+        by_gloo = lab.run(mebibyte, 4, backend="gloo").trace.wire
+        tree_of_gloo = np.argwhere(by_gloo > 2**19).tolist()
+        assert tree_of_gloo == [[0, 1], [0, 2], [1, 3]]
+        many = (plans.chain_broadcast(1024, 1, segment=None),
+                plans.binomial_broadcast(1024, 1))
+        on = fabrics.uniform(1024, 1, 0)
+        assert [round(plan.replay(on).elapsed) for plan in many] == [1023, 10]
+        assert nvlink / infiniband == 9
+        assert a100.inside.bandwidth / a100.across.bandwidth == 12
+        assert round(h100.inside.bandwidth / 12.5e9) == 36
+        attained = lab.predictions.rates(h100)
+        assert [row[4] for row in attained.rows] == ["80 %", "96 %"]
+        assert nccl.HOP["ring", "network"] == (2.7, 4.0, 14.0)
+        crossed = lab.plots.cost_curves(by_protocol, grid).alt
+        assert "astest is LL, from 6 MiB LL128, from 130 MiB Simple" in crossed, crossed
+        low, _, simple = np.add(nccl.BASE["ring"], nccl.HOP["ring", "NVLink"])
+        rate_of_low = nccl.LL_CAP["Hopper"][0] * 1e9
+        one_hop = (simple - low) * 1e-6 / (1 / rate_of_low - 1 / 360e9)
+        assert 0.9e6 < one_hop < 1.2e6, "by one hop Simple overtakes LL"
+        slowest_start = nccl.BASE["ring"][1] + nccl.HOP["ring", "NVLink"][1]
+        assert slowest_start > simple, "so LL128, with less bandwidth, never wins"
+        assert [round(x, 1) for x in opening] == [1.6, 6.8] and 8 < hops < 9
+        assert nccl.BASE["ring"][0] == 6.6 and ranges[0][2] == ranges[1][2] == "LL"
+        eight = [lab.predict("broadcast", 8, p) for p in (same_server, two_servers)]
+        assert [round(1e6 * call.seconds) for call in eight] == [8, 13]
+        assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
+        megabyte = lab.predict("broadcast", 1e6, same_server)
+        spent = [round(1e6 * megabyte.parts[k], 1) for k in ("latency", "transfer")]
+        assert spent == [7.8, 7.1] and megabyte.protocol == "LL"
+        beyond = [1e6 * (lab.predict("broadcast", 2**26, pair).seconds - 2**26 / rate)
+                  for pair, rate in ((same_server, 360e9), (two_servers, 48e9))]
+        assert [round(x) for x in beyond] == [33, 97]
+        b200 = fabrics.dgx_b200()
+        assert b200.inside.bandwidth / b200.across.bandwidth == 18
+        hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
+        assert (min(hopping), max(hopping)) == (0.6, 14.0)
+        assert 1.9 < two.elapsed / one.elapsed < 2
+        assert [round(x, 1) for x in crowding] == [1.0, 2.0]
+        assert p4d.inside.bandwidth / (p4d.across.bandwidth / 2) == 48
     """,
     "03_the_eight_verbs": """
         gloo = dict(broadcast=3, scatter=0.75, gather=0.75, reduce=3.754, all_gather=3,

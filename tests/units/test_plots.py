@@ -15,7 +15,7 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from PIL import Image
 
-from collectives_lab import plans, plots
+from collectives_lab import fabrics, plans, plots
 from collectives_lab.basics.trees import double_tree
 from collectives_lab.fabrics import uniform
 from collectives_lab.plans.steps import Steps
@@ -23,6 +23,7 @@ from collectives_lab.plots import overview
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import INK, PALETTE
 from collectives_lab.plots.lanes import blocked, laid_out, scene
+from collectives_lab.plots.protocol_picture import LAYOUTS, LINE
 from collectives_lab.plots.series import SERIES, fastest
 from collectives_lab.plots.window import window
 from collectives_lab.replay import replay
@@ -120,7 +121,8 @@ def test_an_arrow_a_message():
     assert len(drawn) == len(trace.messages) == 12
     first, message = drawn[0].get_path(), trace.messages[0]
     begin, end = drawn[0]._posA_posB
-    assert begin[0] == pytest.approx(message.send.issued)
+    both = max(message.send.issued, message.recv.issued)
+    assert begin[0] == pytest.approx(both) and both > message.send.issued
     assert end[0] == pytest.approx(message.recv.completed)
     assert begin[1] < end[1]  # down, from rank 0 to rank 1
     assert len(first.vertices) > 1
@@ -159,23 +161,28 @@ def test_the_overlap_test_can_fail():
 
 
 def test_blocked_time_is_hatched():
-    """A call that was waited for has a hatched box, one in flight before it a solid."""
-    figure = plots.space_time(ring(4))
-    assert boxes(figure, is_hatched=True) == 24
-    assert boxes(figure, is_hatched=False) == 12  # the sends, until they are waited for
+    """A collective that was waited for is hatched, one in flight before it solid."""
+    figure = plots.space_time(collectives(4))
+    assert boxes(figure, is_hatched=True) == 8
+    figure = plots.space_time(ring(4))  # each send is in flight for 2.1 of its 2.2 ms
+    assert boxes(figure, is_hatched=False) == 12
 
 
-def test_waiting_for_a_peer_is_told_from_moving():
-    """Hatched until both calls have begun, solid from then on; both are in the key."""
-    late = [call(0, "send", 3e-3, 5e-3, peer=1), call(1, "recv", 0.0, 5e-3, peer=0)]
-    trace = Trace.from_events(late, 2)
-    figure = plots.space_time(trace, moving=True)
-    assert (boxes(figure, False), boxes(figure, True)) == (2, 1)
-    (hatched,) = [c for c in figure.findobj(PolyCollection) if c.get_hatch()]
-    assert hatched.get_paths()[0].get_extents().x1 == pytest.approx(3e-3)
-    names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert names == ["moves", "waits", "message"]
-    assert boxes(plots.space_time(trace), False) == 0
+def test_a_message_under_way_is_told_from_a_rank_that_waits():
+    """A sender is hatched until its receiver comes, and then both of them are pale."""
+    calls = [call(0, "send", 0.0, 3.0, peer=1), call(1, "recv", 1.0, 3.0, peer=0)]
+    figure = plots.space_time(Trace.from_events(calls, 2))
+    drawn = [c for c in figure.findobj(PolyCollection) if c.zorder == 2]
+    spans = {
+        (bool(c.get_hatch()), *np.ptp(c.get_paths()[0].vertices[:, 0], keepdims=True))
+        for c in drawn
+    }
+    assert spans == {(False, 1.0), (True, 1.0), (False, 2.0)}  # a hatch has a face
+    assert {"blocked", "blocked, message under way"} < {
+        text.get_text() for text in figure.axes[0].get_legend().get_texts()
+    }
+    gone = [call(0, "send", 0.0, 0.5, peer=1), call(1, "recv", 1.0, 3.0, peer=0)]
+    assert not boxes(plots.space_time(Trace.from_events(gone, 2)), is_hatched=True)
 
 
 def test_a_collective_is_one_shape_with_one_name():
@@ -930,6 +937,29 @@ def test_trees_are_drawn_as_trees():
         plots.trees({"a circle": [1, 0]})
     with pytest.raises(ValueError, match="no tree to draw"):
         plots.trees({})
+
+
+def test_a_protocol_fills_its_line():
+    """Data and flags of each protocol are 128 bytes, and the shares are as written."""
+    share = {}
+    for name, (pieces, _) in LAYOUTS.items():
+        assert sum(map(sum, pieces)) == LINE
+        share[name] = sum(data for data, _ in pieces) / LINE
+    assert share == {"LL": 1 / 2, "LL128": 120 / 128, "Simple": 1}
+    assert "94 %" in plots.protocols().alt and round(120 / 1.28) == 94
+
+
+def test_a_message_is_a_latency_and_its_bytes():
+    """The curve is alpha + n beta, and a line drops from twice alpha at n_1/2."""
+    link = fabrics.Link(5e-3, 1e-8)
+    figure = plots.message_time(link, [1, 1000, 10**6], measured={1000: [5e-3, 6e-3]})
+    whole, latency, in_bytes, *_ = (line.get_ydata() for line in figure.axes[0].lines)
+    assert np.allclose(whole, np.add(latency, in_bytes))
+    assert np.allclose(whole, [5e-3, 5.01e-3, 15e-3], rtol=1e-3)
+    assert (5e5, 1e-2) in [tuple(*line.get_xydata()) for line in figure.axes[0].lines
+                           if len(line.get_xydata()) == 1]  # fmt: skip
+    with pytest.raises(ValueError, match="ascending"):
+        plots.message_time(link, [2, 1])
 
 
 def test_some_ranks_and_chunks_can_be_looked_at():
