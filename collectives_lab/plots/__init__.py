@@ -5,9 +5,10 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 (`traffic_matrix`) and how much each rank sends (`bytes_by_rank`). Of an algorithm: what
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
-`trees`. Of times: what they are by size
-(`cost_curves`), who is fastest where (`winner_map`), and how far a prediction is off
-(`predicted_measured`), or those of many machines (`ratios`).
+`trees`. Of hardware: a `server` with its GPUs and network cards, and what NCCL's
+`protocols` write. Of times: what they are by size (`message_time`, `cost_curves`), who
+is fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
+or those of many machines (`ratios`).
 Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
 carries a caption and alternative text; some of them go `side_by_side`. A rank has the
@@ -44,10 +45,13 @@ from collectives_lab.plots.figure import (
     side_by_side,
 )
 from collectives_lab.plots.lines import lines
+from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.predictions import predicted_measured
+from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.series import series_look
+from collectives_lab.plots.server_picture import server
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.tree_picture import trees
@@ -69,6 +73,9 @@ __all__ = [
     "ring",
     "states_of_sums",
     "trees",
+    "server",
+    "protocols",
+    "message_time",
     "ChunkState",
     "Move",
     "cost_curves",

@@ -1,12 +1,14 @@
 """Things a reader moves: steppers and explorers for notebooks.
 
 Here you can go through an algorithm, a run or a replay step by step (`step_through`),
-and turn the knobs of the cost formulas (`explore_costs`) and of a training step
-(`explore_ratio`). All of them are pages with a script of their own: they need no
-kernel, work in an exported book, and show a picture where no script runs.
+and turn the knobs of one message (`explore_message`), of the cost formulas
+(`explore_costs`) and of a training step (`explore_ratio`). All of them are pages with a
+script of their own: they need no kernel, work in an exported book, and show a picture
+where no script runs.
 """
 
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
+from collectives_lab.widgets.message import MessageExplorer, explore_message
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
 from collectives_lab.widgets.stepper import Stepper
@@ -16,6 +18,8 @@ __all__ = [
     "step_through",
     "Stepper",
     "Scrubber",
+    "explore_message",
+    "MessageExplorer",
     "explore_costs",
     "CostExplorer",
     "explore_ratio",

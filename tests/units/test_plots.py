@@ -15,7 +15,7 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from PIL import Image
 
-from collectives_lab import plans, plots
+from collectives_lab import fabrics, plans, plots
 from collectives_lab.basics.trees import double_tree
 from collectives_lab.fabrics import uniform
 from collectives_lab.plans.steps import Steps
@@ -23,6 +23,7 @@ from collectives_lab.plots import overview
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import INK, PALETTE
 from collectives_lab.plots.lanes import blocked, scene
+from collectives_lab.plots.protocol_picture import LAYOUTS, LINE
 from collectives_lab.plots.series import SERIES, fastest
 from collectives_lab.plots.window import window
 from collectives_lab.replay import replay
@@ -917,6 +918,44 @@ def test_trees_are_drawn_as_trees():
         plots.trees({"a circle": [1, 0]})
     with pytest.raises(ValueError, match="no tree to draw"):
         plots.trees({})
+
+
+@pytest.mark.parametrize("preset", [fabrics.dgx_h100, fabrics.cloud_p4d])
+def test_a_server_has_its_gpus_and_its_cards(preset):
+    """A box for each GPU and each card; what is not known is refused."""
+    fabric = preset()
+    written = [text.get_text() for text in texts(plots.server(fabric))]
+    assert sum(text.startswith("GPU ") for text in written) == fabric.machine.gpus
+    assert written.count("NIC") == fabric.machine.nics
+    rate = f"{fabric.inside.bandwidth / 1e9:g} GB/s"
+    assert any(rate in text for text in written)
+    with pytest.raises(ValueError, match="one of the presets"):
+        plots.server(fabrics.uniform(4, 1e-6, 1e-9))
+    with pytest.raises(ValueError, match="72 GPUs"):
+        plots.server(fabrics.gb200_nvl72())
+
+
+def test_a_protocol_fills_its_line():
+    """Data and flags of each protocol are 128 bytes, and the shares are as written."""
+    share = {}
+    for name, (pieces, _) in LAYOUTS.items():
+        assert sum(map(sum, pieces)) == LINE
+        share[name] = sum(data for data, _ in pieces) / LINE
+    assert share == {"LL": 1 / 2, "LL128": 120 / 128, "Simple": 1}
+    assert "94 %" in plots.protocols().alt and round(120 / 1.28) == 94
+
+
+def test_a_message_is_a_latency_and_its_bytes():
+    """The curve is alpha + n beta, and a line drops from twice alpha at n_1/2."""
+    link = fabrics.Link(5e-3, 1e-8)
+    figure = plots.message_time(link, [1, 1000, 10**6], measured={1000: [5e-3, 6e-3]})
+    whole, latency, in_bytes, *_ = (line.get_ydata() for line in figure.axes[0].lines)
+    assert np.allclose(whole, np.add(latency, in_bytes))
+    assert np.allclose(whole, [5e-3, 5.01e-3, 15e-3], rtol=1e-3)
+    assert (5e5, 1e-2) in [tuple(*line.get_xydata()) for line in figure.axes[0].lines
+                           if len(line.get_xydata()) == 1]  # fmt: skip
+    with pytest.raises(ValueError, match="ascending"):
+        plots.message_time(link, [2, 1])
 
 
 def test_some_ranks_and_chunks_can_be_looked_at():

@@ -19,6 +19,7 @@ from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
 from collectives_lab.widgets import explorer as cost_page
+from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
@@ -68,7 +69,9 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    names = dict.fromkeys([*cost_page.SCRIPTS, *ratio_page.SCRIPTS])
+    names = dict.fromkeys(
+        [*cost_page.SCRIPTS, *message_page.SCRIPTS, *ratio_page.SCRIPTS]
+    )
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
     source += f"\nconst data = {given};\nconsole.log(JSON.stringify({expression}));"
@@ -525,6 +528,46 @@ def test_a_verb_stands_for_its_algorithms():
         widgets.explore_costs({})
 
 
+# -- the explorer of a message ---------------------------------------------------------
+
+
+def test_a_message_begins_with_what_is_asked():
+    """Its size, its time in two parts, and n_1/2, at which both are equal."""
+    words = repr(widgets.explore_message(2**20, alpha=5e-3, bandwidth=1e8))
+    assert "1 MiB takes 15.5 ms: 5 ms of latency and 10.5 ms for the bytes" in words
+    assert "latency is 32.3 % of the time" in words
+    assert words.endswith("equal at n½ = 490 KiB.")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"size": 1.0},
+        {"size": 2.0**30, "alpha": 1e-7, "bandwidth": 1e7},
+        {"alpha": 5e-2, "bandwidth": 5e11},
+        {"size": 2.0**10, "alpha": 2e-5, "bandwidth": 2e9},
+    ],
+)
+def test_the_page_says_what_python_says_of_a_message(values):
+    """Both parts, the share of the latency and n_1/2 are the same sentence."""
+    explorer = widgets.explore_message()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"messageWords(data, {place})", explorer.data)
+    _, begun = moved(explorer, **values)
+    assert sentence == repr(widgets.explore_message(**begun))
+
+
+def test_a_wrong_table_of_a_message_is_found():
+    """The test above fails where bytes take a hundredth longer."""
+    data = dict(widgets.explore_message().data)
+    latency, moving = data["parts"]
+    wrong = data | {"parts": [latency, (1.01 * np.array(moving)).tolist()]}
+    place = json.dumps(at(widgets.explore_message()))
+    sentence = script(f"messageWords(data, {place})", wrong)
+    assert sentence != repr(widgets.explore_message())
+
+
 # -- the explorer of the ratio ---------------------------------------------------------
 
 
@@ -625,11 +668,12 @@ def things():
     return {
         "costs": widgets.explore_costs(),
         "ratio": widgets.explore_ratio(),
+        "message": widgets.explore_message(),
         "timeline": widgets.step_through(timeline),
     }
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
+@pytest.mark.parametrize("name", ["costs", "ratio", "message", "timeline"])
 def test_a_page_needs_nothing_from_outside(name):
     """It loads no script, style or font, and two of them are two."""
     one = things()[name]
@@ -641,14 +685,15 @@ def test_a_page_needs_nothing_from_outside(name):
     assert root["id"] in page.split("<script>")[-1] and root["id"] not in page_of(one)
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
+@pytest.mark.parametrize("name", ["costs", "ratio", "message", "timeline"])
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
+    word = "latency" if name == "message" else "ranks"
     page = page_of(things()[name])
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     (picture, *_) = Page(left).all("img")
-    assert picture["src"].startswith("data:image/") and "ranks" in picture["alt"]
-    assert "ranks" in re.sub("<[^>]*>", "", left)
+    assert picture["src"].startswith("data:image/") and word in picture["alt"]
+    assert word in re.sub("<[^>]*>", "", left)
 
 
 def test_a_name_cannot_end_the_script():
@@ -659,7 +704,8 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    needed = {*cost_page.SCRIPTS, *ratio_page.SCRIPTS, *scrubber.SCRIPTS, "live.css"}
+    explorers = cost_page, message_page, ratio_page, scrubber
+    needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
     }
