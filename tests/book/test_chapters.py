@@ -101,6 +101,7 @@ CLAIMS = {
         shown = [(round(100 * training.efficiency(x)),
                   round(100 * training.efficiency(x, 1.0))) for x in (0.1, 1, 10)]
         assert shown == [(91, 100), (50, 100), (9, 10)]
+        assert round(training.efficiency(10), 2) == 0.09
         card_each, apart, shared = [*even.values()][3:]
         assert [round(x) for x in even.values()] == [303, 512, 641, 811, 6490, 25961]
         busbws = [lab.predict("all_reduce", 14e9, c).busbw for c in clusters]
@@ -126,10 +127,16 @@ CLAIMS = {
         assert all(np.isclose(a, b) for _, a, b in rows_of_law) and 3.8 < 1 / s < 4
         assert [round(x, 1) for x in by_rule] == [3.1, 1.2]
         slow_gamma = shared / 2048
+        assert 64 * 2048 / 16 == 8192
+        printed = [0.508, 2.539, 10.664, 43.164, 173.164]
+        again = [training.ratio(P, 2048 / P, 312e12, 600e9) for P in
+                 (4, 16, 64, 256, 1024)]
+        assert np.round(again, 3).tolist() == printed
         assert round(100 * slow_gamma / (1 + slow_gamma)) == 93
         assert np.allclose(by_law[1:4], median_steps[1:4], rtol=0.15)
         assert 1.3 < median_steps[3] / median_steps[4] < 1.7
         assert 3.5 < median_steps[0] / median_steps[1] < 4, "nearly three quarters"
+        assert np.isclose(bytes_only[1], 10e-6, rtol=0.05)
         assert round(1e6 * bytes_only[1]) == 10 and round(1e6 * latencies) == 630
         assert share[1] > 98 and nccl[1] < latencies / 4 and nccl[1] > 5 * bytes_only[1]
         assert all(1 < felt / due < 1.5 for _, _, due, felt in slow_rows), slow_rows
