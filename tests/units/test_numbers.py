@@ -31,7 +31,7 @@ ALLOWED = {
     (3, "41"): "the same",
     (4, "20"): "an exercise chooses how often to broadcast",
     **dict.fromkeys(
-        [(1, "300 GB/s"), (1, "25"), (1, "200 GB/s"), (2, "450 GB/s")],
+        [(2, "450 GB/s")],
         "data sheets, as the presets of `fabrics` have them",
     ),
     (1, "11.5"): "the number of a section",
