@@ -10,7 +10,8 @@ NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
 `Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
 fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
 or those of many machines (`ratios`).
-Of anything else: `lines`. Every function gives a `Diagram`: a matplotlib Figure that
+Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
+function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
 carries a caption and alternative text; some of them go `side_by_side`. A rank has the
 same colour in all of them (`rank_color`) and is labelled as well.
@@ -53,6 +54,7 @@ from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
+from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
@@ -87,6 +89,7 @@ __all__ = [
     "predicted_measured",
     "ratios",
     "lines",
+    "roofline",
     "STYLE",
     "INK",
     "diagram",

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axis import Axis
+from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
 from collectives_lab.plots.figure import STYLE, Diagram, diagram, key_above
@@ -34,7 +36,8 @@ def lines(
 
     width, height: inches. below: the series that others lie on, broad and pale. looks:
     all names of several pictures, so that each looks the same in all of them. log: both
-    axes logarithmic, y in seconds. axes: what `Axes.set` takes, as `xlabel="step"`.
+    axes logarithmic, y in seconds. axes: what `Axes.set` takes, as `xlabel="step"` or
+    `xscale="log"`.
     Raises ValueError for x and y of different lengths.
     """
     figure, ax = diagram(width, height)
@@ -52,7 +55,18 @@ def lines(
         ax.set(xscale="log", yscale="log")
         seconds_axis(ax)
     ax.set(**axes)
+    for axis, where in ((ax.xaxis, "x"), (ax.yaxis, "y")):
+        if axes.get(f"{where}scale") == "log":
+            plain_ticks(axis)
     if log:
         ax.minorticks_off()
     figure.caption, figure.alt = caption, f"{', '.join(series)}. {caption}"
     return figure
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Write the ticks of a logarithmic axis as numbers, without powers of ten."""
+    axis.set_major_formatter(
+        lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    )
+    axis.set_minor_locator(NullLocator())

@@ -206,14 +206,15 @@ class RatioExplorer:
 def explore_ratio(
     world_size: int = 64,
     parameters: float = 7e9,
-    tokens: int = 2048,
-    flop_rate: float = 312e12,
-    bandwidth: float = 600e9,
+    tokens: int = 2**17,
+    flop_rate: float = 494.5e12,
+    bandwidth: float = 400e9,
     alpha: float = 0.0,
     bytes_per_parameter: float = 2,
 ) -> RatioExplorer:
     """Draw the ratio of a data-parallel step under sliders, beginning with these.
 
+    They begin with 64 H100 at half of their peak, in servers with a card for each GPU.
     tokens: of all ranks together. flop_rate: operations a second that a rank sustains.
     bandwidth: one way, bytes a second. alpha: seconds a message of the ring.
     """

@@ -1237,6 +1237,32 @@ def test_a_series_looks_the_same_in_several_pictures() -> None:
         plots.lines({"a": ([1, 2], [1])}, "Wrong.")
 
 
+def test_a_logarithmic_axis_has_plain_numbers():
+    """Ticks are written out, without powers of ten and without minor ones."""
+    curve = {"steps": ([1, 1e4], [0.1, 1000])}
+    figure = plots.lines(curve, "Steps.", xscale="log", yscale="log")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    assert {"1", "10,000"} <= {label.get_text() for label in ax.get_xticklabels()}
+    assert {"0.1", "1,000"} <= {label.get_text() for label in ax.get_yticklabels()}
+    assert not len(ax.xaxis.get_minorticklocs())
+
+
+def test_a_roofline_turns_at_break_even():
+    """There a GPU reaches its rate at best, and half of it without overlap."""
+    figure = plots.roofline(500e12, {"fast": 800, "slow": 25_000}, "Roofs.", tokens=2e3)
+    (ax,) = figure.axes
+    after, beside, corner, *_ = (line.get_xydata() for line in ax.lines)
+    assert corner.tolist() == [[800, 500]]
+    x, y = after.T
+    assert np.isclose(np.interp(800, x, y), 250, rtol=1e-3)
+    assert np.allclose(beside[:, 1], np.minimum(500, 500 * x / 800))
+    assert "fast 800, slow 25,000" in figure.alt
+    for wrong in ({}, {"none": 0}):
+        with pytest.raises(ValueError, match="positive tokens"):
+            plots.roofline(1e12, wrong, "Wrong.")
+
+
 WITHOUT_MATPLOTLIB = """
 import sys
 sys.modules["matplotlib"] = None  # as if it were not installed

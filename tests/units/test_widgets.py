@@ -584,31 +584,40 @@ def ratio():
     return widgets.explore_ratio()
 
 
-def test_the_ratio_begins_with_the_textbook(ratio):
-    """64 ranks with 32 tokens each have gamma = 10.66, and need 341 tokens for 1."""
+def test_the_ratio_begins_with_a_real_machine(ratio):
+    """64 H100 with 2048 tokens each have gamma = 0.396, and need 811 tokens for 1."""
     sentence = repr(ratio)
-    assert "64 ranks, 32 tokens each, 7 billion parameters" in sentence
-    assert "4.31 ms, the all-reduce 45.9 ms, so gamma = 10.7" in sentence
+    assert "64 ranks, 2,048 tokens each, 7 billion parameters" in sentence
+    assert "174 ms, the all-reduce 68.9 ms, so gamma = 0.396" in sentence
     assert (
-        "communication takes longer" in sentence and "341 tokens each, what" in sentence
+        "computation takes longer" in sentence and "811 tokens each, what" in sentence
     )
+    assert sentence.endswith("with this batch: 160 ranks.")
+
+
+def test_the_ratio_may_begin_with_a_textbook():
+    """With its rates and its 32 tokens a rank gamma is 10.66."""
+    rates = {"flop_rate": 312e12, "bandwidth": 600e9}
+    sentence = repr(widgets.explore_ratio(tokens=2048, **rates))
+    assert "4.31 ms, the all-reduce 45.9 ms, so gamma = 10.7" in sentence
+    assert "communication takes longer" in sentence
     assert sentence.endswith("with this batch: 6.9 ranks.")
 
 
 def test_tokens_move_the_ratio():
     """Tokens move gamma, and the model does only where latency counts."""
     begun = widgets.explore_ratio
-    assert "gamma = 10.7" in repr(begun(parameters=1e6))
+    assert "gamma = 0.396" in repr(begun(parameters=1e6))
     latency = repr(begun(parameters=1e6, alpha=5e-6))
-    assert "gamma = 1,034 " in latency and "latency included" in latency
+    assert "gamma = 25.7 " in latency and "latency included" in latency
     tokens = repr(begun(alpha=5e-6, tokens=2**22))
-    assert "gamma = 0.00528 and computation takes longer" in tokens
+    assert "gamma = 0.0125 and computation takes longer" in tokens
 
 
 @pytest.mark.parametrize("alpha", [0.0, 5e-6])
 def test_break_even_is_where_gamma_is_1(alpha):
     """With the tokens that are named, both halves take equally long."""
-    tokens = 341 if alpha == 0 else 346
+    tokens = 811 if alpha == 0 else 819
     sentence = repr(widgets.explore_ratio(tokens=64 * tokens, alpha=alpha))
     assert f"Break-even on as many ranks: {tokens} tokens" in sentence
     assert float(re.search("gamma = ([0-9.]+)", sentence)[1]) in (0.999, 1, 1.0)
@@ -641,7 +650,7 @@ def test_a_wrong_table_of_the_ratio_is_found(ratio):
     table = (np.array(right["table"]) * 4 / 6).tolist()
     wrong = ratio.data | {"compute": right | {"table": table}}
     sentence = script(f"ratioWords(data, {json.dumps(at(ratio))})", wrong)
-    assert sentence != repr(ratio) and "gamma = 16" in sentence
+    assert sentence != repr(ratio) and "gamma = 0.594" in sentence
 
 
 def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
@@ -649,9 +658,9 @@ def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     assert {one.name: one.text for one in ratio.knobs} == {
         "ranks": "64",
         "parameters": "7 billion",
-        "tokens a step, all ranks": "2,048",
-        "speed of a rank": "312 TFLOP/s",
-        "bandwidth, one way": "600 GB/s",
+        "tokens a step, all ranks": "131,072",
+        "speed of a rank": "494.5 TFLOP/s",
+        "bandwidth, one way": "400 GB/s",
         "alpha, a message": "0 ns",
     }
 
