@@ -69,7 +69,7 @@ UNITS |= dict.fromkeys(["B", "bytes", "s", "seconds", "S", "times", "x"], 1)
 WORDS = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 NUMBER = re.compile(
     r"(?<![\w.])(?<![A-Za-z]-)"  # no part of H100, of GPT-2, of 1.2.3
-    r"(?P<digits>\d{1,3}(?:[\xa0\u202f]\d{3})+|\d+(?:\.\d+)?)"
+    r"(?P<digits>\d{1,3}(?:[\xa0\u202f,]\d{3})+|\d+(?:\.\d+)?)"
     r"(?:(?P<ten> · 10)?<sup>(?P<power>−?\d+)</sup>)?"
     rf"(?:[- ]?(?P<unit>{WORDS})(?![\w/]))?"
 )
@@ -83,6 +83,7 @@ STRUCTURE = [
     (r"^\s*\d+\. (?:\*\w+, \d+ minutes\.\*)?", "that of an exercise, and its minutes"),
     (r"Allow \d+ minutes", "the minutes of a chapter"),
     (r"\b(?:[Cc]hapters?|Output|Table|Code) \d[\d.]*", "a place in a text"),
+    (r"\bFigures? \d+\.\d+(?:(?:,| and| to) \d+\.\d+)*", "figures"),
     (r"\b(?:NVLink|PCIe|RTX|Ethernet|torch|version) \d[\d.]*s?\b", "part of a name"),
     (r"<sub>.*?</sub>|(?<=[a-z])<sup>.*?</sup>|<sup>[^\d−].*?</sup>", "an index"),
 ]
@@ -118,7 +119,7 @@ def numbers(text: str, places: set[str]) -> Iterator[Number]:
     all_found = list(NUMBER.finditer(text))
     units = frozenset(UNITS[match["unit"]] for match in all_found if match["unit"])
     for match in all_found:
-        digits, unit = re.sub(r"\s", "", match["digits"]), match["unit"]
+        digits, unit = re.sub(r"[\s,]", "", match["digits"]), match["unit"]
         value, decimals = float(digits), len(digits.partition(".")[2])
         if match["power"]:
             power = int(match["power"].replace("−", "-"))
