@@ -33,8 +33,9 @@ NEWEST = (2, 28)
 
 VERBS = (
     *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"),
-    *("all_to_all", "gather", "scatter"),
+    *("all_to_all", "gather", "scatter", "sendrecv"),
 )
+"""sendrecv: every rank sends to the next one, as in sendrecv_perf of nccl-tests."""
 
 ALGORITHMS = (
     *("ring", "tree", "nvls", "nvlstree", "collnetdirect", "collnetchain", "pat"),
@@ -107,7 +108,7 @@ def choices(
     `predictions`.
     """
     call = _Call(verb, nbytes, machine, shape, version)
-    if verb in ("all_to_all", "gather", "scatter"):
+    if verb in ("all_to_all", "gather", "scatter", "sendrecv"):
         return [call.exchange()]
     return [*call.rings(), *call.trees(), *call.switches(), *call.pats()]
 
@@ -282,14 +283,18 @@ class _Call:
         """Return a verb that is sends and receives between pairs, all at once.
 
         all_to_all: each GPU has a share of the cards. gather, scatter: the root has the
-        one next to it. A CPU posts message after message to it (`getNetOverhead`).
+        one next to it, and so has in sendrecv the one GPU that sends to the next
+        server. A CPU posts message after message to a card (`getNetOverhead`).
         """
         size, gpus = self.shape.world_size, self.shape.gpus
-        inside = (gpus - 1) / size / self.links
-        card = self.cards / gpus if self.verb == "all_to_all" else self.machine.nic
-        across = (size - gpus) / size / card
         hops = int(self.shape.nodes > 1)
-        posts = (size - gpus) * model.POST[self.machine.cpu] * 1e-6
+        if self.verb == "sendrecv":
+            shares, sent = (1.0, float(hops)), hops
+        else:
+            shares, sent = ((gpus - 1) / size, (size - gpus) / size), size - gpus
+        card = self.cards / gpus if self.verb == "all_to_all" else self.machine.nic
+        inside, across = shares[0] / self.links, shares[1] / card
+        posts = sent * model.POST[self.machine.cpu] * 1e-6
         latency = model.BASE["ring"][2] * 1e-6 + hops * self._hop("ring", "Simple")
         busiest = max(inside, across)
         rate = 1 / busiest if busiest else math.inf

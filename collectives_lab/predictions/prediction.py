@@ -90,10 +90,12 @@ def predict(
 ) -> Prediction:
     """Predict the time of one call of a verb by a library on all ranks of a fabric.
 
-    nbytes: of the full logical tensor (S); of all_to_all, of a rank's buffer. library:
-    "nccl", with its version where that matters ("nccl 2.27"). algorithm, protocol: to
-    force one, by NCCL's names in lower or upper case. tool: what measures, with its
-    options ("nccl-tests -g 8", "all_reduce_bench.py"); None for the bare call.
+    verb: also "sendrecv", in which every rank sends to the next one. nbytes: of the
+    full logical tensor (S); of all_to_all, of a rank's buffer; of sendrecv, of a
+    message. library: "nccl", with its version where that matters ("nccl 2.27").
+    algorithm, protocol: to force one, by NCCL's names in lower or upper case. tool:
+    what measures, with its options ("nccl-tests -g 8", "all_reduce_bench.py"); None for
+    the bare call.
     Raises ValueError for a verb, library, algorithm, protocol or tool that is not
     known, for nbytes below 0, and for a fabric of one rank, with slow ranks, or whose
     machine is not known.

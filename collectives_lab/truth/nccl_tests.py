@@ -37,8 +37,9 @@ PROGRAMS = {
     "reduce": "reduce",
     "gather": "gather",
     "scatter": "scatter",
+    "sendrecv": "sendrecv",
 }
-"""The verb of a program `<name>_perf`; others, as sendrecv, have none."""
+"""The verb of a program `<name>_perf`; others, as hypercube, have none."""
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = re.compile(r"^(?:\[\d+(?:,\d+)?\](?:<\w+>)?:?|\d+:) ?(?=\s|#|\d)")

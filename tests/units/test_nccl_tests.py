@@ -74,7 +74,15 @@ def test_a_log_is_read(tmp_path, columns) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
+    "verb",
+    [
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "broadcast",
+        "sendrecv",
+    ],
 )
 def test_every_program_is_known(tmp_path, verb) -> None:
     """By the name in the command that ran it."""

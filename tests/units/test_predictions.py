@@ -160,6 +160,24 @@ def test_a_root_has_one_card_and_posts_message_after_message() -> None:
     assert more.latency - gather.latency == pytest.approx(32e-6)
 
 
+def test_who_sends_to_the_next_rank_has_a_link_or_a_card_for_itself() -> None:
+    """One GPU of a server sends to the next server; the others stay inside."""
+    inside, across, alone = (
+        named(fabric, verb="sendrecv")["p2p", "Simple"]
+        for fabric in (
+            fabrics.dgx_h100(),
+            fabrics.dgx_h100(4),
+            fabrics.dgx_h100(4, gpus_per_node=1),
+        )
+    )
+    assert inside.rate == pytest.approx(18 * 20.6e9)
+    assert across.rate == alone.rate == pytest.approx(50e9)
+    assert across.latency > inside.latency
+    sent = lab.predict("sendrecv", GiB, fabrics.dgx_h100(4))
+    assert sent.busbw == sent.algbw == pytest.approx(0.96 * 50e9, rel=0.05)
+    assert "No measurement supports sendrecv" in sent.support
+
+
 def test_what_a_version_lacks_is_not_chosen() -> None:
     """PAT came with 2.23, NVLS with 2.17, NVLSTree with 2.18; ring hops changed."""
     alone = fabrics.dgx_h100(8, gpus_per_node=1)
