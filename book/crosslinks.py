@@ -21,7 +21,7 @@ GLOSSARY = "../docs/glossary.html"
 
 PROTECTED = re.compile(
     r"(```.*?```|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|<a .*?</a>|<[^>]+>"
-    r"|\$\$.*?\$\$|\$[^$\n]+\$|^[#|].*$)",
+    r"|\$\$.*?\$\$|\$[^$\n]+\$|^[#|][^\n]*$)",
     re.DOTALL | re.MULTILINE,
 )
 """What stays as it is: code, links, tags, formulas, headings and tables."""

@@ -84,7 +84,10 @@ def _code(sections: Sequence[Section]) -> dict[str, list[Section]]:
 
 
 def _names(source: str) -> Iterator[str]:
-    """Yield the longest dotted names of a cell that begin as those of CODE do."""
+    """Yield the longest dotted names of a cell that begin as those of CODE do.
+
+    What is an attribute of dictionaries is left out: a chapter may call one so.
+    """
     roots = {root for of_heading in CODE.values() for root in of_heading}
     tree = ast.parse(MAGIC.sub(r"\1pass", source))
     inner = {
@@ -93,5 +96,6 @@ def _names(source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and id(node) not in inner:
             name = ast.unparse(node)
-            if re.fullmatch(r"[\w.]+", name) and name.partition(".")[0] in roots:
+            is_own = name.partition(".")[0] in roots and not hasattr(dict, node.attr)
+            if re.fullmatch(r"[\w.]+", name) and is_own:
                 yield name

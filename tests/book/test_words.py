@@ -30,9 +30,8 @@ def cells(*sources: str) -> list[NotebookNode]:
 ONE = cells("# 1 · Verbs\n\nA ring.", "## 1.1 Circles\n\nA *ring* is round.")
 ONE += cells("## 1.2 `all_reduce` for all\n\nSums.", "## Recap\n\nSHARP.")
 TWO = [*cells("# 2 · More"), new_code_cell("%%ranks 4\ndist.all_reduce(lab.x.y(1))")]
-TWO += [
-    new_code_cell("try:\n    import lab\nexcept ImportError:\n    %pip install lab")
-]
+TRY = "try:\n    import lab\nexcept ImportError:\n    %pip install lab\nplans.items()"
+TWO += [new_code_cell(TRY)]
 SECTIONS = [
     *sections_of(Path("01_verbs.ipynb"), ONE),
     *sections_of(Path("02_more.ipynb"), TWO),
@@ -76,6 +75,7 @@ RING, SUM = "../docs/glossary.html#term-ring", "../docs/glossary.html#term-all-r
         ("A ring all-reduce.", f"A [ring all-reduce]({RING})."),
         ("A string, `ring` and $ring$.", "A string, `ring` and $ring$."),
         ("## A ring\n\n| ring | ring |", "## A ring\n\n| ring | ring |"),
+        ("## A ring\n\nA ring.", f"## A ring\n\nA [ring]({RING})."),
         ("[a ring](x.md)", "[a ring](x.md)"),
         ("## Exercises\n\n1. A ring.", "## Exercises\n\n1. A ring."),
         ("The *all-reduce*.", f"The *[all-reduce]({SUM})*."),
@@ -126,9 +126,9 @@ def test_the_index_has_terms_and_code_by_section() -> None:
     link = '<a href="../chapters/01_verbs.html#circles">1.1</a>'
     assert f'<a href="glossary.html#term-ring">ring</a> **{link}**' in index
     code = '`dist.all_reduce` <a href="../chapters/02_more.html">2</a>'
-    assert (
-        f"- {code}" in index and "- `lab.x.y` " in index and "- `lab.x` " not in index
-    )
+    assert f"- {code}" in index
+    assert "- `lab.x.y` " in index and "- `lab.x` " not in index
+    assert "items" not in index, "that is a dictionary of this name"
     assert "## A\n" in index and "unheard-of" not in index
 
 
