@@ -358,6 +358,7 @@ CLAIMS = {
     """,
     "11_placement": """
         assert speeds_of_file == [100, 25, 2, 4, 8]
+        assert speeds_of_file[1] / speeds_of_file[2] == 12.5
         assert complete.inside == fabrics.dgx_h100(2).inside
         assert complete.across == fabrics.dgx_h100(2).across
         assert flat.results == two.results and crossed == [1.75, 1.0]
@@ -377,6 +378,8 @@ CLAIMS = {
         assert middle[0] > 0.3 and 0.7 < cpu_ratio[1] < 1.4, (middle, cpu_ratio)
         assert calling < elapsed / 2, "asking is the smaller part with Gloo"
         assert all(np.array(felt) > 0.9 * np.array(told)) and felt[0] > felt[1], felt
+        assert its_network.across.bandwidth == 50e6 / 8
+        assert 2 * 2**20 < 8 * (256 * 256 + 256) * 4 < 2.01 * 2**20
         assert abs(step.error) < 0.25 and step.recorded.ops()["all_reduce"] == 32
         assert 0.6 < blocked < 1 and 0.3 < shorter[0] < 0.55, (blocked, shorter)
         assert abs(shorter[0] - shorter[1]) < 0.15, shorter
