@@ -22,6 +22,7 @@ from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
+from collectives_lab.widgets import verbs as verb_page
 from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.lookup import table_of
 from collectives_lab.widgets.moments import across, arrows, box
@@ -68,7 +69,8 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    names = dict.fromkeys([*cost_page.SCRIPTS, *ratio_page.SCRIPTS])
+    pages_of = cost_page, ratio_page, verb_page
+    names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
     source += f"\nconst data = {given};\nconsole.log(JSON.stringify({expression}));"
@@ -605,6 +607,41 @@ def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     }
 
 
+# -- the explorer of verbs -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [2, 3, 8])
+@pytest.mark.parametrize("verb", verb_page.DOES)
+def test_the_page_draws_what_python_says_a_verb_does(verb, p):
+    """Every place of every rank, before and after, and the sentence below."""
+    root = p - 1
+    now = json.dumps({"verb": verb, "p": p, "root": root})
+    drawn, words = script(
+        f"[verbHolds('{verb}', {p}, {root}), verbWords(data, {now})]",
+        widgets.explore_verbs().data,
+    )
+    assert drawn == json.loads(json.dumps(verb_page.holds(verb, p, root)))
+    assert words == repr(widgets.explore_verbs(verb, p, root))
+
+
+def test_bounds_of_verbs_are_those_of_the_trace():
+    """All ranks of the plan of a verb that meets its bound send what is written."""
+    S, P = 8 * 7 * 3, 7
+    for plan in (plans.ring_all_gather, plans.ring_all_reduce, plans.direct_scatter):
+        verb = plan.__name__.split("_", 1)[1]
+        assert sum(plan(P, S).bytes_sent()) == pytest.approx(
+            S * verb_page.total(verb, P)
+        )
+
+
+def test_an_explorer_of_no_verb_is_refused():
+    """The error names the verbs, or the rule for a root."""
+    with pytest.raises(ValueError, match="need one of broadcast, scatter"):
+        widgets.explore_verbs("barrier")
+    with pytest.raises(ValueError, match="root 4 of 4 ranks"):
+        widgets.explore_verbs(world_size=4, root=4)
+
+
 # -- pages -----------------------------------------------------------------------------
 
 
@@ -626,10 +663,11 @@ def things():
         "costs": widgets.explore_costs(),
         "ratio": widgets.explore_ratio(),
         "timeline": widgets.step_through(timeline),
+        "verbs": widgets.explore_verbs(),
     }
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
+@pytest.mark.parametrize("name", ["costs", "ratio", "timeline", "verbs"])
 def test_a_page_needs_nothing_from_outside(name):
     """It loads no script, style or font, and two of them are two."""
     one = things()[name]
@@ -641,7 +679,7 @@ def test_a_page_needs_nothing_from_outside(name):
     assert root["id"] in page.split("<script>")[-1] and root["id"] not in page_of(one)
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "timeline"])
+@pytest.mark.parametrize("name", ["costs", "ratio", "timeline", "verbs"])
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
     page = page_of(things()[name])
@@ -659,7 +697,8 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    needed = {*cost_page.SCRIPTS, *ratio_page.SCRIPTS, *scrubber.SCRIPTS, "live.css"}
+    of_pages = cost_page.SCRIPTS, ratio_page.SCRIPTS, scrubber.SCRIPTS
+    needed = {*sum((*of_pages, verb_page.SCRIPTS), ()), "live.css"}
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
     }
