@@ -6,6 +6,7 @@ for what the page draws (`holds`): by rank and slot, the ranks that are in it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from collectives_lab.basics.verbs import VERBS, bus_factor
@@ -32,9 +33,11 @@ SCRIPTS = ("units.js", "knobs.js", "chart.js", "verbs.js")
 
 Slot = tuple[int, tuple[int, ...]]
 """The number of a slot, and the ranks whose contributions are in it."""
+Line = Sequence[Slot | None]
+"""The places of a rank."""
 
 
-def holds(verb: str, p: int, root: int) -> tuple[list[list[Slot | None]], ...]:
+def holds(verb: str, p: int, root: int) -> tuple[Sequence[Line], Sequence[Line]]:
     """Return what every rank holds before and after a verb, place by place.
 
     None is a place without data, or without a result that is defined. `verbHolds` in
@@ -42,19 +45,21 @@ def holds(verb: str, p: int, root: int) -> tuple[list[list[Slot | None]], ...]:
     """
     ranks = range(p)
     everyone = tuple(ranks)
-    full = [[(slot, (rank,)) for slot in ranks] for rank in ranks]
-    own = [[(s, (rank,)) if s == rank else None for s in ranks] for rank in ranks]
-    at_root = [full[rank] if rank == root else [None] * p for rank in ranks]
-    gathered = [(slot, (slot,)) for slot in ranks]
-    merged = [(slot, everyone) for slot in ranks]
+    full: list[Line] = [[(slot, (rank,)) for slot in ranks] for rank in ranks]
+    own: list[Line] = [
+        [(s, (rank,)) if s == rank else None for s in ranks] for rank in ranks
+    ]
+    at_root: list[Line] = [full[rank] if rank == root else [None] * p for rank in ranks]
+    gathered: Line = [(slot, (slot,)) for slot in ranks]
+    merged: Line = [(slot, everyone) for slot in ranks]
 
-    def only(line: list[Slot]) -> list[list[Slot | None]]:
-        return [[*line] if rank == root else [None] * p for rank in ranks]
+    def only(line: Line) -> list[Line]:
+        return [line if rank == root else [None] * p for rank in ranks]
 
-    def part(line: list[Slot]) -> list[list[Slot | None]]:
+    def part(line: Line) -> list[Line]:
         return [[line[s] if s == rank else None for s in ranks] for rank in ranks]
 
-    return {
+    states: dict[str, tuple[list[Line], list[Line]]] = {
         "broadcast": (at_root, [full[root]] * p),
         "scatter": (at_root, part(full[root])),
         "gather": (own, only(gathered)),
@@ -63,7 +68,8 @@ def holds(verb: str, p: int, root: int) -> tuple[list[list[Slot | None]], ...]:
         "all_reduce": (full, [merged] * p),
         "reduce_scatter": (full, part(merged)),
         "all_to_all": (full, [[(rank, (s,)) for s in ranks] for rank in ranks]),
-    }[verb]
+    }
+    return states[verb]
 
 
 def total(verb: str, p: int) -> float:
