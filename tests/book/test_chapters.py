@@ -38,7 +38,7 @@ FEWEST_WORDS, MOST_WORDS = 2000, 9000
 
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?|`s\d+-")
 ENDING = ["Errata", "Recap", "Exercises", "Reading"]
-SECOND_EDITION = {3, 5}
+SECOND_EDITION = {3, 4, 5}
 """Chapters that keep the rules of the second edition: their errata are in an appendix,
 no cell gives an answer away, and a hint is below each exercise."""
 MOST_IN_A_ROW = 3
@@ -111,14 +111,39 @@ CLAIMS = {
         assert row["c10d::allreduce_"] < LATE / 2 < row["gloo:all_reduce"]
     """,
     "04_all_reduce_averaging_gradients": """
-        assert fifth.shape == (201, 4225)
-        assert differ(pieces, together[0]) > 2000 and differ(ring, together[0]) > 2000
-        assert abs(row("Gloo: in shares")[3] - 9) < 0.02
-        assert abs(row("Gloo: all_reduce")[3] - 6) < 0.02
-        assert row("Gloo: in shares")[4] < 0.99 and row("through a root")[4] < 0.99
-        assert moved > 2000 and list(tests.values())[1:] == [0, 0]
-        assert calls["broadcast", S] == 1
+        inf, small = float("inf"), 2.0**-24
+        assert half == [inf, 20000, small, 0] and brain == [19968, 19968, small, small]
+        assert torch.finfo(torch.float16).max == 65504
+        assert together[0].shape == fifth.shape == (201, 4225)
+        assert 4 < worse < 8 and min(errors[:4]) > 1 and errors[4] < 0.3
+        assert averaging.trace.ops() == {"all_reduce": 4 * STEPS} and per_step == [1.5] * 4
+        assert gradient(new_model(), *batch(2, 0)).nbytes == S == 16_900
+        assert abs(distance[-1] / distance[0] - 1) < 1e-5
+        assert min(error(path[-1]) for path in strangers) > 0.7
+        assert all(torch.equal(start, together[0][0]) for start in starts)
+        assert differ(together[0], together[3]) == 0 and differ(together[0], fifth) > 2000
+        assert 2**26 < shrinks < 2**32
+        assert len(sums.unique(dim=0)) == 12 and 0.1 < agree < 0.4 and different.max() > 3
+        assert torch.equal(ring, imitated) and differ(ring, together[0]) > 2000
+        assert differ(in_pieces, together[0]) > 2000
+        assert first == 1 and drift(drifting)[-1] < 1e-6 and 2**12 < further < 2**18
+        assert checks.results == [[True, False]] * 4
+        assert checks.trace.bytes_sent()[0] / 2 == 16 * 2 * 3 / 4
+        assert 2.4 < root / shares < 2.67 and by_formula(64)[0] > 5 * by_formula(64)[1]
+        for done in ddp.values():
+            assert all(torch.equal(weights, done.results[0]) for weights in done.results)
+            assert abs(error(done.results[0][-1]) / errors[4] - 1) < 1e-3
+        assert moved > 2000 and differ(ddp["the ring"].results[0], packed) == 0
+        assert differ(ddp["recursive doubling"].results[0], doubled) == 0
+        assert calls["all_reduce", S] == STEPS and calls["broadcast", S] == 1
         assert all(nbytes == S or nbytes < 100 for _, nbytes in calls)
+        assert in_a_chain(ones).item() == 256
+        chain, pairs, single = rounding.values()
+        assert chain[-1] > 0.1 and max(pairs) < 0.01 and max(single) < 1e-6
+        assert chain[0] < 0.01 < chain[-2] and max(map(abs, percent)) < 0.5
+        assert graphs["blocking"][:2] == ["_c10d_functional.all_reduce",
+                                          "_c10d_functional.wait_tensor"], graphs
+        assert "async_op=True" in graphs["async"] and cut == [4, 2]
     """,
     "05_the_ring_and_its_rivals": """
         assert naive.results == ring.results == [[85.0]] * 4
