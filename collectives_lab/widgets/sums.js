@@ -1,5 +1,5 @@
 // The explorer of rounding: the sums of one entry in all orders, on a line whose marks are
-// the numbers of the type. Python has computed the sums and the sentences.
+// multiples of the unit. Python has computed the sums and the sentences.
 
 function sumsPicture({ kinds, grid, words }, width) {
   const reach = Math.ceil(Math.max(...kinds.flat().map(Math.abs)) + 0.6);
@@ -46,7 +46,7 @@ function exploreSums(root, data) {
     sentence.textContent = now.words;
   };
   const signs = ["● ", "○ "].map((sign, n) => sign + data.kinds[n]);
-  signs.push("┆ exact sum", "│ a number of the type");
+  signs.push("┆ exact sum", "│ multiples of the unit");
   key.replaceChildren(...signs.map((text) => element("span", {}, text)));
   const at = sliders(knobs, data.knobs, draw);
   whenever(stage, draw);

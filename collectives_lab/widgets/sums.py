@@ -27,10 +27,11 @@ MOST_TERMS = 5  # whose orders are 60
 
 
 class Sums(NamedTuple):
-    """The sums of one entry, in units: distances of neighbouring numbers of the type.
+    """The sums of one entry, in units.
 
-    chains, pairs: how far each sum is from the exact one. grid: how far the next
-    number of the type above the exact sum is.
+    A unit is the distance of neighbouring numbers of the type where the largest of the
+    terms and of the exact sum lies. chains, pairs: how far each sum is from the exact
+    one. grid: how far the next multiple of the unit above the exact sum is.
     """
 
     chains: list[float]
@@ -50,7 +51,8 @@ def sums_of(terms: Sequence[float], bits: int) -> Sums:
     """
     own = [rounded(term, bits) for term in terms]
     exact = float(np.sum(np.asarray(terms, dtype=np.longdouble)))
-    unit = 2.0 ** (np.frexp(exact)[1] - bits)
+    largest = max(map(abs, [exact, *own]))
+    unit = 2.0 ** (np.frexp(largest)[1] - bits)
 
     def add(one: float, other: float) -> float:
         return rounded(one + other, bits)
@@ -116,8 +118,8 @@ class SumExplorer:
         furthest = max(map(abs, sums.chains + sums.pairs))
         count = len(_places(sums.chains))
         text = (
-            f"Entry {entry} in {dtype}: {len(sums.chains)} orders, one term after "
-            f"another, give {count} different sum{'s' * (count > 1)}"
+            f"Entry {entry} in {dtype}: {len(sums.chains)} orders of the ranks, "
+            f"one term after another, give {count} different sum{'s' * (count > 1)}"
         )
         if sums.pairs:
             text += f", and three ways to add in pairs give {len(_places(sums.pairs))}"

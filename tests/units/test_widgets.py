@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from functools import partial
 from html.parser import HTMLParser
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
+from collectives_lab.widgets import sums as sum_page
 from collectives_lab.widgets import verbs as verb_page
 from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.lookup import table_of
@@ -69,7 +71,7 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    pages_of = cost_page, ratio_page, verb_page
+    pages_of = cost_page, ratio_page, verb_page, sum_page
     names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
@@ -642,6 +644,58 @@ def test_an_explorer_of_no_verb_is_refused():
         widgets.explore_verbs(world_size=4, root=4)
 
 
+# -- the explorer of sums --------------------------------------------------------------
+
+TERMS = [[0.1, 256.0], [0.2, 1.0], [0.3, 1.0], [-0.6, 1.0]]
+"""Two entries on four ranks."""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_numbers_are_rounded_as_numpy_does(dtype):
+    """A tie goes to the even one, for both signs; other types are rounded likewise."""
+    bits = sum_page.TYPES[np.dtype(dtype).name]
+    values = np.random.default_rng(0).normal(size=500)
+    ties = 1 + np.arange(1, 9) * 2.0**-bits
+    for value in [*values, *ties, *-ties]:
+        assert sum_page.rounded(value, bits) == dtype(value)
+    assert [sum_page.rounded(256.0 + n, 8) for n in (1, 2, 3)] == [256, 258, 260]
+
+
+def test_sums_are_those_of_all_orders():
+    """Twelve chains and three pairings, each added number by number in its type."""
+    terms = [np.float32(row[0]) for row in TERMS]
+    sums = sum_page.sums_of([row[0] for row in TERMS], 24)
+    exact = np.sum(np.longdouble([row[0] for row in TERMS]))
+    unit = 2.0 ** (np.frexp(0.6)[1] - 24)  # the largest term, as the sum is nearly 0
+    found = {((a + b) + c) + d for a, b, c, d in permutations(terms)}
+    expected = {round((float(total) - float(exact)) / unit, 3) for total in found}
+    assert {round(total, 3) for total in sums.chains} == expected
+    assert (len(sums.chains), len(sums.pairs)) == (12, 3)
+
+
+def test_ones_are_lost_beside_256_in_bfloat16():
+    """256 + 1 + 1 + 1 is 256 or 260, by the order; pairs of ones are not lost."""
+    sums = sum_page.sums_of([row[1] for row in TERMS], 8)
+    assert {259 + 2 * total for total in sums.chains} == {256, 258, 260}
+    assert {259 + 2 * total for total in sums.pairs} == {258}
+
+
+def test_the_sentence_counts_the_sums():
+    """It names the entry and the type, and the page has it for each of them."""
+    explorer = widgets.explore_sums(TERMS, 1, "bfloat16")
+    assert "Entry 1 in bfloat16: 12 orders of the ranks" in repr(explorer)
+    assert explorer.data["shown"][2][1]["words"] == repr(explorer)
+    picture = script("sumsPicture.length", explorer.data)
+    assert picture == 2
+
+
+@pytest.mark.parametrize("by_rank", [[[1.0]], [[1.0], [1.0, 2.0]], [[], []]])
+def test_vectors_for_sums_are_of_one_length(by_rank):
+    """One rank, uneven vectors and empty ones are refused."""
+    with pytest.raises(ValueError, match="need 2 to 5 of one length"):
+        widgets.explore_sums(by_rank)
+
+
 # -- pages -----------------------------------------------------------------------------
 
 
@@ -664,10 +718,11 @@ def things():
         "ratio": widgets.explore_ratio(),
         "timeline": widgets.step_through(timeline),
         "verbs": widgets.explore_verbs(),
+        "sums": widgets.explore_sums(TERMS),
     }
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "timeline", "verbs"])
+@pytest.mark.parametrize("name", ["costs", "ratio", "timeline", "verbs", "sums"])
 def test_a_page_needs_nothing_from_outside(name):
     """It loads no script, style or font, and two of them are two."""
     one = things()[name]
@@ -679,7 +734,7 @@ def test_a_page_needs_nothing_from_outside(name):
     assert root["id"] in page.split("<script>")[-1] and root["id"] not in page_of(one)
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "timeline", "verbs"])
+@pytest.mark.parametrize("name", ["costs", "ratio", "timeline", "verbs", "sums"])
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
     page = page_of(things()[name])
@@ -698,7 +753,8 @@ def test_a_name_cannot_end_the_script():
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
     of_pages = cost_page.SCRIPTS, ratio_page.SCRIPTS, scrubber.SCRIPTS
-    needed = {*sum((*of_pages, verb_page.SCRIPTS), ()), "live.css"}
+    of_pages += verb_page.SCRIPTS, sum_page.SCRIPTS
+    needed = {*sum(of_pages, ()), "live.css"}
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
     }
