@@ -62,7 +62,8 @@ CLAIMS = {
         assert times_longer < 2**20 / 100
     """,
     "03_the_eight_verbs": """
-        assert lab.plots.ranks_in(69) == [0, 1, 3]
+        assert 1 + 4 + 16 + 64 == 85 and lab.plots.ranks_in(69) == [0, 1, 3]
+        assert buffer_of(1).tolist() == [4, 40, 400, 4000] and 2**16 == 65_536
         assert lab.plots.ranks_in(22) == [0, 0, 1, 2]
         gloo = dict(broadcast=3, scatter=0.75, gather=0.75, reduce=3.754, all_gather=3,
                     all_reduce=6, reduce_scatter=6.01, all_to_all=3)
@@ -112,6 +113,8 @@ CLAIMS = {
     """,
     "04_all_reduce_averaging_gradients": """
         inf, small = float("inf"), 2.0**-24
+        assert 4 * 20000 == 80000 and 21.25 == 85 / 4 and 4 * 128 == 512
+        assert STEPS == 200 and many.shape[0] == 1024
         assert half == [inf, 20000, small, 0] and brain == [19968, 19968, small, small]
         assert torch.finfo(torch.float16).max == 65504
         assert together[0].shape == fifth.shape == (201, 4225)
@@ -141,12 +144,17 @@ CLAIMS = {
         assert calls["all_reduce", S] == STEPS and calls["broadcast", S] == 1
         assert all(nbytes == S or nbytes < 100 for _, nbytes in calls)
         assert in_a_chain(ones).item() == 256
+        brains = torch.tensor([256.0, 258.0, 510.0, 512.0], dtype=torch.bfloat16)
+        assert (brains.view(torch.int16).diff() == torch.tensor([1, 126, 1])).all()
         chain, pairs, single = rounding.values()
         assert chain[-1] > 0.1 and max(pairs) < 0.01 and max(single) < 1e-6
         assert chain[0] < 0.01 < chain[-2] and max(map(abs, percent)) < 0.5
         assert graphs["blocking"][:2] == ["_c10d_functional.all_reduce",
                                           "_c10d_functional.wait_tensor"], graphs
         assert "async_op=True" in graphs["async"] and cut == [4, 2]
+        layer = sum(weights.nbytes for weights in Perceptron().layers[0].parameters())
+        assert layer == 2**20 + 2**11 and dist._DEFAULT_FIRST_BUCKET_BYTES == 2**20
+        assert 4 * layer < 25 * 2**20, "the default cap"
     """,
     "05_the_ring_and_its_rivals": """
         assert naive.results == ring.results == [[85.0]] * 4
