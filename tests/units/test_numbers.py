@@ -29,7 +29,6 @@ ALLOWED = {
     (2, "4 KiB"): "an exercise chooses up to where to fit",
     (3, "84"): "an exercise asks who is in it; a cell would give the answer away",
     (3, "41"): "the same",
-    (4, "20"): "an exercise chooses how often to broadcast",
     **dict.fromkeys(
         [(1, "300 GB/s"), (1, "25"), (1, "200 GB/s"), (2, "450 GB/s")],
         "data sheets, as the presets of `fabrics` have them",
@@ -217,7 +216,7 @@ def sections(notebook: NotebookNode) -> list[Section]:
             collected[-1].known |= literals(cell.source)
             texts = strings(parsed(cell.source))
             collected[-1].paragraphs += [
-                text for text in texts if SENTENCE.search(text)
+                without_structure(text) for text in texts if SENTENCE.search(text)
             ]
             continue
         for paragraph in cell.source.split("\n\n"):
