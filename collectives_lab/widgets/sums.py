@@ -6,16 +6,15 @@ added (`explore_sums`), and ask for the sums themselves (`sums_of`, `rounded`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 from itertools import permutations
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 
-from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, key_above
+from collectives_lab.plots.figure import Diagram
+from collectives_lab.plots.sums_picture import sums_picture
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import Knob, knob
 
@@ -125,28 +124,12 @@ class SumExplorer:
             text += f", and three ways to add in pairs give {len(_places(sums.pairs))}"
         return f"{text}. The furthest is {furthest:.2g} units from the exact sum."
 
-    @mpl.rc_context(STYLE)
     def diagram(self) -> Diagram:
         """Return the sums of the entry that the sliders begin with, on their line."""
         dtype = list(TYPES)[self.type.value]
         sums = sums_of(self.entries[self.entry.value], TYPES[dtype])
-        figure, ax = diagram(6, 1.9)
-        reach = np.ceil(max(map(abs, sums.chains + sums.pairs)) + 0.6)
-        for n in np.arange(-reach, reach + 1):
-            ax.axvline(n + sums.grid - 1, color=INK, linewidth=0.6, alpha=0.5)
-        ax.axvline(0, color=INK, linestyle="--")
-        drawn, height = {}, Counter[float]()
-        for kind, places in ((CHAIN, sums.chains), (PAIRS, sums.pairs)):
-            x, y = [], []
-            for place in map(_place, places):
-                x.append(place)
-                y.append(height[place])
-                height[place] += 1
-            style = {"mfc": INK if kind == CHAIN else "none", "mec": INK}
-            (drawn[kind],) = ax.plot(x, y, "o", ms=6, **style)
-        ax.set(xlim=(-reach, reach), ylim=(-0.8, max(height.values()) + 0.3), yticks=[])
-        ax.set_xlabel("distance from the exact sum, in units")
-        key_above(ax, drawn)
+        kinds = {CHAIN: [*map(_place, sums.chains)], PAIRS: [*map(_place, sums.pairs)]}
+        figure = sums_picture(kinds, sums.grid)
         figure.caption = self.words(self.entry.value, dtype)
         figure.alt = f"Dots on a line, one for each order of ranks. {figure.caption}"
         return figure
