@@ -16,7 +16,7 @@ from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, key_above
 
 @mpl.rc_context(STYLE)
 def sums_picture(kinds: Mapping[str, Sequence[float]], grid: float) -> Diagram:
-    """Draw a dot for each sum, those of the first kind filled, equal ones above another.
+    """Draw a dot for each sum, those of the first kind filled.
 
     kinds: by name, how far each sum is from the exact one, in units. grid: how far the
     next multiple of the unit above the exact sum is.
