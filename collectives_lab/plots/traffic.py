@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -36,6 +37,10 @@ from collectives_lab.plots.figure import (
 from collectives_lab.trace import Trace
 
 MOST_RULED = 64  # rows between which there is room for a line
+
+# From nothing to a dark colour, on white and on black: much is what stands out.
+SHADES = LinearSegmentedColormap.from_list("bytes", ["#5A4FCF10", "#5A4FCF"])
+READ_ON_SHADE = 0.45  # of the colour; a number on less of it is as the text around
 
 SOURCES = {
     "messages": "payloads of the sends",
@@ -66,7 +71,7 @@ def traffic_matrix(
     figure.set_layout_engine("compressed")  # for cells that are squares
     scale, unit = _scale(matrix.max())
     shown = np.ma.masked_equal(matrix, 0) / scale
-    image = ax.imshow(shown, cmap="cividis", vmin=0, vmax=max(1, matrix.max()) / scale)
+    image = ax.imshow(shown, cmap=SHADES, vmin=0, vmax=max(1, matrix.max()) / scale)
     ax.spines[:].set_visible(False)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
@@ -127,7 +132,8 @@ def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
     colors = image.to_rgba(image.get_array())
     for (src, dst), nbytes in np.ndenumerate(matrix):
         if nbytes:
-            color = on_color(colors[src, dst, :3])
+            shade = colors[src, dst, 3]
+            color = on_color(colors[src, dst, :3]) if shade > READ_ON_SHADE else INK
             text = format_bytes(nbytes).replace(" ", "\n")
             ax.text(dst, src, text, color=color, fontsize=8, ha="center", va="center")
 

@@ -93,7 +93,8 @@ def shown(thing: Any) -> Any:
 def things() -> list[Any]:
     timeline = plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
     stepper = widgets.step_through(timeline)
-    return [widgets.explore_costs(), widgets.explore_ratio(), stepper]
+    explorers = widgets.explore_costs, widgets.explore_ratio, widgets.explore_verbs
+    return [*(explorer() for explorer in explorers), stepper]
 
 
 # -- servers and pages -----------------------------------------------------------------
@@ -110,7 +111,7 @@ def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     nbformat.write(of_cells(FIRST), home / "first.ipynb")
     nbformat.write(of_cells(ENDLESS), home / "endless.ipynb")
     nbformat.write(of_cells(ALIVE), home / "alive.ipynb")
-    foreign = of_cells(["explore"] * 3, [shown(thing) for thing in things()])
+    foreign = of_cells(["explore"] * 4, [shown(thing) for thing in things()])
     nbformat.write(foreign, home / "foreign.ipynb")
     own = {"JUPYTER_CONFIG_DIR": f"{home}/c", "IPYTHONDIR": f"{home}/i"}
     own["JUPYTER_DATA_DIR"] = f"{home}/d"  # what it trusts, and the sessions
@@ -391,7 +392,7 @@ def test_a_run_shows_that_it_goes_on(opened):
 def test_a_notebook_that_is_not_trusted_shows_pictures(opened):
     """JupyterLab runs no script of a stranger's notebook; its reader sees pictures."""
     page = opened("foreign.ipynb")
-    for number in range(3):
+    for number in range(4):
         place = page.locator(".jp-Notebook .jp-CodeCell").nth(number)
         place.scroll_into_view_if_needed()
         picture = place.locator("figure img").first
@@ -409,7 +410,7 @@ def test_a_notebook_that_is_not_trusted_shows_pictures(opened):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a file that nbconvert wrote, of a notebook with its outputs."""
-    notebook = of_cells(["explore"] * 3, [shown(thing) for thing in things()])
+    notebook = of_cells(["explore"] * 4, [shown(thing) for thing in things()])
     path = tmp_path_factory.mktemp("book") / "page.html"
     path.write_text(HTMLExporter().from_notebook_node(notebook)[0])
     return f"file://{path}"
@@ -430,12 +431,17 @@ def test_an_exported_page_is_alive(browser, exported, width):
     page = visit(browser, exported, viewport={"width": width, "height": 900})
     raised: list[str] = []
     page.on("pageerror", lambda error: raised.append(str(error)))
-    costs, ratio, stepper = page.locator(".jp-CodeCell, .jp-Cell").all()[:3]
+    cells = page.locator(".jp-CodeCell, .jp-Cell").all()
+    costs, ratio, verbs, stepper = cells[:4]
     assert_moves(costs, "size S", page)
     assert_moves(costs, "ranks P", page)
     assert_moves(ratio, "bandwidth, one way", page)
     assert_moves(stepper, "time", page)
-    for place in (costs, ratio, stepper):
+    assert_moves(verbs, "ranks", page)
+    begun = verbs.locator(".stage").inner_html()
+    verbs.get_by_role("button", name="reduce", exact=True).click()
+    assert verbs.locator(".stage").inner_html() != begun
+    for place in cells[:4]:
         wide = place.locator(".lab-live").evaluate("e => e.scrollWidth - e.clientWidth")
         assert wide <= 0, "it is wider than its page"
     photograph(page, f"exported-{width}")
@@ -464,7 +470,7 @@ def test_keys_go_from_step_to_step(browser, exported):
 def test_an_exported_page_without_scripts_shows_pictures(browser, exported):
     """Where no script runs, pictures and words stay, and steps can be chosen."""
     page = visit(browser, exported, java_script_enabled=False)
-    assert page.locator(".stage figure img").count() == 3
+    assert page.locator(".stage figure img").count() == 4
     for image in page.locator(".stage img").all():
         playwright.expect(image).to_be_visible()
     assert page.get_by_text("halving_doubling, the fastest").first.is_visible()

@@ -7,6 +7,7 @@ import subprocess
 from copy import deepcopy
 from functools import cache, partial
 from html.parser import HTMLParser
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
+from collectives_lab.widgets import sums as sum_page
+from collectives_lab.widgets import verbs as verb_page
 from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.lookup import table_of
 from collectives_lab.widgets.moments import across, arrows, box
@@ -70,9 +73,8 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    names = dict.fromkeys(
-        [*cost_page.SCRIPTS, *message_page.SCRIPTS, *ratio_page.SCRIPTS]
-    )
+    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page
+    names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
     source += f"\nconst data = {given};\nconsole.log(JSON.stringify({expression}));"
@@ -665,6 +667,93 @@ def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     }
 
 
+# -- the explorer of verbs -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [2, 3, 8])
+@pytest.mark.parametrize("verb", verb_page.DOES)
+def test_the_page_draws_what_python_says_a_verb_does(verb, p):
+    """Every place of every rank, before and after, and the sentence below."""
+    root = p - 1
+    now = json.dumps({"verb": verb, "p": p, "root": root})
+    drawn, words = script(
+        f"[verbHolds('{verb}', {p}, {root}), verbWords(data, {now})]",
+        widgets.explore_verbs().data,
+    )
+    assert drawn == json.loads(json.dumps(verb_page.holds(verb, p, root)))
+    assert words == repr(widgets.explore_verbs(verb, p, root))
+
+
+def test_bounds_of_verbs_are_those_of_the_trace():
+    """All ranks of the plan of a verb that meets its bound send what is written."""
+    S, P = 8 * 7 * 3, 7
+    for plan in (plans.ring_all_gather, plans.ring_all_reduce, plans.direct_scatter):
+        verb = plan.__name__.split("_", 1)[1]
+        assert sum(plan(P, S).bytes_sent()) == pytest.approx(
+            S * verb_page.total(verb, P)
+        )
+
+
+def test_an_explorer_of_no_verb_is_refused():
+    """The error names the verbs, or the rule for a root."""
+    with pytest.raises(ValueError, match="need one of broadcast, scatter"):
+        widgets.explore_verbs("barrier")
+    with pytest.raises(ValueError, match="root 4 of 4 ranks"):
+        widgets.explore_verbs(world_size=4, root=4)
+
+
+# -- the explorer of sums --------------------------------------------------------------
+
+TERMS = [[0.1, 256.0], [0.2, 1.0], [0.3, 1.0], [-0.6, 1.0]]
+"""Two entries on four ranks."""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_numbers_are_rounded_as_numpy_does(dtype):
+    """A tie goes to the even one, for both signs; other types are rounded likewise."""
+    bits = sum_page.TYPES[np.dtype(dtype).name]
+    values = np.random.default_rng(0).normal(size=500)
+    ties = 1 + np.arange(1, 9) * 2.0**-bits
+    for value in [*values, *ties, *-ties]:
+        assert sum_page.rounded(value, bits) == dtype(value)
+    assert [sum_page.rounded(256.0 + n, 8) for n in (1, 2, 3)] == [256, 258, 260]
+
+
+def test_sums_are_those_of_all_orders():
+    """Twelve chains and three pairings, each added number by number in its type."""
+    terms = [np.float32(row[0]) for row in TERMS]
+    sums = sum_page.sums_of([row[0] for row in TERMS], 24)
+    exact = np.sum(np.longdouble([row[0] for row in TERMS]))
+    unit = 2.0 ** (np.frexp(0.6)[1] - 24)  # the largest term, as the sum is nearly 0
+    found = {((a + b) + c) + d for a, b, c, d in permutations(terms)}
+    expected = {round((float(total) - float(exact)) / unit, 3) for total in found}
+    assert {round(total, 3) for total in sums.chains} == expected
+    assert (len(sums.chains), len(sums.pairs)) == (12, 3)
+
+
+def test_ones_are_lost_beside_256_in_bfloat16():
+    """256 + 1 + 1 + 1 is 256 or 260, by the order, and in pairs 258."""
+    sums = sum_page.sums_of([row[1] for row in TERMS], 8)
+    assert {259 + 2 * total for total in sums.chains} == {256, 260}
+    assert {259 + 2 * total for total in sums.pairs} == {258}
+
+
+def test_the_sentence_counts_the_sums():
+    """It names the entry and the type, and the page has it for each of them."""
+    explorer = widgets.explore_sums(TERMS, 1, "bfloat16")
+    assert "Entry 1 in bfloat16: 12 orders of the ranks" in repr(explorer)
+    assert explorer.data["shown"][2][1]["words"] == repr(explorer)
+    picture = script("sumsPicture.length", explorer.data)
+    assert picture == 2
+
+
+@pytest.mark.parametrize("by_rank", [[[1.0]], [[1.0], [1.0, 2.0]], [[], []]])
+def test_vectors_for_sums_are_of_one_length(by_rank):
+    """One rank, uneven vectors and empty ones are refused."""
+    with pytest.raises(ValueError, match="need 2 to 5 of one length"):
+        widgets.explore_sums(by_rank)
+
+
 # -- pages -----------------------------------------------------------------------------
 
 
@@ -680,6 +769,9 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
+LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums"
+
+
 @cache
 def live(name):
     """A live page, made once, and the HTML that it shows first."""
@@ -689,12 +781,14 @@ def live(name):
         "ratio": widgets.explore_ratio,
         "message": widgets.explore_message,
         "timeline": lambda: widgets.step_through(timeline),
+        "verbs": widgets.explore_verbs,
+        "sums": lambda: widgets.explore_sums(TERMS),
     }
     made = make[name]()
     return made, page_of(made)
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "message", "timeline"])
+@pytest.mark.parametrize("name", LIVE)
 def test_a_page_needs_nothing_from_outside(name):
     """It loads no script, style or font, and two of them are two."""
     one, page = live(name)
@@ -705,7 +799,7 @@ def test_a_page_needs_nothing_from_outside(name):
     assert root["id"] in page.split("<script>")[-1] and root["id"] not in page_of(one)
 
 
-@pytest.mark.parametrize("name", ["costs", "ratio", "message", "timeline"])
+@pytest.mark.parametrize("name", LIVE)
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
     word = "latency" if name == "message" else "ranks"
@@ -724,7 +818,7 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    explorers = cost_page, message_page, ratio_page, scrubber
+    explorers = cost_page, message_page, ratio_page, verb_page, sum_page, scrubber
     needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
