@@ -185,19 +185,6 @@ def test_a_message_under_way_is_told_from_a_rank_that_waits():
     assert not boxes(plots.space_time(Trace.from_events(gone, 2)), is_hatched=True)
 
 
-def test_waiting_for_a_peer_is_told_from_moving():
-    """Hatched until both calls have begun, solid from then on; both are in the key."""
-    late = [call(0, "send", 3e-3, 5e-3, peer=1), call(1, "recv", 0.0, 5e-3, peer=0)]
-    trace = Trace.from_events(late, 2)
-    figure = plots.space_time(trace, moving=True)
-    assert (boxes(figure, False), boxes(figure, True)) == (2, 1)
-    (hatched,) = [c for c in figure.findobj(PolyCollection) if c.get_hatch()]
-    assert hatched.get_paths()[0].get_extents().x1 == pytest.approx(3e-3)
-    names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert names == ["moves", "waits", "message"]
-    assert boxes(plots.space_time(trace), False) == 0
-
-
 def test_a_collective_is_one_shape_with_one_name():
     """The ranks of a collective are joined by a band; its verb is written once."""
     figure = plots.space_time(collectives(4))
