@@ -126,4 +126,4 @@ def _half(nbytes: float) -> str:
     if not SIZES[0] < nbytes < SIZES[-1]:
         return "Both parts are equal at no size of this picture."
     value, unit = format_bytes(nbytes).split()
-    return f"Both are equal at n½ = {float(f'{float(value):.2g}'):g} {unit}."
+    return f"Both are equal at n½ = {float(f'{float(value):.3g}'):g} {unit}."

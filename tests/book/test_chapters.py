@@ -64,14 +64,14 @@ CLAIMS = {
         assert fewest == 1 and by_count == {0: 0, 1: 1, 2: 1, 3: 1, 4: 0}
         assert [round(t.elapsed) for t in timelines.values()] == [4, 2, 1, 1]
         assert all(cure.results == [64, 1, 4, 16] for cure in cures.values())
-        assert 2**21 / 8 == 262_144 and 4.3 < measured[2**21] / measured[8] < 5.5
+        assert 2**21 / 8 == 262_144 and 4 < measured[2**21] / measured[8] < 6
         assert 1 / 6 < ALPHA / (ALPHA + 2**21 * BETA) < 1 / 5, "2 MiB: a fifth"
         assert abs(link.alpha / ALPHA - 1) < 0.2 and abs(link.beta / BETA - 1) < 0.1
         assert np.isclose(link.time(link.half_size / 100), 1.01 * link.alpha)
         assert own_link.alpha < ALPHA / 10, "the machine does not matter"
-        assert 1.25 < chain / tree < 1.7, felt
+        assert 5 * tree < 4 * chain < 8 * tree, felt
         counts = np.array([[3], [2]]) * [link.time(n) for n in some_sizes]
-        assert (np.median(felt / counts) < 1.25) and (felt / counts > 0.9).all()
+        assert 4 * np.median(felt / counts) < 5 and (10 * felt > 9 * counts).all()
         mebibyte = lambda: dist.broadcast(torch.zeros(2**18), 0)
         by_gloo = lab.run(mebibyte, 4, backend="gloo").trace.wire
         tree_of_gloo = np.argwhere(by_gloo > 2**19).tolist()
@@ -91,13 +91,15 @@ CLAIMS = {
         low, _, simple = np.add(nccl.BASE["ring"], nccl.HOP["ring", "NVLink"])
         rate_of_low = nccl.LL_CAP["Hopper"][0] * 1e9
         one_hop = (simple - low) * 1e-6 / (1 / rate_of_low - 1 / 360e9)
-        assert 0.9e6 < one_hop < 1.2e6, "by one hop Simple overtakes LL"
+        assert nccl.LL_CAP["Hopper"][0] == 141 and 360e9 / 48e9 == 7.5
+        assert abs(one_hop / 1e6 - 1) < 0.1, "by one hop Simple overtakes LL"
+        assert abs(grid[is_fastest].max() - 6 * 2**20) < 2**20
         slowest_start = nccl.BASE["ring"][1] + nccl.HOP["ring", "NVLink"][1]
         assert slowest_start > simple, "so LL128, with less bandwidth, never wins"
         assert [round(x, 1) for x in opening] == [1.6, 6.8] and 8 < hops < 9
         assert nccl.BASE["ring"][0] == 6.6 and ranges[0][2] == ranges[1][2] == "LL"
         eight = [lab.predict("broadcast", 8, p) for p in (same_server, two_servers)]
-        assert [round(1e6 * call.seconds) for call in eight] == [8, 13]
+        assert [round(1e6 * call.seconds, 1) for call in eight] == [7.8, 12.6]
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
         megabyte = lab.predict("broadcast", 1e6, same_server)
         spent = [round(1e6 * megabyte.parts[k], 1) for k in ("latency", "transfer")]
@@ -107,6 +109,9 @@ CLAIMS = {
         assert [round(x) for x in beyond] == [33, 97]
         b200 = fabrics.dgx_b200()
         assert b200.inside.bandwidth / b200.across.bandwidth == 18
+        assert fabrics.pcie_box().inside.bandwidth == 25e9
+        assert fabrics.gb200_nvl72().machine.gpus == 72
+        assert h100.inside.alpha == 3.4e-6 and p4d.across.bandwidth / 2 == 6.25e9
         hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
         assert (min(hopping), max(hopping)) == (0.6, 14.0)
         assert 1.9 < two.elapsed / one.elapsed < 2
