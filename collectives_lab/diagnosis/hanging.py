@@ -6,7 +6,15 @@ for two groups in two orders, a forgotten wait, or a slow network.
 
 from __future__ import annotations
 
-from collectives_lab.diagnosis import absence, forgotten, motion, network, timing, waits
+from collectives_lab.diagnosis import (
+    absence,
+    forgotten,
+    habits,
+    motion,
+    network,
+    timing,
+    waits,
+)
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.words import call_text, moving, straggler
@@ -57,7 +65,7 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
     culprits = found.circling(cycle)
     if job.earlier & {*cycle, *found.reached(cycle[0])}:
         return _apart(job)
-    return Verdict(
+    return habits.odd_one(job, found, culprits) or Verdict(
         "deadlock",
         culprits,
         proved=waits.is_proved(job, found, cycle) and not job.missing,
