@@ -35,6 +35,11 @@ class Recorder:
     messages: dict[str, int] = field(default_factory=dict)
     ops: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def row(self) -> str:
+        """The group of a rank and its neighbour, by `rows`."""
+        return str(1 + self.rank // 2)
+
     def call(
         self,
         verb: str = "all_reduce",
@@ -162,4 +167,20 @@ def recorders(world: int = 4, backend: str = "nccl", steps: int = 6) -> list[Rec
     for recorder in made:
         for _ in range(steps):
             recorder.call(late=recorder.rank * 1000)
+    return made
+
+
+def rows(steps: int) -> list[Recorder]:
+    """Return four ranks in two rows, after steps of two calls in a row and one of all.
+
+    The lines are 2, 5 and 8.
+    """
+    made = recorders(steps=0)
+    for recorder in made:
+        first = recorder.rank // 2 * 2
+        recorder.groups[recorder.row] = [first, first + 1]
+        for _ in range(steps):
+            recorder.call("all_gather", group=recorder.row, line=2)
+            recorder.call("reduce_scatter", group=recorder.row, line=5)
+            recorder.call(line=8)
     return made

@@ -33,6 +33,17 @@ def in_line(where: str) -> str:
     return f" in {line}" if line else ""
 
 
+def in_cells(text: str) -> str:
+    """Replace each `file:line` of a notebook cell by the name of the cell."""
+
+    def replace(match: re.Match) -> str:
+        name = cell_name(match[1])
+        return f"line {match[2]} of {name}" if name else match[0]
+
+    place = r"([^\s()]*ipykernel_\d+[/\\]\d+\.py|<ranks [^>]*>):(\d+)"
+    return re.sub(place, replace, text)
+
+
 def in_words(text: str) -> str:
     """Replace the files of notebook cells in a traceback by the names of the cells."""
 

@@ -131,8 +131,8 @@ def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
         who = short_ranks(sinks)
         return Verdict(
             "unknown",
-            answer=f"{who} does not come: in other code, or in a recv whose message "
-            f"{short_ranks(suspects)} did not wait for.",
+            answer=f"{who} does not come to the others' call. It is in other code, or "
+            f"in a recv whose message {short_ranks(suspects)} did not wait for.",
             reasons=[
                 f"{short_ranks(suspects)} began a message just before the others' call"
             ],
@@ -223,7 +223,9 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     """Judge ranks that have made all their calls and no further one."""
     shown = {r: code_place.place(job.stacks[r]) for r in ranks if r in job.stacks}
     who = short_ranks(ranks)
-    has, does = ("has", "does") if len(ranks) == 1 else ("have", "do")
+    has, does, where = "have", "do", "they are"
+    if len(ranks) == 1:
+        has, does, where = "has", "does", "it is"
     waiting = short_ranks(sorted(found.at))
     waits = "waits" if len(found.at) == 1 else "wait"
     reasons = [f"{who} {has} no open call, and {waiting} {waits}"]
@@ -234,10 +236,10 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
         answer += " and does not come to the others' call."
         reasons.append("its stack shows it")
     else:
-        answer = f"{who} {does} not come: in other code than the others."
+        answer = f"{who} {does} not come to the others' call: {where} in other code."
         reasons.append("likely; if it has raised or died, its log says so")
         if cannot_record_messages(job):
-            reasons.append("or in a send or recv, which Gloo does not record")
+            reasons.append("or it is in a send or recv, which Gloo does not record")
         if last is not None:
             at = f" at {last.where}" if last.where else ""
             reasons.append(

@@ -21,6 +21,7 @@ from collectives_lab.diagnosis.network import size_of
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.waits import Graph
 from collectives_lab.diagnosis.words import call_text
+from collectives_lab.formats.flight_recorder import Call
 from collectives_lab.formats.log_facts import Fact
 
 
@@ -95,8 +96,8 @@ def _misfit(job: Job) -> Verdict | None:
         )
     return Verdict(
         "unknown",
-        answer=f"{short_ranks(ended)} was sent more than it wants: it gives too "
-        "little, or its neighbour too much.",
+        answer=f"{short_ranks(ended)} was sent more than its call has room for: its "
+        "tensor is too small, or that of its neighbour is too large.",
         reasons=reasons,
         decides=absence.files_of(job) or "the dumps of all ranks",
     )
@@ -113,16 +114,37 @@ def _is_majority(job: Job, found: Mismatch) -> bool:
 
 def _mismatch_answer(found: Mismatch, where: str) -> str:
     who = short_ranks(found.culprits)
-    verb = "makes" if len(found.culprits) == 1 else "make"
     gives = "gives" if len(found.culprits) == 1 else "give"
-    if found.is_tie:
-        what = {"order": "calls", "dtype": "dtypes", "shape": "sizes"}[found.kind]
-        return f"{who} disagree about {where}: other {what}."
     if found.kind == "order":
-        return f"{who} {verb} another call than the others as {where}."
-    if found.kind == "dtype":
-        return f"{who} {gives} another dtype than the others to {where}."
-    return f"{who} {gives} another size than the others to {where}."
+        return _order_answer(found, where)
+    if found.is_tie:
+        what = {"dtype": "dtypes", "shape": "sizes"}[found.kind]
+        return f"{who} give tensors of different {what} to {where}."
+    what = {"dtype": "another dtype", "shape": "another size"}[found.kind]
+    return f"{who} {gives} a tensor of {what} than the others to {where}."
+
+
+def _order_answer(found: Mismatch, where: str) -> str:
+    """Name the call that the culprits make, and that of the others, where it is one."""
+    who = short_ranks(found.culprits)
+    if found.is_tie:
+        return f"{who} make different calls as {where}."
+    calls = found.calls.items()
+    own = {_call_name(found, c) for r, c in calls if r in found.culprits}
+    usual = {_call_name(found, c) for r, c in calls if r not in found.culprits}
+    makes = "makes" if len(found.culprits) == 1 else "make"
+    if len(own) > 1 or len(usual) > 1:
+        return f"{who} {makes} a different call than the others as {where}."
+    return (
+        f"{who} {makes} a different call: {where} is {own.pop()} there and "
+        f"{usual.pop()} on the others."
+    )
+
+
+def _call_name(found: Mismatch, call: Call) -> str:
+    """Return the verb of a call, and all of it where the verbs are the same."""
+    verbs = {other.verb for other in found.calls.values()}
+    return call.verb if len(verbs) > 1 else call_text(call)
 
 
 def ended(job: Job, found: Graph) -> Verdict | None:

@@ -157,8 +157,8 @@ def _opposite(job: Job) -> Verdict | None:
         answer=f"{short_ranks(ranks)} use the groups {names[0]} and {names[1]} in two "
         "orders.",
         reasons=[
-            "all have begun both calls, and none is over: likely each GPU runs another "
-            "one first"
+            "all have begun both calls, and none is over: likely each GPU runs a "
+            "different one first"
         ],
     )
 
@@ -177,7 +177,7 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
     if not found.is_one_call(job):
         return Verdict(
             "unknown",
-            answer="Ranks stand in calls that are over elsewhere, or in several ones.",
+            answer="Ranks stand in different calls, or in one that is over elsewhere.",
             decides="a second dump of each rank, some seconds later",
         )
     late = timing.straggler(job)

@@ -38,6 +38,7 @@ def judge(job: Job) -> Verdict:
         or _by_stacks(job)
         or _at_rest(job)
     )
+    verdict.answer = verdict.answer[:1].upper() + verdict.answer[1:]
     verdict.notes = [*job.notes, *verdict.notes]
     verdict.waits = [_wait(found, rank) for rank in found.at]
     for rank, call in found.at.items():
@@ -72,7 +73,8 @@ def _by_stacks(job: Job) -> Verdict | None:
     if outside and len(outside) < len(inside) / 2:
         kind, culprits = "busy", outside
         where = code_place.place(job.stacks[outside[0]])
-        answer = f"{short_ranks(outside)} is {where}, while the others communicate."
+        verb = "is" if len(outside) == 1 else "are"
+        answer = f"{short_ranks(outside)} {verb} {where}, while the others communicate."
     return Verdict(
         kind,
         culprits,
@@ -111,13 +113,13 @@ def _at_rest(job: Job) -> Verdict:
     if not job.calls:
         return Verdict(
             "unknown",
-            answer="The files say of no rank what it waits for.",
+            answer="No file says what a rank waits for.",
             decides="the Flight Recorder dumps of all ranks",
         )
     if set(job.missing) - job.stale or job.nameless or job.partial:
         return Verdict(
             "unknown",
-            answer="No rank waits, as far as the files go.",
+            answer="No rank waits, as far as the files show.",
             decides=absence.files_of(job) or "the dumps of all ranks",
         )
     return healthy(job, "every call that was begun is over")

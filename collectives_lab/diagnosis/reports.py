@@ -21,11 +21,12 @@ def _gone(last: list[Communicator]) -> Verdict | None:
         if report.missing:
             dead = bool(report.dead)
             who = short_ranks(report.missing)
+            state = "is dead" if dead else "does not answer"
             return Verdict(
                 "died",
                 report.missing,
                 proved=dead,
-                answer=f"{who} {'is dead' if dead else 'does not answer'}, says RAS.",
+                answer=f"{who} {state}, as RAS reports.",
                 reasons=[f"communicator {report.name} lacks it ({report.path})"],
                 decides="" if dead else "a second report, a minute later: DEAD or not",
             )
@@ -46,15 +47,16 @@ def _behind(job: Job, last: list[Communicator], newest: int) -> Verdict | None:
         if not earlier:
             return Verdict(
                 "unknown",
-                answer=f"{who} has launched fewer operations than the others: late, or "
-                "hanging.",
+                answer=f"{who} has launched fewer operations than the others: it is "
+                "late, or hangs.",
                 reasons=reasons,
                 decides="a second report, some seconds later: do the counts grow?",
             )
         moves = earlier[-1].counts.get(behind[0]) != report.counts[behind[0]]
         kind = "straggler" if moves else "busy"
-        answer = f"{who} is behind and goes on" if moves else f"{who} does not go on"
-        return Verdict(kind, behind, answer=f"{answer}, says RAS.", reasons=reasons)
+        does = "is behind and goes on" if moves else "does not go on"
+        answer = f"{who} {does}, as RAS reports."
+        return Verdict(kind, behind, answer=answer, reasons=reasons)
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from collectives_lab.basics.source_lines import in_cells
 from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import Trace
 
@@ -113,7 +114,7 @@ class Verdict:
             parts += ["", self.picture]
         if self.notes:
             parts += ["", *(f"Note: {note}." for note in self.notes)]
-        return "\n".join(parts)
+        return in_cells("\n".join(parts))
 
     __repr__ = __str__
 

@@ -31,10 +31,10 @@ def healthy(job: Job, why: str) -> Verdict:
     stateless = any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
     reasons = [why]
     if stateless:
-        reasons.append("of messages Gloo's dumps say nothing")
+        reasons.append("Gloo's dumps say nothing of messages")
     elif not any(c.duration for calls in job.calls.values() for c in calls):
         reasons.append(
-            "whether GPUs or the network are slow, no dump says: it takes "
+            "no dump says whether GPUs or the network are slow; that needs "
             "TORCH_NCCL_ENABLE_TIMING=1"
         )
     return Verdict("healthy", answer="Nothing hangs.", reasons=reasons)
@@ -63,11 +63,11 @@ def slow_network(why: str) -> Verdict:
 def straggler(late: Late, where: str = "") -> Verdict:
     """Return the verdict on a rank that is always late."""
     who = f"the GPU of rank {late.rank}" if late.on_device else f"rank {late.rank}"
-    by = "how long they were on each GPU" if late.on_device else "when they were made"
+    by = "the time of calls on each GPU" if late.on_device else "when calls are made"
     return Verdict(
         "straggler",
         [late.rank],
         answer=f"{who[0].upper()}{who[1:]} comes last, by {late.seconds * 1e3:.0f} ms, "
         f"to {late.calls} of the last {late.of} calls{where}.",
-        reasons=[f"likely, by {by}: the others wait for it each time"],
+        reasons=[f"likely, judged by {by}: the others wait for it each time"],
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dump_files import STEP, Recorder, recorders
+from dump_files import STEP, Recorder, recorders, rows
 
 from collectives_lab.diagnosis import cli, explain, reproduction
 from collectives_lab.diagnosis.verdict import KINDS, Verdict
@@ -222,6 +222,34 @@ def two_groups_in_two_orders(folder: Path) -> tuple[list[Recorder], str, list[in
         r.groups = {"1": range(4), "2": range(4)}
         r.call(group="2" if r.rank % 2 else "1", state="scheduled")
     return ranks, "deadlock", [0, 1, 2, 3]
+
+
+@case
+def two_orders_after_one(folder: Path) -> tuple[list[Recorder], str, list[int]]:
+    """Of two ranks that have used one order so far, nobody can say which is wrong."""
+    ranks = recorders(world=2)
+    for r in ranks:
+        r.groups = {"1": range(2), "2": range(2)}
+        for _ in range(4):
+            r.call(group="1", line=31)
+            r.call(group="2", line=32)
+        group = "2" if r.rank else "1"
+        r.call(group=group, state="started", line=30 + int(group))
+    return ranks, "deadlock", [0, 1]
+
+
+@case
+def left_out_of_a_group(folder: Path) -> tuple[list[Recorder], str, list[int]]:
+    """Rank 2 leaves out the second call of its row; 3 waits there, 0 and 1 for 3."""
+    ranks = rows(steps=4)
+    for r in ranks:
+        r.call("all_gather", group=r.row, line=2)
+        if r.rank != 2:
+            state = "started" if r.rank == 3 else "completed"
+            r.call("reduce_scatter", group=r.row, line=5, state=state)
+        if r.rank != 3:
+            r.call(line=8, state="started")
+    return ranks, "order", [2]
 
 
 @case
@@ -483,7 +511,7 @@ def test_the_answer_fits_on_a_screen(tmp_path: Path) -> None:
             r.call(state="scheduled")
         r.save(tmp_path)
     lines = str(explain(tmp_path)).splitlines()
-    assert "rank 42" in lines[0]
+    assert lines[0].startswith("Rank 42 ")
     assert len(lines) < 15 and max(map(len, lines)) < 160
 
 
@@ -509,7 +537,7 @@ def test_a_notebook_shows_the_answer_and_the_ranks_concerned(tmp_path: Path) -> 
     shown = verdict.concerned()
     assert len(shown) == 8 and shown[0] == 13
     page = verdict._repr_html_()
-    assert "<figure" in page and "rank 13 does not come" in page
+    assert "<figure" in page and "Rank 13 does not come" in page
     assert "all<b>" not in page
 
 
