@@ -44,7 +44,7 @@ def test_who_leaves_a_call_out_is_named_with_both_lines(tmp_path: Path) -> None:
     assert "Rank 2 likely left a call out" in verdict.answer
     assert "train.py:8" in verdict.answer and "train.py:5" in verdict.answer
     assert verdict.lines == {
-        **{rank: "/home/me/train.py:8" for rank in (0, 1, 2)},
+        **dict.fromkeys((0, 1, 2), "/home/me/train.py:8"),
         3: "/home/me/train.py:5",
     }
 
