@@ -223,9 +223,9 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     """Judge ranks that have made all their calls and no further one."""
     shown = {r: code_place.place(job.stacks[r]) for r in ranks if r in job.stacks}
     who = short_ranks(ranks)
-    has, does, where = "have", "do", "they are"
+    has, does, where = "have", "do", "they are likely"
     if len(ranks) == 1:
-        has, does, where = "has", "does", "it is"
+        has, does, where = "has", "does", "it is likely"
     waiting = short_ranks(sorted(found.at))
     waits = "waits" if len(found.at) == 1 else "wait"
     reasons = [f"{who} {has} no open call, and {waiting} {waits}"]

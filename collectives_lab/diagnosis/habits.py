@@ -52,19 +52,19 @@ def odd_one(job: Job, found: Graph, circling: Sequence[int]) -> Verdict | None:
     as_ever = [_does_as_ever(job.calls[rank], only) for rank in others]
     if False in as_ever or as_ever.count(True) < 2:
         return None
-    usual, made, rank = call_text(only.usual), call_text(only.made), only.rank
-    group = job.group_name(only.usual.group)
+    rank, group = only.rank, job.group_name(only.usual.group)
     return Verdict(
         "order",
         [rank],
-        answer=f"Rank {rank} likely left a call out: it makes {made}, where it has "
-        f"always made {usual}, in group {group}.",
+        answer=f"Rank {rank} likely left out a call of group {group}, or makes it too "
+        f"late: {call_text(only.usual)}.",
         lines={rank: only.made.where} if only.made.where else {},
         reasons=[
             f"likely: after {' and '.join(map(call_text, only.before))}, rank {rank} "
-            f"made that call all {only.times} times before",
-            f"{as_ever.count(True)} other ranks do as ever, and no other rank departs "
-            "from its past",
+            f"made that call all {only.times} times before, and this time it makes "
+            f"{call_text(only.made)}",
+            f"{as_ever.count(True)} other ranks make the usual call there, and no "
+            "other rank departs from its past",
         ],
     )
 

@@ -19,7 +19,7 @@ from collectives_lab.trace import Trace
 KINDS = {
     "shape": "the ranks give one call tensors of different sizes",
     "dtype": "the ranks give one call tensors of different dtypes",
-    "order": "the ranks make different calls at one number",
+    "order": "the ranks make different calls",
     "busy": "a rank is in other code",
     "exception": "a rank has raised an exception",
     "died": "a rank's process has died",

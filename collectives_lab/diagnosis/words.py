@@ -63,11 +63,11 @@ def slow_network(why: str) -> Verdict:
 def straggler(late: Late, where: str = "") -> Verdict:
     """Return the verdict on a rank that is always late."""
     who = f"the GPU of rank {late.rank}" if late.on_device else f"rank {late.rank}"
-    by = "the time of calls on each GPU" if late.on_device else "when calls are made"
+    by = "time on each GPU" if late.on_device else "time at which it was made"
     return Verdict(
         "straggler",
         [late.rank],
         answer=f"{who[0].upper()}{who[1:]} comes last, by {late.seconds * 1e3:.0f} ms, "
         f"to {late.calls} of the last {late.of} calls{where}.",
-        reasons=[f"likely, judged by {by}: the others wait for it each time"],
+        reasons=[f"likely: the others wait for it each time, by each call's {by}"],
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from dump_files import STEP, Recorder, recorders, rows
 
+from collectives_lab.basics import source_lines
 from collectives_lab.diagnosis import cli, explain, reproduction
 from collectives_lab.diagnosis.verdict import KINDS, Verdict
 from collectives_lab.plots import space_time
@@ -539,6 +540,17 @@ def test_a_notebook_shows_the_answer_and_the_ranks_concerned(tmp_path: Path) -> 
     page = verdict._repr_html_()
     assert "<figure" in page and "Rank 13 does not come" in page
     assert "all<b>" not in page
+
+
+def test_a_line_of_a_notebook_is_named_by_its_cell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file of /tmp says nothing to a reader; it stays where no cell is known."""
+    file = "/tmp/ipykernel_7/31.py"
+    verdict = Verdict("exception", [2], answer=f"Rank 2 raised at {file}:16.")
+    assert "31.py:16" in str(verdict)
+    monkeypatch.setattr(source_lines, "cell_name", {file: "Cell In[4]"}.get)
+    assert str(verdict) == "Rank 2 raised at line 16 of Cell In[4]."
 
 
 def test_the_program_is_written_when_somebody_asks(tmp_path: Path) -> None:

@@ -41,8 +41,11 @@ def test_who_leaves_a_call_out_is_named_with_both_lines(tmp_path: Path) -> None:
             assert (verdict.kind, verdict.culprits) == ("order", [leaves]), str(verdict)
             assert not verdict.proved
     verdict = explain(tmp_path / "0pickle")
-    assert "Rank 2 likely left a call out" in verdict.answer
-    assert "train.py:8" in verdict.answer and "train.py:5" in verdict.answer
+    assert verdict.answer.startswith("Rank 2 likely left out a call of group 2")
+    assert "train.py:5" in verdict.answer
+    assert "this time it makes all_reduce of 8 Float at /home/me/train.py:8" in str(
+        verdict
+    )
     assert verdict.lines == {
         **dict.fromkeys((0, 1, 2), "/home/me/train.py:8"),
         3: "/home/me/train.py:5",
