@@ -37,8 +37,8 @@ class Recorder:
 
     @property
     def row(self) -> str:
-        """The group of a rank and its neighbour, by `rows`."""
-        return str(1 + self.rank // 2)
+        """The first group that the rank is in, beside that of all."""
+        return next((n for n, ranks in self.groups.items() if self.rank in ranks), "")
 
     def call(
         self,
@@ -170,17 +170,21 @@ def recorders(world: int = 4, backend: str = "nccl", steps: int = 6) -> list[Rec
     return made
 
 
-def rows(steps: int) -> list[Recorder]:
-    """Return four ranks in two rows, after steps of two calls in a row and one of all.
+def rows(steps: int, *members: Sequence[int]) -> list[Recorder]:
+    """Return ranks in rows, after steps of two calls in each row and one of all.
 
-    The lines are 2, 5 and 8.
+    The lines are 2, 5 and 8. A rank alone makes only the call of all; without `members`
+    there are two rows of two.
     """
-    made = recorders(steps=0)
+    members = members or ([0, 1], [2, 3])
+    made = recorders(world=1 + max(map(max, members)), steps=0)
     for recorder in made:
-        first = recorder.rank // 2 * 2
-        recorder.groups[recorder.row] = [first, first + 1]
+        for n, row in enumerate(members):
+            if recorder.rank in row and len(row) > 1:
+                recorder.groups[str(1 + n)] = row
         for _ in range(steps):
-            recorder.call("all_gather", group=recorder.row, line=2)
-            recorder.call("reduce_scatter", group=recorder.row, line=5)
+            if recorder.row:
+                recorder.call("all_gather", group=recorder.row, line=2)
+                recorder.call("reduce_scatter", group=recorder.row, line=5)
             recorder.call(line=8)
     return made

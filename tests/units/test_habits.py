@@ -53,21 +53,37 @@ def test_who_leaves_a_call_out_is_named_with_both_lines(tmp_path: Path) -> None:
 
 
 def test_without_a_past_the_circle_is_all_that_is_known(tmp_path: Path) -> None:
-    """A call that was made only once before is no habit."""
-    verdict = verdict_of(left_out(1, 3, 2), tmp_path)
+    """A call that followed only once before is no habit."""
+    verdict = verdict_of(left_out(2, 3, 2), tmp_path)
     assert (verdict.kind, verdict.culprits) == ("deadlock", [2, 3]), str(verdict)
 
 
 def test_a_change_that_others_make_too_is_nobodys_fault_alone(tmp_path: Path) -> None:
-    """Rank 0 goes on with its row, and the three others have begun to evaluate."""
-    ranks = rows(4)
+    """Ranks 0 and 1 go on with their row, and the three others evaluate."""
+    ranks = rows(4, [0, 1, 2], [3, 4])
     for r in ranks:
-        if r.rank == 0:
+        if r.rank < 2:
             r.call("all_gather", group=r.row, line=2, state="started")
         else:
             r.call("reduce", line=20, state="started")
     verdict = verdict_of(ranks, tmp_path)
-    assert (verdict.kind, verdict.culprits) == ("deadlock", [0, 1]), str(verdict)
+    assert (verdict.kind, verdict.culprits) == ("deadlock", [0, 1, 2]), str(verdict)
+
+
+def test_a_change_in_which_no_rank_of_the_circle_waits_is_no_cause(
+    tmp_path: Path,
+) -> None:
+    """Ranks 1 and 4 use two groups in two orders; only rank 0 waits in the row."""
+    ranks = rows(3, [0, 1], [2, 3], [4])
+    for r in ranks:
+        if r.rank in (1, 4):
+            r.groups |= {"5": [1, 4], "6": [1, 4]}
+            r.call(group="5" if r.rank == 1 else "6", line=30, state="started")
+        else:
+            state = "started" if r.rank == 0 else "completed"
+            r.call("all_gather", group=r.row, line=2, state=state)
+    verdict = verdict_of(ranks, tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("deadlock", [1, 4]), str(verdict)
 
 
 def test_the_dumps_of_forty_students_have_no_false_proof(tmp_path: Path) -> None:
