@@ -20,6 +20,9 @@ from collectives_lab.formats.flight_recorder import Call
 CALLS = 4
 """Matched calls that a habit needs at least."""
 
+CALLS_BY_HOST = 8
+"""The same by when calls were made: on a busy host the start of ranks looks like one."""
+
 HABIT = 0.7
 """Share of all delay that a straggler brings about."""
 
@@ -81,7 +84,8 @@ def straggler(job: Job) -> Late | None:
 def _habit(arrivals: Sequence[Arrival], on_device: bool = False) -> Late | None:
     """Return the rank that delays most of what is delayed, up to the end."""
     clear = [a for a in arrivals if a.is_clear]
-    if len(clear) < CALLS:
+    enough = CALLS if on_device else CALLS_BY_HOST
+    if len(clear) < enough:
         return None
     lost: Counter[int] = Counter()
     for arrival in clear:
@@ -92,9 +96,9 @@ def _habit(arrivals: Sequence[Arrival], on_device: bool = False) -> Late | None:
     lags = sorted(a.lag for a in clear if a.rank == rank)
     first = next(a.start for a in clear if a.rank == rank)
     span = max(arrivals[-1].start - first, lags[-1])
-    is_habit = len(lags) >= CALLS and lost[rank] >= HABIT * lost.total()
+    is_habit = len(lags) >= enough and lost[rank] >= HABIT * lost.total()
     is_recent = ranks[-3:].count(rank) >= 2
-    is_lasting = 4 * len(lags) >= sum(a.start >= first for a in arrivals)
+    is_lasting = 2 * len(lags) >= sum(a.start >= first for a in arrivals)
     if not (is_habit and is_recent and is_lasting and sum(lags[:-1]) > LOST * span):
         return None
     return Late(rank, median(lags), len(lags), len(arrivals), on_device)
