@@ -21,7 +21,7 @@ CALLS = 4
 """Matched calls that a habit needs at least."""
 
 CALLS_BY_HOST = 8
-"""The same by when calls were made: on a busy host the start of ranks looks like one."""
+"""The same by when calls were made: ranks that start on a busy host look like one."""
 
 HABIT = 0.7
 """Share of all delay that a straggler brings about."""
