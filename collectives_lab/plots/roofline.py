@@ -50,8 +50,8 @@ def roofline(
     }
     if tokens is not None:
         ax.axvline(tokens, color=INK, linewidth=1, linestyle=(0, (1, 2)))
-        near = ax.get_xaxis_transform()
-        ax.text(tokens, 0.03, f" {tokens:,.0f}", transform=near, va="bottom")
+        near = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points"}
+        ax.annotate(f"{tokens:,.0f}", (tokens, 0.03), (5, 0), va="bottom", **near)
     ways = {"one after the other": "-", "side by side, at best": BEST}
     ways = {name: Line2D([], [], color=INK, linestyle=at) for name, at in ways.items()}
     key_above(ax, lines | ways, most=2)

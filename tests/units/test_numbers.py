@@ -347,7 +347,7 @@ def path_of(chapter: int) -> Path:
 
 WRONG = [
     (1, "four times the 520", "four times the 530", "1.5: '530'"),
-    (1, "**1.2 times**", "**1.4 times**", "Recap: '1.4 times'"),
+    (1, "**1.2 times**", "**1.8 times**", "Recap: '1.8 times'"),
     (1, " (Touvron and others 2023; Grattafiori and others 2024)", "", "1.4: '38'"),
     (2, "Ethernet it is 36.", "Ethernet it is 37.", "2.6: '37'"),
     (4, "in thousands of weights", "in 2713 weights", "4.4: '2713'"),
