@@ -122,6 +122,7 @@ CLAIMS = {
         assert 1 + 4 + 16 + 64 == 85 and lab.plots.ranks_in(69) == [0, 1, 3]
         assert buffer_of(1).tolist() == [4, 40, 400, 4000] and 2**16 == 65_536
         assert lab.plots.ranks_in(22) == [0, 0, 1, 2]
+        assert 16 + 64 == 80 and lab.plots.ranks_in(80) == [2, 3]
         gloo = dict(broadcast=3, scatter=0.75, gather=0.75, reduce=3.754, all_gather=3,
                     all_reduce=6, reduce_scatter=6.01, all_to_all=3)
         assert all(abs(wire[name] - gloo[name]) < 0.02 for name in gloo), wire
