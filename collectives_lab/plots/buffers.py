@@ -85,7 +85,7 @@ def before_after(
     settle(figure)
     if part.shown[-1] > 99:
         _make_room(ax, len(str(part.shown[-1])))
-    dots = Dots(0.21, cells.inch, part.world_size)
+    dots = Dots(0.2, cells.inch, part.world_size)
     lefts = 0, cells.widths[0] + 1
     for left, side, rows in zip(lefts, sides, contributors, strict=True):
         _draw(ax, side, left, cells)
@@ -163,7 +163,7 @@ def _set_axes(ax: Axes, shown: Sequence[int], cells: Cells) -> None:
 
 
 def _draw(ax: Axes, side: Sequence[list[float]], left: int, cells: Cells) -> None:
-    """Draw the cells and, where there is room, their numbers."""
+    """Draw the cells and, where there is room, their numbers, or None without any."""
     boxes = []
     for middle, values in zip(cells.tops, side, strict=True):
         top = middle - cells.height / 2
@@ -174,6 +174,9 @@ def _draw(ax: Axes, side: Sequence[list[float]], left: int, cells: Cells) -> Non
             if size >= 5:
                 y = top + 0.3
                 ax.text(x, y, text, fontsize=size, ha="center", va="center")
+        if not values and cells.inch >= 0.5:
+            style = {"fontsize": 8, "fontstyle": "italic", "alpha": 0.7}
+            ax.text(left, middle, "None", ha="center", va="center", **style)
     edge = {"edgecolor": (INK, 0.5), "linewidth": 0.6}
     ax.add_collection(PatchCollection(boxes, facecolor="none", **edge))
 
