@@ -696,8 +696,8 @@ UNTAUGHT: list[tuple[Callable[[NotebookNode], object], str]] = [
     (with_text("<summary>Hint</summary>", "", count=1), "hints; need one for each"),
     (with_text("## Recap", "## Errata\n\n## Recap"), "they stand in docs/errata.md"),
     (with_text('"Figure 5.2', '"Figure 5.3'), "its captions are numbered"),
-    (with_text("Figure 5.6 has", "The figure has"), "does not speak of figures"),
-    (with_text("Figure 5.6 has", "Figure 5.99 has"), "no figures ['5.99']"),
+    (with_text("Figure 5.5 has", "The figure has"), "does not speak of figures"),
+    (with_text("Figure 5.5 has", "Figure 5.99 has"), "no figures ['5.99']"),
     (with_text("On 16 DGX H100:", "On q DGX H100:"), "has not: ['q']"),
 ]
 
