@@ -1,7 +1,7 @@
 """Contributions in each chunk: an algorithm played on sets of ranks, without numbers.
 
-Here you can say what moves in each step (`ring_steps`), and play it (`chunk_states`):
-what every rank holds in every chunk, after each step.
+Here you can say what moves in each step (`ring_steps`, `halving_doubling_steps`), and
+play it (`chunk_states`): what every rank holds in every chunk, after each step.
 """
 
 from __future__ import annotations
@@ -169,6 +169,33 @@ def ring_steps(world_size: int) -> list[tuple[str, list[Move]]]:
     """
     states = chunk_states(world_size)[1:]
     return [(state.phase, list(state.moves)) for state in states]
+
+
+def halving_doubling_steps(world_size: int) -> list[tuple[str, list[Move]]]:
+    """Say what moves in each step of halving-doubling, beside the name of its phase.
+
+    In step k rank r sends the half of its chunks that rank r ^ 2^k is to sum; the sums
+    go back by the same pairs, the last pair first. Raises ValueError unless P is a
+    power of two.
+    """
+    if world_size < 1 or world_size & (world_size - 1):
+        raise ValueError(f"world_size is {world_size}; need a power of two")
+    kept = {rank: [*range(world_size)] for rank in range(world_size)}
+    there: list[list[tuple[int, int, int]]] = []
+    for k in range(world_size.bit_length() - 1):
+        sent = []
+        for rank, chunks in kept.items():
+            middle, peer = len(chunks) // 2, rank ^ 2**k
+            halves = chunks[:middle], chunks[middle:]
+            kept[rank] = halves[rank > peer]
+            sent += [(rank, peer, chunk) for chunk in halves[rank < peer]]
+        there.append(sent)
+    halving = [("halving", [Move(*move, True) for move in sent]) for sent in there]
+    doubling = [
+        ("doubling", [Move(peer, rank, chunk, False) for rank, peer, chunk in sent])
+        for sent in reversed(there)
+    ]
+    return halving + doubling
 
 
 def _ring(p: int) -> Iterator[tuple[str, Moves]]:

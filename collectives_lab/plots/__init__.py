@@ -31,7 +31,13 @@ except ImportError as _error:
         name="matplotlib",
     ) from None
 
-from collectives_lab.plans.chunks import ChunkState, Move, chunk_states, ring_steps
+from collectives_lab.plans.chunks import (
+    ChunkState,
+    Move,
+    chunk_states,
+    halving_doubling_steps,
+    ring_steps,
+)
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.cluster_picture import cluster
@@ -74,6 +80,7 @@ __all__ = [
     "chunk_table",
     "chunk_states",
     "ring_steps",
+    "halving_doubling_steps",
     "ring",
     "states_of_sums",
     "trees",

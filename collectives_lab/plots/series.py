@@ -31,7 +31,14 @@ SERIES = (
     "#297C5D",
     "#929292",
 )
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
+# Five, and eight colours: the first and the fifth series differ in both.
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (5, 1.5, 1, 1.5)),
+    (0, (1, 1.2)),
+    (0, (9, 1.5, 1, 1.5, 1, 1.5)),
+)
 MARKERS = "osD^vPX*"
 ALIKE = 1e-9  # of two times that differ by less, neither is the faster
 

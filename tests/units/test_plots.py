@@ -794,6 +794,21 @@ def test_the_ring_of_the_table_is_the_ring_of_the_plan():
     assert drawn == sent
 
 
+def test_what_moves_in_halving_doubling_is_what_its_plan_sends():
+    """All chunks end whole, and each pair of ranks exchanges the bytes of the plan."""
+    p, size = 8, 3
+    steps = plots.halving_doubling_steps(p)
+    assert len(steps) == 6 and plots.chunk_states(p, steps)[-1].whole().all()
+    sent = np.zeros((p, p))
+    for _, moves in steps:
+        for move in moves:
+            sent[move.src, move.dst] += size
+    planned = plans.halving_doubling_all_reduce(p, p * size).bytes_by_pair()
+    assert np.array_equal(sent, planned)
+    with pytest.raises(ValueError, match="world_size is 6; need a power of two"):
+        plots.halving_doubling_steps(6)
+
+
 def wrong_ring(p):
     """A ring whose second phase adds what it should put in place."""
     return [
