@@ -51,13 +51,18 @@ def _folded(answers: Sequence[NotebookNode]) -> Iterator[NotebookNode]:
             summary = f"<summary>Answer to exercise {heading['title']}</summary>"
             yield new_markdown_cell(f'<details class="worked">{summary}')
             is_open = True
-            text = HEADING.sub("", cell.source)
-            yield new_markdown_cell(text)
+            yield new_markdown_cell(_as_of_chapter(HEADING.sub("", cell.source)))
         elif is_open or cell.cell_type == "code":
             if not is_open:
                 summary = "<summary>What the answers import</summary>"
                 yield new_markdown_cell(f'<details class="worked">{summary}')
                 is_open = True
-            yield cell
+            is_text = cell.cell_type == "markdown"
+            yield new_markdown_cell(_as_of_chapter(cell.source)) if is_text else cell
     if is_open:
         yield new_markdown_cell("</details>")
+
+
+def _as_of_chapter(text: str) -> str:
+    """Return a text of `solutions/chapters/` with its links as from `chapters/`."""
+    return text.replace("](../../chapters/", "](").replace("](../../", "](../")
