@@ -393,7 +393,7 @@ def test_answers_are_below_the_exercises_one_fold_each() -> None:
 
 
 def test_links_of_answers_lead_from_the_page_of_the_chapter() -> None:
-    """Answers lie two folders down in the repository, and in the chapter on the site."""
+    """Answers lie two folders down in the repository, and in a chapter on the site."""
     links = "[7](../../chapters/07_x.ipynb), [truth](../../docs/truth.md)"
     answered = [text("# Answers"), text("## 1 · Why"), text(links)]
     cells = answers.with_answers([text("## Exercises")], answered)
