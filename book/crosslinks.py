@@ -64,10 +64,14 @@ FIGURE = re.compile(rf"<figcaption>Figure ({NUMBER})")
 
 
 def with_place(output: str) -> str:
-    """Return the HTML of a numbered figure with a place that links can name."""
-    if number := FIGURE.search(output):
-        return output.replace("<figure ", f'<figure id="{_figure(number[1])}" ', 1)
-    return output
+    """Return the HTML of an output with a place for links at each numbered figure."""
+    before, *figures = output.split("<figure ")
+    placed = (
+        f'id="{_figure(number[1])}" {figure}' if number else figure
+        for figure in figures
+        for number in [FIGURE.search(figure)]
+    )
+    return "<figure ".join([before, *placed])
 
 
 def _figure(number: str) -> str:

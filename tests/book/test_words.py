@@ -100,8 +100,11 @@ def test_a_chapter_links_its_own_sections_and_not_its_own_terms() -> None:
 
 def test_a_figure_is_linked_where_it_is_numbered() -> None:
     """Its caption has the number; a figure that is not drawn is plain text."""
-    html = crosslinks.with_place('<figure style=""><figcaption>Figure 2.1. A')
+    drawn = '<figure style=""><figcaption>Figure 2.1. A'
+    html = crosslinks.with_place(drawn)
     assert html.startswith('<figure id="figure-2-1" ')
+    two = crosslinks.with_place(drawn + drawn.replace("2.1", "2.3"))
+    assert two.count("<figure id=") == 2 and '<figure id="figure-2-3" ' in two
     shown = new_code_cell(
         "x", outputs=[new_output("display_data", {"text/html": html})]
     )
