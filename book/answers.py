@@ -57,8 +57,10 @@ def _folded(answers: Sequence[NotebookNode]) -> Iterator[NotebookNode]:
                 summary = "<summary>What the answers import</summary>"
                 yield new_markdown_cell(f'<details class="worked">{summary}')
                 is_open = True
-            is_text = cell.cell_type == "markdown"
-            yield new_markdown_cell(_as_of_chapter(cell.source)) if is_text else cell
+            if cell.cell_type == "markdown":
+                yield new_markdown_cell(_as_of_chapter(cell.source))
+            else:  # the chapter may have a cell of this name
+                yield NotebookNode({**cell, "id": f"answer-{cell.id}"[:64]})
     if is_open:
         yield new_markdown_cell("</details>")
 
