@@ -60,7 +60,7 @@ def linked(
     return [writer.cell(cell) for cell in cells]
 
 
-FIGURE = re.compile(rf"<figcaption>Figure ({NUMBER})")
+FIGURE = re.compile(rf"<figcaption>Figure ({NUMBER})(?!\.?\d|, continued)")
 
 
 def with_place(output: str) -> str:
