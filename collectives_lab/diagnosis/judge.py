@@ -60,7 +60,7 @@ def _wait(found: waits.Graph, rank: int) -> Wait:
 
 def _by_stacks(job: Job) -> Verdict | None:
     """Judge by stacks alone: who is in other code while the others communicate."""
-    if job.calls or not job.stacks:
+    if any(job.calls.values()) or not job.stacks:
         return None
     inside = {r: code_place.communication(s) for r, s in job.stacks.items()}
     outside = [rank for rank, call in inside.items() if not call]
@@ -110,7 +110,7 @@ def _at_rest(job: Job) -> Verdict:
     slow = network.slowness(job)
     if slow:
         return slow_network(slow)
-    if not job.calls:
+    if not any(job.calls.values()):
         return Verdict(
             "unknown",
             answer="No file says what a rank waits for.",

@@ -116,7 +116,8 @@ def trace(job: Job, last: int = 20) -> Trace:
     events = []
     for rank in sorted(set(job.calls) - job.stale):
         calls = job.calls[rank][-last:]
-        for call, following in zip(calls, [*calls[1:], None], strict=True):
+        after = [*calls[1:], None] if calls else []
+        for call, following in zip(calls, after, strict=True):
             events.append(_event(job, rank, call, following, began))
     return Trace.from_events(events, max(len(job.world), 1), job.members)
 
