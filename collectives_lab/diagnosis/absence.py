@@ -7,6 +7,7 @@ does not record. Here `judge_sinks` says which, from whatever else is known of i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from collectives_lab.diagnosis import code_place, motion, timing, words
 from collectives_lab.diagnosis.job import Job
@@ -44,10 +45,13 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
 
 
 def files_of(job: Job) -> str:
-    """Name the dumps that are not there; "" if none is missing."""
+    """Name the dumps that are not there or not whole; "" if none is missing."""
     parts = []
-    if job.missing:
-        parts.append(f"the dump of {short_ranks(job.missing)}")
+    if gone := [rank for rank in job.missing if rank not in job.cut]:
+        parts.append(f"{_dumps(gone)} of {short_ranks(gone)}")
+    if cut := sorted(job.cut):
+        names = ", ".join(Path(job.dumps[rank].path).name for rank in cut[:3])
+        parts.append(f"{_dumps(cut)} of {short_ranks(cut)} ({names}), written whole")
     if job.nameless:
         parts.append("the ranks of the files without one")
     return " and ".join(parts)
@@ -72,18 +76,35 @@ def _without_file(job: Job, unknown: Sequence[int], seen: Sequence[int]) -> Verd
             ],
             decides="the end of its log, and the kernel's (dmesg: out of memory?)",
         )
-    stale = [rank for rank in unknown if rank in job.stale]
-    what = "is of an earlier moment" if stale else "is not here"
-    reasons = ["it may have died, be in other code, or have made another call"]
+    they = "it" if len(unknown) == 1 else "they"
+    them = "it" if len(unknown) == 1 else "them"
+    reasons = [f"{they} may have died, be in other code, or have made another call"]
     if seen:
         has = "has" if len(seen) == 1 else "have"
-        reasons = [f"{short_ranks(seen)} {has} not come either, and may wait for it"]
+        reasons = [
+            f"{short_ranks(seen)} {has} not come either, and may wait for {them}"
+        ]
     return Verdict(
         "unknown",
-        answer=f"The others wait for {short_ranks(unknown)}, whose dump {what}.",
+        answer=f"The others wait for {short_ranks(unknown)}, whose "
+        f"{what_is_missing(job, unknown)}.",
         reasons=reasons,
-        decides=f"{files_of(job)}, or a py-spy dump or the log of it",
+        decides=f"{files_of(job)}, or a py-spy dump or the log of {them}",
     )
+
+
+def what_is_missing(job: Job, ranks: Sequence[int]) -> str:
+    """Say why the dumps of ranks do not count: `dump is not here`."""
+    several = len(ranks) > 1
+    if set(ranks) & job.cut:
+        return "dumps break off" if several else "dump breaks off"
+    is_old = bool(set(ranks) & job.stale)
+    what = "of an earlier moment" if is_old else "not here"
+    return f"{_dumps(ranks)[4:]} {'are' if several else 'is'} {what}"
+
+
+def _dumps(ranks: Sequence[int]) -> str:
+    return "the dump" if len(ranks) == 1 else "the dumps"
 
 
 def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:

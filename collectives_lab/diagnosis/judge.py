@@ -113,7 +113,9 @@ def _at_rest(job: Job) -> Verdict:
     if not any(job.calls.values()):
         return Verdict(
             "unknown",
-            answer="No file says what a rank waits for.",
+            answer="No rank has made a call, as far as the files show."
+            if job.calls
+            else "No file says what a rank waits for.",
             decides="the Flight Recorder dumps of all ranks",
         )
     if set(job.missing) - job.stale or job.nameless or job.partial:

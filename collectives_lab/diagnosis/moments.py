@@ -45,6 +45,7 @@ def find_earlier(job: Job) -> None:
         )
         for (group, peer), number in received.items():
             is_whole = peer in job.calls and not has_wrapped(job, peer)
+            is_whole = is_whole and peer not in job.cut
             if is_whole and peer is not None and number > sent[group, peer, rank]:
                 job.stale.add(peer)
     for (src, send), (_, recv) in pairs(job):
@@ -93,7 +94,8 @@ def reopen_failed(job: Job, group: str) -> None:
     A backend without states retires a call that has failed as one that has ended.
     """
     ranks = [r for r in job.ranks_of(group)[0] if r in job.dumps]
-    at = {rank: job.reached(rank, group) for rank in set(ranks) - job.stale}
+    whole = set(ranks) - job.stale - job.cut
+    at = {rank: job.reached(rank, group) for rank in whole}
     last = max(at.values(), default=0)
     if not at or min(at.values()) != last - 1:
         return
@@ -107,7 +109,9 @@ def reopen_ended(job: Job) -> None:
     """Take a last call for given up where the rank's log says that it failed in it."""
     for rank, stack in job.failed.items():
         last = job.calls[rank][-1] if job.calls.get(rank) else None
-        if last is None or not last.over or last.state == "completed":
+        if rank in job.cut or last is None or not last.over:
+            continue
+        if last.state == "completed":
             continue
         inside = code_place.communication(stack)
         if inside not in code_place.P2P and last.where in ("", stack.where):
@@ -134,7 +138,8 @@ def close_forgotten(job: Job) -> None:
 def find_stale(job: Job, group: str) -> None:
     """Find dumps that were written earlier than others, by what others had ended.
 
-    A collective that is over somewhere has been begun everywhere.
+    A collective that is over somewhere has been begun everywhere; a dump that breaks
+    off does not say how far its rank has come.
     """
     ranks, _ = job.ranks_of(group)
     ended = max(
@@ -146,5 +151,5 @@ def find_stale(job: Job, group: str) -> None:
         ),
         default=0,
     )
-    behind = {r for r in ranks if r in job.dumps and job.reached(r, group) < ended}
-    job.stale |= behind
+    whole = set(ranks) & set(job.dumps) - job.cut
+    job.stale |= {r for r in whole if job.reached(r, group) < ended}

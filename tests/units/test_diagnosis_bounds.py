@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from dump_files import recorders
 
 from collectives_lab.diagnosis import explain
@@ -14,7 +15,7 @@ def test_a_rank_without_a_call_is_a_rank_like_others(tmp_path: Path) -> None:
         r.save(tmp_path)
     verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == ("unknown", [])
-    assert verdict.trace is not None and not verdict.trace.events
+    assert verdict.trace is not None and not [*verdict.trace.events]
     for r in ranks:
         if r.rank != 2:
             r.call(state="scheduled")
@@ -22,3 +23,34 @@ def test_a_rank_without_a_call_is_a_rank_like_others(tmp_path: Path) -> None:
     verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == ("busy", [2])
     assert verdict.picture.splitlines()[1].split() == ["rank", "2", "-"]
+
+
+@pytest.mark.parametrize("form", ["pickle", "json"])
+def test_what_lies_behind_a_break_is_not_known(form: str, tmp_path: Path) -> None:
+    """No rank is blamed for it, and no job is called well by it."""
+    ranks = recorders(backend="gloo")
+    for r in ranks:
+        if r.rank != 0:
+            r.call(state="scheduled", line=50)
+    paths = [r.save(tmp_path, f"rank_{r.rank}", form) for r in ranks]
+    whole = paths[2].read_bytes()
+    for share in (0.02, 0.1, 0.3, 0.5, 0.7, 0.9):
+        paths[2].write_bytes(whole[: int(share * len(whole))])
+        verdict = explain(tmp_path)
+        assert (verdict.kind, verdict.culprits) == ("unknown", []), share
+        assert "the dump of rank 2" in verdict.decides
+        assert share < 0.2 or "rank 2 (rank_2), written whole" in verdict.decides
+
+
+def test_a_mismatch_before_a_break_is_seen(tmp_path: Path) -> None:
+    """Its rank has made that call, whatever came behind it."""
+    ranks = recorders()
+    for r in ranks:
+        r.call(size=(9 if r.rank == 2 else 8,), state="started")
+        for _ in range(20):
+            r.call(state="scheduled")
+    paths = [r.save(tmp_path) for r in ranks]
+    whole = paths[2].read_bytes()
+    paths[2].write_bytes(whole[: len(whole) // 2])
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("shape", [2])
