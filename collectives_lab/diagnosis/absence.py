@@ -6,7 +6,7 @@ does not record. Here `judge_sinks` says which, from whatever else is known of i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from collectives_lab.diagnosis import code_place, motion, timing, words
@@ -241,8 +241,13 @@ def _given_up(job: Job, seen: Sequence[int]) -> Verdict | None:
 
 
 def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
-    """Judge ranks that have made all their calls and no further one."""
+    """Judge ranks that have made all their calls and no further one.
+
+    A stack is of one moment, so it proves nothing: the rank may be about to come, or
+    the others may wait in a call that they have made once too often.
+    """
     shown = {r: code_place.place(job.stacks[r]) for r in ranks if r in job.stacks}
+    over = [r for r in shown if code_place.has_ended(job.stacks[r])]
     who = short_ranks(ranks)
     has, does, where = "have", "do", "they are likely"
     if len(ranks) == 1:
@@ -250,12 +255,21 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     waiting = short_ranks(sorted(found.at))
     waits = "waits" if len(found.at) == 1 else "wait"
     reasons = [f"{who} {has} no open call, and {waiting} {waits}"]
+    if without := [rank for rank in ranks if rank in job.missing]:
+        reasons = [
+            f"{waiting} {waits} for {who}; of {short_ranks(without)} the "
+            f"{what_is_missing(job, without)}"
+        ]
     lines = {r: job.stacks[r].where for r in shown if job.stacks[r].where}
     last = next((job.calls[r][-1] for r in ranks if job.calls.get(r)), None)
-    if shown:
-        answer = "; ".join(f"rank {r} is {text}" for r, text in shown.items())
-        answer += " and does not come to the others' call."
-        reasons.append("its stack shows it")
+    its = "its" if len(shown) == 1 else "their"
+    if shown and len(over) == len(shown):
+        answer = f"the program of {short_ranks(over)} has ended, and the others wait."
+        reasons.append(f"by {its} stack, which is at the exit of Python")
+    elif shown:
+        answer = "; ".join(_are(shown)) + f", and {does} not come to the others' call."
+        shows = "stack shows" if len(shown) == 1 else "stacks show"
+        reasons.append(f"likely: {its} {shows} it, at one moment")
     else:
         answer = f"{who} {does} not come to the others' call: {where} in other code."
         reasons.append("likely; if it has raised or died, its log says so")
@@ -266,12 +280,27 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
             reasons.append(
                 f"last seen in {last.verb}, call {last.number},{at}".rstrip(",")
             )
+    if 2 * len(ranks) > len(job.world) and len(found.at) < len(ranks):
+        reasons.append(f"or {waiting} made one call too many")
+    decides = f"a second stack of {who}, some seconds later" if shown else ""
+    if over:
+        decides = f"the end of the log of {short_ranks(over)}"
     return Verdict(
         "busy",
         list(ranks),
-        proved=len(shown) == len(ranks) and not job.missing,
         answer=answer,
         lines=lines,
         reasons=reasons,
-        decides="" if shown else f"a py-spy dump of {who}",
+        decides=decides or f"a py-spy dump of {who}",
     )
+
+
+def _are(shown: Mapping[int, str]) -> list[str]:
+    """Return `ranks 1-3 are in load` for each place of ranks."""
+    ranks: dict[str, list[int]] = {}
+    for rank, text in shown.items():
+        ranks.setdefault(text, []).append(rank)
+    return [
+        f"{short_ranks(there)} {'is' if len(there) == 1 else 'are'} {text}"
+        for text, there in ranks.items()
+    ]

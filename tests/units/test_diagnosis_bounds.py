@@ -54,3 +54,39 @@ def test_a_mismatch_before_a_break_is_seen(tmp_path: Path) -> None:
     paths[2].write_bytes(whole[: len(whole) // 2])
     verdict = explain(tmp_path)
     assert (verdict.kind, verdict.culprits) == ("shape", [2])
+
+
+def stack_of(folder: Path, rank: int, *frames: str) -> None:
+    """Write a stack as py-spy does, innermost frame first."""
+    lines = "".join(f"    {frame}\n" for frame in frames)
+    (folder / f"stack_rank_{rank}.txt").write_text(
+        f'Process 7: python train.py\n\nThread 7 (active): "MainThread"\n{lines}'
+    )
+
+
+def test_a_stack_of_one_moment_proves_nothing(tmp_path: Path) -> None:
+    """Where one rank waits for all others, it may have made a call too many."""
+    ranks = recorders(backend="gloo")
+    ranks[0].call(state="scheduled")
+    for r in ranks:
+        r.save(tmp_path)
+        if r.rank:
+            stack_of(tmp_path, r.rank, "load (/home/me/train.py:77)")
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.proved) == ("busy", False)
+    assert verdict.answer.startswith("Ranks 1-3 are in load, and do not come")
+    assert "or rank 0 made one call too many" in verdict.reasons
+    assert "second stack" in verdict.decides
+
+
+def test_a_program_at_its_exit_is_over(tmp_path: Path) -> None:
+    """Its main thread waits for other threads, and makes no further call."""
+    ranks = recorders(backend="gloo")
+    for r in ranks:
+        if r.rank != 2:
+            r.call(state="scheduled")
+        r.save(tmp_path)
+    stack_of(tmp_path, 2, "_shutdown (threading.py:1590)")
+    verdict = explain(tmp_path)
+    assert (verdict.culprits, verdict.proved) == ([2], False)
+    assert verdict.answer.startswith("The program of rank 2 has ended")
