@@ -90,3 +90,35 @@ def test_a_program_at_its_exit_is_over(tmp_path: Path) -> None:
     verdict = explain(tmp_path)
     assert (verdict.culprits, verdict.proved) == ([2], False)
     assert verdict.answer.startswith("The program of rank 2 has ended")
+
+
+def test_the_text_says_whether_it_is_proved(tmp_path: Path) -> None:
+    """In its second line, where there is something to prove."""
+    ranks = recorders()
+    for r in ranks:
+        if r.rank != 2:
+            r.call(state="started")
+        r.save(tmp_path)
+    assert str(explain(tmp_path)).splitlines()[1] == "  Likely, not proved."
+    ranks[2].call(size=(9,), state="started")
+    ranks[2].save(tmp_path)
+    assert str(explain(tmp_path)).splitlines()[1] == "  Proved by the files."
+    (tmp_path / "nccl_trace_rank_1").unlink()
+    (tmp_path / "nccl_trace_rank_2").unlink()
+    assert "proved" not in str(explain(tmp_path)).lower()
+
+
+def test_a_missing_file_may_make_the_other_call_the_usual_one(tmp_path: Path) -> None:
+    """Two ranks against one say nothing where a fourth one is not seen."""
+    ranks = recorders()
+    for r in ranks:
+        r.call(size=(8 + r.rank % 2,), state="started")
+    for r in ranks[1:]:
+        r.save(tmp_path)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("unknown", [])
+    assert {reason[:7] for reason in verdict.reasons} == {"ranks 1", "rank 2:"}
+    assert verdict.decides == "the dump of rank 0"
+    ranks[0].entries[-1]["input_sizes"] = [[9]]
+    ranks[0].save(tmp_path)
+    assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("shape", [2])
