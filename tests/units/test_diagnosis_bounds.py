@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from dump_files import recorders
 
-from collectives_lab.diagnosis import explain
+from collectives_lab.diagnosis import Unreadable, explain
 
 
 def test_a_rank_without_a_call_is_a_rank_like_others(tmp_path: Path) -> None:
@@ -122,3 +122,32 @@ def test_a_missing_file_may_make_the_other_call_the_usual_one(tmp_path: Path) ->
     ranks[0].entries[-1]["input_sizes"] = [[9]]
     ranks[0].save(tmp_path)
     assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("shape", [2])
+
+
+def test_explain_takes_lists_of_paths_and_names_a_bad_file_once(tmp_path: Path) -> None:
+    """A list is what glob gives; anything else is refused in words."""
+    paths = [r.save(tmp_path) for r in recorders()]
+    assert explain(paths).kind == explain(*paths).kind == "healthy"
+    assert explain(iter(paths[:2]), [paths[2:]]).kind == "healthy"
+    with pytest.raises(Unreadable, match="not int"):
+        explain([3])  # type: ignore[list-item]
+    bad = tmp_path / "bad_rank_9"
+    bad.write_bytes(b"\x80\x02cos\nsystem\n.")
+    with pytest.raises(Unreadable) as error:
+        explain(bad)
+    assert str(error.value).startswith(f"{bad}: this pickle asks for os.system")
+    assert explain(tmp_path).notes[0].startswith(f"{bad}: this pickle asks for")
+    bad.write_bytes(b"\x80\x02}.")
+    with pytest.raises(Unreadable, match=f"^{bad}: no Flight Recorder dump: it holds"):
+        explain(bad)
+
+
+def test_several_ranks_without_a_dump_are_they(tmp_path: Path) -> None:
+    """The sentence about them is in the plural."""
+    for r in recorders():
+        r.call(state="started")
+        if r.rank in (0, 3):
+            r.save(tmp_path)
+    verdict = explain(tmp_path)
+    assert verdict.answer.endswith("ranks 1 and 2, whose dumps are not here.")
+    assert verdict.reasons[0].startswith("they may have died")
