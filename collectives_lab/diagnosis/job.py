@@ -34,7 +34,8 @@ class Job:
     that there must be; knows_world: whether there can be no others. stale: ranks whose
     dump is of an earlier moment than the others'. earlier: ranks whose dump may be, by
     a call that is over elsewhere. partial: ranks known from a log only. cut: ranks
-    whose dump breaks off, so that nobody knows what else they have called.
+    whose dump breaks off, so that nobody knows what else they have called. apart: ranks
+    whose calls were made at another time than the same calls of the others.
     """
 
     calls: dict[int, tuple[Call, ...]] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Job:
     partial: set[int] = field(default_factory=set)
     cut: set[int] = field(default_factory=set)
     failed: dict[int, Stack] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
     nameless: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

@@ -39,6 +39,7 @@ def judge(job: Job) -> Verdict:
         or _at_rest(job)
     )
     verdict.answer = verdict.answer[:1].upper() + verdict.answer[1:]
+    verdict.proved = verdict.proved and not job.apart
     verdict.notes = [*job.notes, *verdict.notes]
     verdict.waits = [_wait(found, rank) for rank in found.at]
     for rank, call in found.at.items():

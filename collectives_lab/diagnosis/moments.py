@@ -18,6 +18,9 @@ from collectives_lab.formats.recorder_entries import WITHOUT_STATES, Call
 APART = 600e9
 """Nanoseconds between one call on two ranks that no job survives: ten minutes."""
 
+SKEW = 10e9
+"""Nanoseconds by which the clocks of ranks do not differ: ten seconds."""
+
 
 def sort_out(job: Job) -> None:
     """Mark the dumps that do not count, and say so in the job's notes."""
@@ -28,6 +31,42 @@ def sort_out(job: Job) -> None:
         reopen_failed(job, group)
         find_stale(job, group)
     find_earlier(job)
+    find_apart(job)
+
+
+def find_apart(job: Job) -> None:
+    """Find dumps whose calls were all made before others made the same ones.
+
+    A rank cannot have ended a call, and made the next one, long before another rank has
+    come to it. So the dumps are of two runs of a job, or the clocks differ.
+    """
+    times = {
+        rank: [c.created for c in calls if c.created]
+        for rank, calls in job.calls.items()
+        if rank not in job.stale
+    }
+    times = {rank: made for rank, made in times.items() if made}
+    newest = max((min(made) for made in times.values()), default=0)
+    early = {r for r, made in times.items() if max(made) + SKEW < newest}
+    oldest = min((max(times[r]) for r in early), default=0)
+    late = {r for r, made in times.items() if early and min(made) > oldest + SKEW}
+    if not any(
+        late & set(made) and any(_has_ended(job, r, made[r]) for r in early & set(made))
+        for made in job.collectives().values()
+    ):
+        return
+    job.apart = min(early, late, key=len)
+    job.notes.append(
+        f"the calls of {name_ranks(sorted(job.apart))} were made at another time than "
+        "the same calls of the others: the dumps are of two runs of the job, or the "
+        "clocks of the ranks differ; nothing is proved by them"
+    )
+
+
+def _has_ended(job: Job, rank: int, call: Call) -> bool:
+    """Return whether a call that needs all ranks is over, and not its rank's last."""
+    is_last = call.record == job.calls[rank][-1].record
+    return call.over and call.verb in SYMMETRIC and not is_last
 
 
 def find_earlier(job: Job) -> None:

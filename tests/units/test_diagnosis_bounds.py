@@ -151,3 +151,28 @@ def test_several_ranks_without_a_dump_are_they(tmp_path: Path) -> None:
     verdict = explain(tmp_path)
     assert verdict.answer.endswith("ranks 1 and 2, whose dumps are not here.")
     assert verdict.reasons[0].startswith("they may have died")
+
+
+@pytest.mark.parametrize("seconds", [30, 300])
+def test_dumps_of_two_runs_prove_nothing(seconds: int, tmp_path: Path) -> None:
+    """No rank ends a call, and makes the next, before another one has come to it."""
+    ranks = recorders(backend="gloo")
+    for r in ranks:
+        r.call(size=(9 if r.rank == 2 else 8,), state="scheduled")
+        r.save(tmp_path)
+    assert explain(tmp_path).proved and not explain(tmp_path).notes
+    for entry in ranks[1].entries:
+        entry["time_created_ns"] -= seconds * 10**9
+    ranks[1].save(tmp_path)
+    verdict = explain(tmp_path)
+    assert not verdict.proved
+    assert "the calls of rank 1 were made at another time" in verdict.notes[0]
+
+
+def test_a_rank_that_comes_late_is_of_the_same_run(tmp_path: Path) -> None:
+    """The others wait for it in their first call."""
+    for r in recorders(backend="gloo", steps=0):
+        r.at += 30 * 10**9 * (r.rank == 2)
+        r.call(size=(9 if r.rank == 2 else 8,), state="scheduled")
+        r.save(tmp_path)
+    assert explain(tmp_path).proved and not explain(tmp_path).notes
