@@ -7,9 +7,11 @@ them is executed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from collectives_lab.basics.errors import LabError
 from collectives_lab.diagnosis import last_calls, moments, reproduction
@@ -26,17 +28,18 @@ class Unreadable(LabError):
 
 
 def explain(
-    *paths: str | Path,
+    *paths: str | Path | Iterable[str | Path],
     progress: Callable[[int, int], None] | None = None,
 ) -> Verdict:
     """Say why a job hangs, from its files, and return the Verdict.
 
-    paths: files and folders, in any mixture: Flight Recorder dumps, logs, reports of
-    NCCL's RAS, stacks by py-spy. progress: called with the number of files read and of
-    all. Raises Unreadable where none of the files helps, with what is wrong with each.
+    paths: files and folders, in any mixture, or lists of them: Flight Recorder dumps,
+    logs, reports of NCCL's RAS, stacks by py-spy. progress: called with the number of
+    files read and of all. Raises Unreadable where none of the files helps, with what is
+    wrong with each.
     """
     try:
-        evidence = collect(paths, progress)
+        evidence = collect(_flat(paths), progress)
     except FileNotFoundError as error:
         raise Unreadable(str(error)) from None
     if (evidence.is_empty and evidence.problems) or not evidence.files:
@@ -50,6 +53,19 @@ def explain(
     verdict.trace = last_calls.trace(job) if job.calls else None
     verdict.write = partial(_tried, reproduction.program(job, verdict), verdict)
     return verdict
+
+
+def _flat(paths: Iterable[Any]) -> Iterator[str | Path]:
+    """Yield the paths, those of lists too."""
+    for path in paths:
+        if isinstance(path, str | os.PathLike):
+            yield Path(path)
+        elif isinstance(path, Iterable) and not isinstance(path, bytes | Mapping):
+            yield from _flat(path)
+        else:
+            raise Unreadable(
+                f"explain takes paths of files and folders, not {type(path).__name__}"
+            )
 
 
 def _tried(program: str, verdict: Verdict) -> str:

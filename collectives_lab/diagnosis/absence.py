@@ -6,7 +6,8 @@ does not record. Here `judge_sinks` says which, from whatever else is known of i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from collectives_lab.diagnosis import code_place, motion, timing, words
 from collectives_lab.diagnosis.job import Job
@@ -44,10 +45,13 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
 
 
 def files_of(job: Job) -> str:
-    """Name the dumps that are not there; "" if none is missing."""
+    """Name the dumps that are not there or not whole; "" if none is missing."""
     parts = []
-    if job.missing:
-        parts.append(f"the dump of {short_ranks(job.missing)}")
+    if gone := [rank for rank in job.missing if rank not in job.cut]:
+        parts.append(f"{_dumps(gone)} of {short_ranks(gone)}")
+    if cut := sorted(job.cut):
+        names = ", ".join(Path(job.dumps[rank].path).name for rank in cut[:3])
+        parts.append(f"{_dumps(cut)} of {short_ranks(cut)} ({names}), written whole")
     if job.nameless:
         parts.append("the ranks of the files without one")
     return " and ".join(parts)
@@ -72,18 +76,35 @@ def _without_file(job: Job, unknown: Sequence[int], seen: Sequence[int]) -> Verd
             ],
             decides="the end of its log, and the kernel's (dmesg: out of memory?)",
         )
-    stale = [rank for rank in unknown if rank in job.stale]
-    what = "is of an earlier moment" if stale else "is not here"
-    reasons = ["it may have died, be in other code, or have made another call"]
+    they = "it" if len(unknown) == 1 else "they"
+    them = "it" if len(unknown) == 1 else "them"
+    reasons = [f"{they} may have died, be in other code, or have made another call"]
     if seen:
         has = "has" if len(seen) == 1 else "have"
-        reasons = [f"{short_ranks(seen)} {has} not come either, and may wait for it"]
+        reasons = [
+            f"{short_ranks(seen)} {has} not come either, and may wait for {them}"
+        ]
     return Verdict(
         "unknown",
-        answer=f"The others wait for {short_ranks(unknown)}, whose dump {what}.",
+        answer=f"The others wait for {short_ranks(unknown)}, whose "
+        f"{what_is_missing(job, unknown)}.",
         reasons=reasons,
-        decides=f"{files_of(job)}, or a py-spy dump or the log of it",
+        decides=f"{files_of(job)}, or a py-spy dump or the log of {them}",
     )
+
+
+def what_is_missing(job: Job, ranks: Sequence[int]) -> str:
+    """Say why the dumps of ranks do not count: `dump is not here`."""
+    several = len(ranks) > 1
+    if set(ranks) & job.cut:
+        return "dumps break off" if several else "dump breaks off"
+    is_old = bool(set(ranks) & job.stale)
+    what = "of an earlier moment" if is_old else "not here"
+    return f"{_dumps(ranks)[4:]} {'are' if several else 'is'} {what}"
+
+
+def _dumps(ranks: Sequence[int]) -> str:
+    return "the dump" if len(ranks) == 1 else "the dumps"
 
 
 def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
@@ -220,8 +241,13 @@ def _given_up(job: Job, seen: Sequence[int]) -> Verdict | None:
 
 
 def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
-    """Judge ranks that have made all their calls and no further one."""
+    """Judge ranks that have made all their calls and no further one.
+
+    A stack is of one moment, so it proves nothing: the rank may be about to come, or
+    the others may wait in a call that they have made once too often.
+    """
     shown = {r: code_place.place(job.stacks[r]) for r in ranks if r in job.stacks}
+    over = [r for r in shown if code_place.has_ended(job.stacks[r])]
     who = short_ranks(ranks)
     has, does, where = "have", "do", "they are likely"
     if len(ranks) == 1:
@@ -229,12 +255,21 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     waiting = short_ranks(sorted(found.at))
     waits = "waits" if len(found.at) == 1 else "wait"
     reasons = [f"{who} {has} no open call, and {waiting} {waits}"]
+    if without := [rank for rank in ranks if rank in job.missing]:
+        reasons = [
+            f"{waiting} {waits} for {who}; of {short_ranks(without)} the "
+            f"{what_is_missing(job, without)}"
+        ]
     lines = {r: job.stacks[r].where for r in shown if job.stacks[r].where}
     last = next((job.calls[r][-1] for r in ranks if job.calls.get(r)), None)
-    if shown:
-        answer = "; ".join(f"rank {r} is {text}" for r, text in shown.items())
-        answer += " and does not come to the others' call."
-        reasons.append("its stack shows it")
+    its = "its" if len(shown) == 1 else "their"
+    if shown and len(over) == len(shown):
+        answer = f"the program of {short_ranks(over)} has ended, and the others wait."
+        reasons.append(f"by {its} stack, which is at the exit of Python")
+    elif shown:
+        answer = "; ".join(_are(shown)) + f", and {does} not come to the others' call."
+        shows = "stack shows" if len(shown) == 1 else "stacks show"
+        reasons.append(f"likely: {its} {shows} it, at one moment")
     else:
         answer = f"{who} {does} not come to the others' call: {where} in other code."
         reasons.append("likely; if it has raised or died, its log says so")
@@ -245,12 +280,27 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
             reasons.append(
                 f"last seen in {last.verb}, call {last.number},{at}".rstrip(",")
             )
+    if 2 * len(ranks) > len(job.world) and len(found.at) < len(ranks):
+        reasons.append(f"or {waiting} made one call too many")
+    decides = f"a second stack of {who}, some seconds later" if shown else ""
+    if over:
+        decides = f"the end of the log of {short_ranks(over)}"
     return Verdict(
         "busy",
         list(ranks),
-        proved=len(shown) == len(ranks) and not job.missing,
         answer=answer,
         lines=lines,
         reasons=reasons,
-        decides="" if shown else f"a py-spy dump of {who}",
+        decides=decides or f"a py-spy dump of {who}",
     )
+
+
+def _are(shown: Mapping[int, str]) -> list[str]:
+    """Return `ranks 1-3 are in load` for each place of ranks."""
+    ranks: dict[str, list[int]] = {}
+    for rank, text in shown.items():
+        ranks.setdefault(text, []).append(rank)
+    return [
+        f"{short_ranks(there)} {'is' if len(there) == 1 else 'are'} {text}"
+        for text, there in ranks.items()
+    ]

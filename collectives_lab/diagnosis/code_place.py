@@ -31,6 +31,12 @@ OTHER = (
 """Parts of a path or function, and what a rank is at there."""
 
 
+EXITS = ("_shutdown", "_python_exit", "_exit_function", "_run_exitfuncs", "_exitfunc")
+
+EXIT_FILES = ("threading.py", "thread.py", "process.py", "util.py", "weakref.py")
+"""Functions and files of Python in which a main thread is when its program is over."""
+
+
 def communication(stack: Stack) -> str:
     """Return the function of torch.distributed that a stack is in, or ""."""
     for frame in stack.frames:
@@ -48,6 +54,14 @@ def is_elsewhere(stack: Stack) -> bool:
     A wait for a call is C++, so a stack that ends in the user's own line may be one.
     """
     return not communication(stack) and any(place(stack) == words for _, words in OTHER)
+
+
+def has_ended(stack: Stack) -> bool:
+    """Return whether a main thread is at the exit of Python: its program is over."""
+    return any(
+        frame.function in EXITS and frame.file.endswith(EXIT_FILES)
+        for frame in stack.frames
+    )
 
 
 def place(stack: Stack) -> str:

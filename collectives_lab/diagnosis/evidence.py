@@ -60,7 +60,8 @@ def collect(
         try:
             _read(path, evidence, most_calls)
         except (OSError, ValueError, RecursionError) as error:
-            evidence.problems[str(path)] = str(error) or type(error).__name__
+            why = str(error).removeprefix(str(path)).lstrip(": ").removeprefix("is ")
+            evidence.problems[str(path)] = why or type(error).__name__
     if progress is not None:
         progress(len(files), len(files))
     return evidence

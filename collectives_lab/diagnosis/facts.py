@@ -30,6 +30,7 @@ def mismatched(job: Job) -> Verdict | None:
     found = find(job) or fingerprints(job) or message(job)
     if found is None:
         return _misfit(job)
+    may_turn = _may_turn(job, found)
     found = _with_misfit(job, found)
     lines = {r: found.calls[r].where for r in found.calls if found.calls[r].where}
     reasons = alike({r: call_text(c, found.kind) for r, c in found.calls.items()})
@@ -45,6 +46,15 @@ def mismatched(job: Job) -> Verdict | None:
             reasons=reasons,
             decides=absence.files_of(job) or "the dumps of the other ranks",
         )
+    if may_turn and not found.is_tie:
+        return Verdict(
+            "unknown",
+            answer=f"The ranks differ in {where}, and too few files are here to say "
+            "who of them is the odd one.",
+            lines=lines,
+            reasons=reasons,
+            decides=absence.files_of(job),
+        )
     return Verdict(
         found.kind,
         list(found.culprits),
@@ -53,6 +63,19 @@ def mismatched(job: Job) -> Verdict | None:
         lines=lines,
         reasons=reasons,
     )
+
+
+def _may_turn(job: Job, found: Mismatch) -> bool:
+    """Return whether ranks without a file could make the culprits' call the usual one.
+
+    Two ranks against one are no majority where a fourth one is not seen.
+    """
+    if found.is_tie or any(call.is_p2p for call in found.calls.values()):
+        return False
+    unseen = {*job.ranks_of(found.group)[0]} & {*job.missing} - {*found.calls}
+    culprits = len(found.culprits)
+    others = len(found.calls) - culprits
+    return bool(unseen) and culprits + len(unseen) >= others
 
 
 def _with_misfit(job: Job, found: Mismatch) -> Mismatch:

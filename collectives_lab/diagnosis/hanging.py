@@ -59,7 +59,7 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
         return Verdict(
             "unknown",
             answer=f"{short_ranks(cycle)} wait for each other in a circle, and for "
-            f"{short_ranks(beyond)}, whose dump is not here.",
+            f"{short_ranks(beyond)}, whose {absence.what_is_missing(job, beyond)}.",
             decides=absence.files_of(job),
         )
     culprits = found.circling(cycle)

@@ -33,7 +33,9 @@ class Job:
     ranks. members: by group, its ranks, where they are known for sure. world: the ranks
     that there must be; knows_world: whether there can be no others. stale: ranks whose
     dump is of an earlier moment than the others'. earlier: ranks whose dump may be, by
-    a call that is over elsewhere. partial: ranks known from a log only.
+    a call that is over elsewhere. partial: ranks known from a log only. cut: ranks
+    whose dump breaks off, so that nobody knows what else they have called. apart: ranks
+    whose calls were made at another time than the same calls of the others.
     """
 
     calls: dict[int, tuple[Call, ...]] = field(default_factory=dict)
@@ -47,7 +49,9 @@ class Job:
     stale: set[int] = field(default_factory=set)
     earlier: set[int] = field(default_factory=set)
     partial: set[int] = field(default_factory=set)
+    cut: set[int] = field(default_factory=set)
     failed: dict[int, Stack] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
     nameless: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -74,8 +78,8 @@ class Job:
 
     @property
     def missing(self) -> list[int]:
-        """The ranks of which nothing reliable is known."""
-        known = set(self.calls) - self.stale - self.partial
+        """The ranks of which nobody knows for sure what they have not called."""
+        known = set(self.calls) - self.stale - self.partial - self.cut
         return [rank for rank in self.world if rank not in known]
 
     @property
@@ -181,7 +185,7 @@ class Job:
 
     @property
     def missing_dumps(self) -> set[int]:
-        """The ranks without a dump that counts, and without a line of a watchdog."""
+        """The ranks without a whole dump that counts, and without a watchdog's line."""
         return set(self.missing) - self.partial
 
     # -- how it is put together -------------------------------------------------------
@@ -237,6 +241,7 @@ class Job:
                 for c in dump.calls
             )
             if not dump.complete:
+                self.cut.add(rank)
                 self.notes.append(f"{dump.path} breaks off; its beginning was read")
 
     def _from_logs(self) -> None:

@@ -39,6 +39,7 @@ def judge(job: Job) -> Verdict:
         or _at_rest(job)
     )
     verdict.answer = verdict.answer[:1].upper() + verdict.answer[1:]
+    verdict.proved = verdict.proved and not job.apart
     verdict.notes = [*job.notes, *verdict.notes]
     verdict.waits = [_wait(found, rank) for rank in found.at]
     for rank, call in found.at.items():
@@ -60,7 +61,7 @@ def _wait(found: waits.Graph, rank: int) -> Wait:
 
 def _by_stacks(job: Job) -> Verdict | None:
     """Judge by stacks alone: who is in other code while the others communicate."""
-    if job.calls or not job.stacks:
+    if any(job.calls.values()) or not job.stacks:
         return None
     inside = {r: code_place.communication(s) for r, s in job.stacks.items()}
     outside = [rank for rank, call in inside.items() if not call]
@@ -110,10 +111,12 @@ def _at_rest(job: Job) -> Verdict:
     slow = network.slowness(job)
     if slow:
         return slow_network(slow)
-    if not job.calls:
+    if not any(job.calls.values()):
         return Verdict(
             "unknown",
-            answer="No file says what a rank waits for.",
+            answer="No rank has made a call, as far as the files show."
+            if job.calls
+            else "No file says what a rank waits for.",
             decides="the Flight Recorder dumps of all ranks",
         )
     if set(job.missing) - job.stale or job.nameless or job.partial:

@@ -25,7 +25,8 @@ Column = tuple[str, int, str]
 def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
     """Return the last calls as a table: a row for ranks that made the same.
 
-    `...` follows a call that is not over, and `-` stands where a rank has made none.
+    `...` follows a call that is not over, `-` stands where a rank has made none, and
+    `?` where its dump breaks off.
     Collectives stand below each other by their number; with messages among them, each
     rank has its own order.
     culprits: ranks whose rows come first.
@@ -38,7 +39,8 @@ def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
     in_line = not any(pair for _, _, pair in columns)
     rows: dict[tuple[str, ...], list[int]] = {}
     for rank in ranks:
-        texts = tuple(cells[rank].get(column, "-") for column in columns)
+        none = "?" if rank in job.cut else "-"
+        texts = tuple(cells[rank].get(column, none) for column in columns)
         if not in_line:
             texts = tuple(_own(job, rank))
         rows.setdefault(texts, []).append(rank)
@@ -116,7 +118,8 @@ def trace(job: Job, last: int = 20) -> Trace:
     events = []
     for rank in sorted(set(job.calls) - job.stale):
         calls = job.calls[rank][-last:]
-        for call, following in zip(calls, [*calls[1:], None], strict=True):
+        after = [*calls[1:], None] if calls else []
+        for call, following in zip(calls, after, strict=True):
             events.append(_event(job, rank, call, following, began))
     return Trace.from_events(events, max(len(job.world), 1), job.members)
 

@@ -228,6 +228,8 @@ def pairs(job: Job) -> list[tuple[tuple[int, Call], tuple[int, Call]]]:
     found = []
     for (_, src, dst), (sends, recvs) in sorted(lists.items(), key=lambda i: i[0]):
         if has_wrapped(job, src) or has_wrapped(job, dst):
+            if {src, dst} & job.cut:
+                continue  # nobody knows how many of them were over
             over = min(sum(c.over for c in sends), sum(c.over for c in recvs))
             sends = sends[sum(c.over for c in sends) - over :]
             recvs = recvs[sum(c.over for c in recvs) - over :]

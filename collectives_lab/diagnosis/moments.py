@@ -18,6 +18,9 @@ from collectives_lab.formats.recorder_entries import WITHOUT_STATES, Call
 APART = 600e9
 """Nanoseconds between one call on two ranks that no job survives: ten minutes."""
 
+SKEW = 10e9
+"""Nanoseconds by which the clocks of ranks do not differ: ten seconds."""
+
 
 def sort_out(job: Job) -> None:
     """Mark the dumps that do not count, and say so in the job's notes."""
@@ -28,6 +31,42 @@ def sort_out(job: Job) -> None:
         reopen_failed(job, group)
         find_stale(job, group)
     find_earlier(job)
+    find_apart(job)
+
+
+def find_apart(job: Job) -> None:
+    """Find dumps whose calls were all made before others made the same ones.
+
+    A rank cannot have ended a call, and made the next one, long before another rank has
+    come to it. So the dumps are of two runs of a job, or the clocks differ.
+    """
+    times = {
+        rank: [c.created for c in calls if c.created]
+        for rank, calls in job.calls.items()
+        if rank not in job.stale
+    }
+    times = {rank: made for rank, made in times.items() if made}
+    newest = max((min(made) for made in times.values()), default=0)
+    early = {r for r, made in times.items() if max(made) + SKEW < newest}
+    oldest = min((max(times[r]) for r in early), default=0)
+    late = {r for r, made in times.items() if early and min(made) > oldest + SKEW}
+    if not any(
+        late & set(made) and any(_has_ended(job, r, made[r]) for r in early & set(made))
+        for made in job.collectives().values()
+    ):
+        return
+    job.apart = min(early, late, key=len)
+    job.notes.append(
+        f"the calls of {name_ranks(sorted(job.apart))} were made at another time than "
+        "the same calls of the others: the dumps are of two runs of the job, or the "
+        "clocks of the ranks differ; nothing is proved by them"
+    )
+
+
+def _has_ended(job: Job, rank: int, call: Call) -> bool:
+    """Return whether a call that needs all ranks is over, and not its rank's last."""
+    is_last = call.record == job.calls[rank][-1].record
+    return call.over and call.verb in SYMMETRIC and not is_last
 
 
 def find_earlier(job: Job) -> None:
@@ -45,6 +84,7 @@ def find_earlier(job: Job) -> None:
         )
         for (group, peer), number in received.items():
             is_whole = peer in job.calls and not has_wrapped(job, peer)
+            is_whole = is_whole and peer not in job.cut
             if is_whole and peer is not None and number > sent[group, peer, rank]:
                 job.stale.add(peer)
     for (src, send), (_, recv) in pairs(job):
@@ -93,7 +133,8 @@ def reopen_failed(job: Job, group: str) -> None:
     A backend without states retires a call that has failed as one that has ended.
     """
     ranks = [r for r in job.ranks_of(group)[0] if r in job.dumps]
-    at = {rank: job.reached(rank, group) for rank in set(ranks) - job.stale}
+    whole = set(ranks) - job.stale - job.cut
+    at = {rank: job.reached(rank, group) for rank in whole}
     last = max(at.values(), default=0)
     if not at or min(at.values()) != last - 1:
         return
@@ -107,7 +148,9 @@ def reopen_ended(job: Job) -> None:
     """Take a last call for given up where the rank's log says that it failed in it."""
     for rank, stack in job.failed.items():
         last = job.calls[rank][-1] if job.calls.get(rank) else None
-        if last is None or not last.over or last.state == "completed":
+        if rank in job.cut or last is None or not last.over:
+            continue
+        if last.state == "completed":
             continue
         inside = code_place.communication(stack)
         if inside not in code_place.P2P and last.where in ("", stack.where):
@@ -134,7 +177,8 @@ def close_forgotten(job: Job) -> None:
 def find_stale(job: Job, group: str) -> None:
     """Find dumps that were written earlier than others, by what others had ended.
 
-    A collective that is over somewhere has been begun everywhere.
+    A collective that is over somewhere has been begun everywhere; a dump that breaks
+    off does not say how far its rank has come.
     """
     ranks, _ = job.ranks_of(group)
     ended = max(
@@ -146,5 +190,5 @@ def find_stale(job: Job, group: str) -> None:
         ),
         default=0,
     )
-    behind = {r for r in ranks if r in job.dumps and job.reached(r, group) < ended}
-    job.stale |= behind
+    whole = set(ranks) & set(job.dumps) - job.cut
+    job.stale |= {r for r in whole if job.reached(r, group) < ended}

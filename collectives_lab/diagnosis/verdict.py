@@ -107,6 +107,9 @@ class Verdict:
 
     def __str__(self) -> str:
         parts = [self.answer]
+        if self.kind not in ("healthy", "unknown"):
+            sure = "Proved by the files." if self.proved else "Likely, not proved."
+            parts.append(f"  {sure}")
         parts += [f"  {reason}" for reason in self.reasons]
         if self.decides:
             parts.append(f"  What would decide it: {self.decides}.")

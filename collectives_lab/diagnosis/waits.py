@@ -105,13 +105,16 @@ def _absent(job: Job, call: Call) -> list[int]:
     members, _ = job.ranks_of(call.group)
     without = job.missing_dumps
     made = job.collectives().get((call.group, call.number), {})
-    return [
-        rank
-        for rank in members
-        if (rank in without and not _stands_there(job, rank, call))
-        or (rank not in without and job.reached(rank, call.group) < call.number)
-        or (rank in made and not job.has_come(rank, made[rank]))
-    ]
+
+    def is_absent(rank: int) -> bool:
+        if rank in without and _stands_there(job, rank, call):
+            return False
+        if rank in without and rank not in job.cut - job.stale:
+            return True
+        is_behind = job.reached(rank, call.group) < call.number
+        return is_behind or (rank in made and not job.has_come(rank, made[rank]))
+
+    return [rank for rank in members if is_absent(rank)]
 
 
 def _stands_there(job: Job, rank: int, call: Call) -> bool:

@@ -550,7 +550,7 @@ def test_a_line_of_a_notebook_is_named_by_its_cell(
     verdict = Verdict("exception", [2], answer=f"Rank 2 raised at {file}:16.")
     assert "31.py:16" in str(verdict)
     monkeypatch.setattr(source_lines, "cell_name", {file: "Cell In[4]"}.get)
-    assert str(verdict) == "Rank 2 raised at line 16 of Cell In[4]."
+    assert str(verdict).startswith("Rank 2 raised at line 16 of Cell In[4].\n")
 
 
 def test_the_program_is_written_when_somebody_asks(tmp_path: Path) -> None:
