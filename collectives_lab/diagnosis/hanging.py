@@ -68,7 +68,7 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
     return habits.odd_one(job, found, culprits) or Verdict(
         "deadlock",
         culprits,
-        proved=waits.is_proved(job, found, cycle) and not job.missing,
+        proved=job.is_whole and waits.is_proved(job, found, cycle),
         answer=f"{short_ranks(culprits)} wait for each other in a circle: "
         + " -> ".join(map(str, [*cycle, cycle[0]]))
         + ".",

@@ -1,5 +1,6 @@
 """What files cannot show: short dumps, one moment, a tie, dumps of two runs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,28 @@ def test_a_rank_that_comes_late_is_of_the_same_run(tmp_path: Path) -> None:
         r.call(size=(9 if r.rank == 2 else 8,), state="scheduled")
         r.save(tmp_path)
     assert explain(tmp_path).proved and not explain(tmp_path).notes
+
+
+def test_a_circle_is_proved_only_where_all_ranks_are_known(tmp_path: Path) -> None:
+    """Of a job whose size no dump says, a rank without a dump may be in it too."""
+    ranks = recorders(world=2, steps=0)
+    for r in ranks:
+        r.groups = {"1": range(2), "2": range(2)}
+        r.call(group="2" if r.rank else "1", state="started")
+    paths = [r.save(tmp_path, f"rank_{r.rank}.json", "json") for r in ranks]
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == (
+        "deadlock",
+        [0, 1],
+        True,
+    )
+    for path in paths:
+        dump = json.loads(path.read_text())
+        del dump["pg_config"]["0"]
+        path.write_text(json.dumps(dump))
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == (
+        "deadlock",
+        [0, 1],
+        False,
+    )
