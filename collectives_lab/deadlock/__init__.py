@@ -4,7 +4,6 @@ Ranks publish what they are blocked in on a status board (`status_board`); from 
 snapshots `stuck_ranks` finds the ranks that can never move, and `explain` says why.
 """
 
-from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.deadlock.explanation import explain
 from collectives_lab.deadlock.wait_for_graph import (
     Key,
@@ -23,7 +22,6 @@ __all__ = [
     "balanced",
     "explain",
     "find_cycle",
-    "name_ranks",
     "stuck_ranks",
     "waits_for",
 ]

@@ -13,7 +13,6 @@ from collectives_lab.diagnosis import code_place, motion, timing, words
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
-from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 
 
 def judge_sinks(job: Job, found: Graph) -> Verdict | None:
@@ -115,7 +114,7 @@ def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
         if rank in job.stacks
         and (call := code_place.communication(job.stacks[rank])) in code_place.P2P
     }
-    suspects = messengers(job, sinks) if cannot_record_messages(job) else []
+    suspects = messengers(job, sinks) if job.records_no_messages else []
     lines = {r: job.stacks[r].where for r in inside if job.stacks[r].where}
     if len(inside) > 1 and len(inside) == len(sinks):
         return Verdict(
@@ -160,11 +159,6 @@ def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
             decides=f"a py-spy dump of {who}",
         )
     return None
-
-
-def cannot_record_messages(job: Job) -> bool:
-    """Return whether the dumps are of a backend that records no send and no recv."""
-    return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
 
 
 def messengers(job: Job, sinks: Sequence[int]) -> list[int]:
@@ -273,7 +267,7 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     else:
         answer = f"{who} {does} not come to the others' call: {where} in other code."
         reasons.append("likely; if it has raised or died, its log says so")
-        if cannot_record_messages(job):
+        if job.records_no_messages:
             reasons.append("or it is in a send or recv, which Gloo does not record")
         if last is not None:
             at = f" at {last.where}" if last.where else ""

@@ -18,7 +18,6 @@ from collectives_lab.diagnosis import (
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.words import call_text, moving, straggler
-from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 
 
 def waiting(job: Job, found: waits.Graph) -> Verdict | None:
@@ -126,11 +125,6 @@ def _is_lonely(job: Job, found: waits.Graph, rank: int) -> bool:
     return not call.is_p2p and set(made) == {rank}
 
 
-def _is_gloo(job: Job) -> bool:
-    """Return whether the dumps are of a backend whose calls wait where they stand."""
-    return any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
-
-
 def _in_no_group(job: Job) -> set[int]:
     """Return the ranks that are in no group but that of all, by Gloo's dumps.
 
@@ -185,7 +179,11 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
         return straggler(late)
     slow = network.slowness(job)
     at = list(found.at.values())
-    if not slow and any(c.state == "scheduled" for c in at) and not _is_gloo(job):
+    if (
+        not slow
+        and any(c.state == "scheduled" for c in at)
+        and not job.records_no_messages
+    ):
         return Verdict(
             "unknown",
             answer="All ranks have made the same call, and no dump says whether their "
@@ -194,7 +192,7 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
             decides="a second dump of each rank, some seconds later; and in the next "
             "run TORCH_NCCL_ENABLE_TIMING=1",
         )
-    began = absence.messengers(job, ()) if _is_gloo(job) else []
+    began = absence.messengers(job, ()) if job.records_no_messages else []
     if not slow and began:
         return Verdict(
             "unknown",

@@ -16,6 +16,7 @@ from collectives_lab.diagnosis.evidence import Evidence
 from collectives_lab.formats.flight_recorder import Call, Dump
 from collectives_lab.formats.log_facts import Fact
 from collectives_lab.formats.ras import Communicator
+from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 from collectives_lab.formats.stacks import Stack
 
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
@@ -86,6 +87,11 @@ class Job:
     def is_whole(self) -> bool:
         """Whether there is a dump of one moment for each rank that there can be."""
         return self.knows_world and not self.missing and not self.nameless
+
+    @property
+    def records_no_messages(self) -> bool:
+        """Whether the dumps are of a backend that records no send and no recv."""
+        return any(d.backend.startswith(WITHOUT_STATES) for d in self.dumps.values())
 
     def ranks_of(self, group: str) -> tuple[tuple[int, ...], bool]:
         """Return the ranks of a group, and whether these are all."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from collectives_lab.deadlock import name_ranks
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.diagnosis import code_place
 from collectives_lab.diagnosis.job import SYMMETRIC, Job
 from collectives_lab.diagnosis.mismatch import has_wrapped, pairs, peer_of

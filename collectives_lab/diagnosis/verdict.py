@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.basics.source_lines import in_cells
-from collectives_lab.deadlock import name_ranks
 from collectives_lab.trace import Trace
 
 KINDS = {

@@ -6,7 +6,7 @@ from collectives_lab.diagnosis import network, timing
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.timing import Late
 from collectives_lab.diagnosis.verdict import Verdict
-from collectives_lab.formats.recorder_entries import WITHOUT_STATES, Call
+from collectives_lab.formats.recorder_entries import Call
 
 
 def call_text(call: Call, kind: str = "") -> str:
@@ -28,9 +28,8 @@ def healthy(job: Job, why: str) -> Verdict:
 
     A rank may stand still between two calls, too.
     """
-    stateless = any(d.backend.startswith(WITHOUT_STATES) for d in job.dumps.values())
     reasons = [why]
-    if stateless:
+    if job.records_no_messages:
         reasons.append("Gloo's dumps say nothing of messages")
     elif not any(c.duration for calls in job.calls.values() for c in calls):
         reasons.append(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from collectives_lab.deadlock import name_ranks
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.formats.memory import MOST_PROBLEMS, Place, Value, alias
 from collectives_lab.formats.play import Play
 from collectives_lab.formats.program import BUFFERS, Program, Range

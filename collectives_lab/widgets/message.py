@@ -101,12 +101,7 @@ class MessageExplorer:
         return message_time(self.link, SIZES, caption=self.words())
 
     def _repr_html_(self) -> str:
-        body = (
-            '<div class="knobs"></div><div class="key"></div>'
-            f'<div class="stage">{self.diagram()._repr_html_()}</div>'
-            '<div class="sentence" aria-live="polite"></div>'
-        )
-        return page.live(body, SCRIPTS, "exploreMessage", self.data)
+        return page.explorer(self.diagram(), SCRIPTS, "exploreMessage", self.data)
 
     def __repr__(self) -> str:
         return self.words()

@@ -1,8 +1,9 @@
 """One output of a notebook that brings its own style, data and script.
 
-Here you can make one (`live`). In JupyterLab all outputs are one page, in Colab each is
-a page of its own, and an exported book has no server: so an output loads nothing, and
-all names in it end with it. Where no script runs, a reader sees what `still` is.
+Here you can make one (`live`), or one around a picture (`explorer`). In JupyterLab all
+outputs are one page, in Colab each is a page of its own, and an exported book has no
+server: so an output loads nothing, and all names in it end with it. Where no script
+runs, a reader sees what `still` is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from collectives_lab.plots.figure import Diagram
 
 HERE = Path(__file__).parent
 OWN_KEYS = 'data-lm-suppress-shortcuts="true"'
@@ -35,6 +38,26 @@ def live(
         f'<div class="lab-live" id="{key}"><style>{style}</style>{body}'
         f"<script>(() => {{\n{source}\n{call}\n}})();</script></div>"
     )
+
+
+def explorer(
+    figure: Diagram,
+    scripts: Sequence[str],
+    function: str,
+    data: Mapping[str, Any],
+    above: str = "knobs key",
+) -> str:
+    """HTML of a picture below what moves it, with the sentence that it says.
+
+    above: the classes of the elements above the picture, which the function fills.
+    The rest as for `live`.
+    """
+    tops = "".join(f'<div class="{name}"></div>' for name in above.split())
+    body = (
+        f'{tops}<div class="stage">{figure._repr_html_()}</div>'
+        '<div class="sentence" aria-live="polite"></div>'
+    )
+    return live(body, scripts, function, data)
 
 
 def _json(data: Any) -> str:

@@ -192,12 +192,9 @@ class RatioExplorer:
         return "fewer than 2" if is_over else f"more than {number(self.worlds[-1])}"
 
     def _repr_html_(self) -> str:
-        body = (
-            '<div class="knobs"></div><div class="step"></div><div class="key"></div>'
-            f'<div class="stage">{self.diagram()._repr_html_()}</div>'
-            '<div class="sentence" aria-live="polite"></div>'
+        return page.explorer(
+            self.diagram(), SCRIPTS, "exploreRatio", self.data, "knobs step key"
         )
-        return page.live(body, SCRIPTS, "exploreRatio", self.data)
 
     def __repr__(self) -> str:
         return self.words()

@@ -135,12 +135,7 @@ class SumExplorer:
         return figure
 
     def _repr_html_(self) -> str:
-        body = (
-            '<div class="knobs"></div><div class="key"></div>'
-            f'<div class="stage">{self.diagram()._repr_html_()}</div>'
-            '<div class="sentence" aria-live="polite"></div>'
-        )
-        return page.live(body, SCRIPTS, "exploreSums", self.data)
+        return page.explorer(self.diagram(), SCRIPTS, "exploreSums", self.data)
 
     def __repr__(self) -> str:
         return self.words(self.entry.value, list(TYPES)[self.type.value])

@@ -139,12 +139,9 @@ class VerbExplorer:
         )
 
     def _repr_html_(self) -> str:
-        body = (
-            '<div class="choices"></div><div class="knobs"></div>'
-            f'<div class="stage">{self.diagram()._repr_html_()}</div>'
-            '<div class="sentence" aria-live="polite"></div>'
+        return page.explorer(
+            self.diagram(), SCRIPTS, "exploreVerbs", self.data, "choices knobs"
         )
-        return page.live(body, SCRIPTS, "exploreVerbs", self.data)
 
     def __repr__(self) -> str:
         return self.words()

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.deadlock import (
     Snapshot,
     Waiting,
     balanced,
     explain,
     find_cycle,
-    name_ranks,
     stuck_ranks,
     waits_for,
 )
