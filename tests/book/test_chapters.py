@@ -580,11 +580,11 @@ def faults_of_teaching(notebook: NotebookNode, number: int) -> Iterator[str]:
         if cell.cell_type == "markdown":
             in_a_row = 0
             continue
-        in_a_row += cell.id != badges.INSTALL
+        in_a_row += 1
         if in_a_row > MOST_IN_A_ROW:
             yield f"more than {MOST_IN_A_ROW} code cells in a row end in {cell.id}"
         if asks := reveals.QUESTION.match(cell.source):
-            is_asked, in_a_row = not asks["opening"], 0
+            is_asked = not asks["opening"]
         elif is_asked:
             if given := answers_in(cell.source):
                 yield f"cell {cell.id} asserts {given}, an answer before its question"
