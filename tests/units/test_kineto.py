@@ -217,6 +217,7 @@ def test_what_a_file_lacks_is_said(file, words, tmp_path) -> None:
         (b"[1, 2]", "no JSON object"),
         (gzip.compress(b'{"schemaVersion": 1}' * 1000)[:40], "no whole gzip"),
     ],
+    ids=["ends", "ends in an event", "no JSON", "dump", "list", "torn gzip"],
 )
 def test_a_broken_or_foreign_file_is_refused(data, words, tmp_path) -> None:
     """It says what was found, and names the file."""
