@@ -80,12 +80,12 @@ def test_numbers_hold_for_their_student_only(box: Box) -> None:
 
 
 SLIPS = [
-    ("ratio", "ratio(k, c): return old(k, c) / k", "G/K tokens"),
-    ("ratio", "ratio(k, c): return old(k + 1, c)", "K − 1"),
+    ("ratio", "ratio(k, c): return old(k, c) / k", "G/P tokens"),
+    ("ratio", "ratio(k, c): return old(k + 1, c)", "P − 1"),
     ("ratio", "ratio(k, c): return 1 / old(k, c)", "upside down"),
     ("ratio", "ratio(k, c): return None", "returns None"),
     ("ratio", "ratio(k, c): return float('nan')", "returns nan"),
-    ("break_even", "break_even(c): return old(c) - 1", "that, not K"),
+    ("break_even", "break_even(c): return old(c) - 1", "that, not P"),
     ("break_even", "break_even(c): return 2 * old(c)", "ranks γ is 2.0"),
     ("break_even", "break_even(c): return 0", "too few"),
     ("latency", "ratio_with_latency(k, n, c): return ratio(k, c)", "without α"),

@@ -80,9 +80,9 @@ def _ratio(case: Case, outcome: Outcome) -> Judgement:
     )
     right = _gamma(k, cluster)
     mistakes = {
-        1 / k: "K times too small: a rank has b = G/K tokens, not G",
+        1 / k: "P times too small: a rank has b = G/P tokens, not G",
         k
-        / (k - 1): "K/(K − 1) times too large: on one rank γ is 0, so where is K − 1?",
+        / (k - 1): "P/(P − 1) times too large: on one rank γ is 0, so where is P − 1?",
         1 / 2: "half of γ: the ring has a factor 2 in T_comm",
         2: "twice γ: which factor 2 is counted twice?",
         3: "three times γ: it is 6 operations a parameter and token, not 2",
@@ -106,7 +106,7 @@ def _break_even(case: Case, outcome: Outcome) -> Judgement:
     if answer <= 1:
         return bad(f"{answer:.4g} ranks are too few: on one rank γ is 0")
     if abs(answer - (right - 1)) < 1 / 4:  # three digits may not tell them apart
-        return bad(f"γ grows with K − 1, and {answer:.4g} is that, not K")
+        return bad(f"γ grows with P − 1, and {answer:.4g} is that, not P")
     if is_near(answer, right):
         return holds_for(case.data["owner"], "for the cluster")
     return bad(f"on {answer:.4g} ranks γ is {_gamma(answer, cluster):.4g}, not 1")
@@ -123,10 +123,10 @@ def _latency(case: Case, outcome: Outcome) -> Judgement:
     latency = 2 * (k - 1) * cluster["alpha"] / compute
     mistakes = {
         0: "is the ratio by bandwidth alone, without α",
-        1 / 2: "has α for K − 1 steps, but the ring has two halves",
+        1 / 2: "has α for P − 1 steps, but the ring has two halves",
         1 / (2 * (k - 1)): "has α once, but the steps come one behind the other",
-        k / (k - 1): "has α for 2 K steps, but on one rank there is none",
-        1 / k: "has G in T_comp of the latency's part, where b = G/K belongs",
+        k / (k - 1): "has α for 2 P steps, but on one rank there is none",
+        1 / k: "has G in T_comp of the latency's part, where b = G/P belongs",
         n: "has no N in T_comp of the latency's part",
     }
     if is_near(answer, alone + latency):
@@ -135,7 +135,7 @@ def _latency(case: Case, outcome: Outcome) -> Judgement:
         if is_near(answer, alone + factor * latency):
             return bad(f"{answer:.4g} {mistake}")
     return bad(
-        f"{answer:.4g} is not γ with 2 (K − 1) times α on top of the bytes' time"
+        f"{answer:.4g} is not γ with 2 (P − 1) times α on top of the bytes' time"
     )
 
 
@@ -159,10 +159,10 @@ EXERCISE = Exercise(
     "medium",
     45,
     [
-        Property("ratio", 4, "γ as a function of K, with the batch G held fixed"),
-        Property("break_even", 3, "the K at which γ is 1"),
+        Property("ratio", 4, "γ as a function of P, with the batch G held fixed"),
+        Property("break_even", 3, "the P at which γ is 1"),
         Property(
-            "latency", 4, "γ as a function of K and N, with α in each step of the ring"
+            "latency", 4, "γ as a function of P and N, with α in each step of the ring"
         ),
         Property(
             "largest_size",
