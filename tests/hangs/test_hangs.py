@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+
+import collectives_lab as lab
+from collectives_lab.diagnosis import KINDS
 from hangs import battery, cases
 from hangs.battery import (
     complaints,
@@ -17,9 +20,6 @@ from hangs.battery import (
     summary,
 )
 from hangs.generated import GENERATED
-
-import collectives_lab as lab
-from collectives_lab.diagnosis import KINDS
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+
+import collectives_lab as lab
 from hangs import cases, generated, nccl, variants
 from hangs.battery import Judge, complaints, complaints_without, marks, marks_without
 from hangs.cases import Case
 from hangs.generated import GENERATED
 from hangs.nccl import Recorded
-
-import collectives_lab as lab
 
 explain: Judge = lab.explain
 
