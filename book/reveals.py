@@ -1,11 +1,11 @@
 """Questions on a page: a place to type a guess, and the answer under a click.
 
 In a notebook a reader sets `my_guess` and runs the next cells. A page is executed
-already, so here what follows a question, to the next question or takeaway or the end
-of its section, is folded (`with_reveals`). The guess at a chapter's opening is
-`my_opening_guess`, and what compares it, sections later, is folded under the same
-words. book.js puts what the reader typed into the table of the answer, and opens all
-answers at once for who wants to read on.
+already, so here what follows a question, to the next question or heading, is folded
+(`with_reveals`), a takeaway too, since it gives the answer away. The guess at a
+chapter's opening is `my_opening_guess`, and what compares it, sections later, is folded
+under the same words. book.js puts what the reader typed into the table of the answer,
+and opens all answers at once for who wants to read on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from nbformat.v4 import new_markdown_cell
 
 QUESTION = re.compile(r"^my_(?P<opening>opening_)?guess = None(?:  # (?P<what>.*))?$")
 OPENING = "my_guess=my_opening_guess"
-TAKEAWAY = "> **Takeaway.**"
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
 
 FORM = (
@@ -47,12 +46,6 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
             explained, question = _last_paragraph(shown.pop()) if is_asked else ([], [])
             shown += [*explained, _html(CLOSE), *question]
             folded = False
-        if folded and TAKEAWAY in cell.source:
-            explained, _, takeaway = cell.source.rpartition(TAKEAWAY)
-            shown += [_html(explained.rstrip())] if explained.strip() else []
-            shown += [_html(CLOSE), _html(TAKEAWAY + takeaway)]
-            folded = False
-            continue
         if not asks:
             if asks_again:
                 shown += [_form("opening", what_of_opening, BUTTON), _html(OPEN)]
