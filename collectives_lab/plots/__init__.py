@@ -50,6 +50,7 @@ from collectives_lab.plots.figure import (
     blank,
     diagram,
     key_above,
+    on_color,
     rank_color,
     side_by_side,
 )
@@ -102,5 +103,6 @@ __all__ = [
     "diagram",
     "blank",
     "key_above",
+    "on_color",
     "series_look",
 ]

@@ -301,8 +301,15 @@ CLAIMS = {
         assert in_a_chain(ones).item() == 256
         brains = torch.tensor([256.0, 258.0, 510.0, 512.0], dtype=torch.bfloat16)
         assert (brains.view(torch.int16).diff() == torch.tensor([1, 126, 1])).all()
-        later, chain, pairs, single = rounding.values()
-        assert later[-1] > chain[-1] > 0.2 and max(pairs) < 0.01 > 1e4 * max(single)
+        later, chain, pairs, local = rounding.values()
+        assert later[-1] > chain[-1] > 0.2 and max(pairs) < 0.01 > 2 * max(local)
+        assert local[-1] < pairs[-1] / 5
+        for P in worlds:
+            assert relative_error(untrained, in_a_chain, P, torch.float32) < 1e-6
+        alike = [many.sum(0).norm() / many.norm(dim=1).sum()
+                 for many in (trained, untrained)]
+        assert alike[0] > 1.2 * alike[1], "the trained model's resemble each other more"
+        assert 1.5 <= wire < 1.8 and felt[0] / felt[1] < root / shares
         assert chain[0] < 0.01 < chain[-2] and max(percent) < 0.5
         assert abs(kept(untrained) - 5 / 6) < 0.02 > abs(kept(trained) - 3 / 4)
         assert graphs["blocking"][:2] == ["_c10d_functional.all_reduce",
