@@ -81,7 +81,7 @@ def break_even_world_size(
 ) -> Value:
     """Return the world size at which gamma is 1, with the global batch held fixed.
 
-    With G examples, b = G / K a rank, gamma is (K - 1) times what it is at K = 2.
+    With G examples, b = G / P a rank, gamma is (P - 1) times what it is at P = 2.
     """
     rates = (flop_rate, bandwidth, bytes_per_parameter, tokens_per_example)
     at_two = ratio(2, global_batch / 2, *rates)
@@ -124,7 +124,7 @@ def communication_share(
 
 
 def efficiency(gamma: Value, overlap: Value = 0.0) -> Value:
-    """Return the throughput of K ranks over K times that of one, at this gamma.
+    """Return the throughput of P ranks over P times that of one, at this gamma.
 
     One rank does not communicate; so it is 1 / (1 + gamma) without overlap.
     """
