@@ -1,6 +1,11 @@
 // The explorer of ring attention: blocks of queries and keys in the colours of the ranks
 // that compute them, those of earlier steps pale. Python has computed the rest.
 
+// Whether a block is computed in this step, before it or later.
+function whenComputed(block, step) {
+  return block > step ? "later" : block < step ? "before" : "now";
+}
+
 function attentionPicture({ owners, steps, words }, step, { colors, before }, width) {
   const side = Math.min(width - 40, 300), cell = side / owners.length, left = 34, top = 4;
   const sentence = words[step];
@@ -13,10 +18,11 @@ function attentionPicture({ owners, steps, words }, step, { colors, before }, wi
     made.textContent = text;
     picture.append(made);
   };
-  steps.forEach((row, query) => row.forEach((when, key) => {
+  const opacity = { later: 0, before, now: 1 };
+  steps.forEach((row, query) => row.forEach((block, key) => {
     picture.append(svg("rect", {
       x: left + key * cell, y: top + query * cell, width: cell, height: cell,
-      fill: when > step ? "none" : colors[owners[query]], "fill-opacity": when < step ? before : 1,
+      fill: colors[owners[query]], "fill-opacity": opacity[whenComputed(block, step)],
       stroke: "currentColor", "stroke-opacity": 0.5, "stroke-width": 0.7,
     }));
   }));
