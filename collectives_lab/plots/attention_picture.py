@@ -59,7 +59,8 @@ class Divided:
         In each step all ranks wait for the one with the most work.
         """
         steps = [self.work(step) for step in range(self.ranks)]
-        return sum(map(max, steps), Fraction(0)) / (sum(map(sum, steps)) / self.ranks)
+        even = Fraction(sum(map(sum, steps)), self.ranks)
+        return sum(map(max, steps), Fraction(0)) / even
 
     def words(self, step: int) -> str:
         """Return what happens in a step, and what the whole ring takes."""
@@ -88,11 +89,10 @@ def attention_step(divided: Divided, step: int) -> Diagram:
     count = 2 * divided.ranks
     for query in range(count):
         for key in range(query + 1):
-            when, color = divided.step(query, key), rank_color(divided.owner(query))
-            look = {"fill": False} if when is None or when > step else {"fc": color}
-            if when is not None and when < step:
-                look["alpha"] = BEFORE
-            ax.add_patch(Rectangle((key, query), 1, 1, ec=INK, lw=0.6, **look))
+            when = divided.step(query, key) or 0
+            opacity = 0.0 if when > step else BEFORE if when < step else 1.0
+            color = rank_color(divided.owner(query)), opacity
+            ax.add_patch(Rectangle((key, query), 1, 1, ec=INK, lw=0.6, fc=color))
     owners = [divided.owner(piece) for piece in range(count)]
     middles = [piece + 0.5 for piece in range(count)]
     ax.set_xticks(middles, owners)

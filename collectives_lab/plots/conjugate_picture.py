@@ -48,6 +48,7 @@ def copy_and_sum(
     middle, high = LANE * (ranks - 1) / 2, LANE * ranks
     figure, ax = diagram(xs[-1] + 0.55, high + 1.15)
     ax.set(xlim=(0, xs[-1] + 0.55), ylim=(high + 0.3, -0.85), aspect="equal")
+    ax.set(xticks=[], yticks=[])
     ax.set_axis_off()
     copy, added = xs[1], xs[-2]
     for rank in range(ranks):

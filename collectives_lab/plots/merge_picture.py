@@ -59,6 +59,7 @@ def merge_trees(
         ax = figure.add_subplot(grid[column])
         ax.set_title(title, fontsize=9, pad=2)
         ax.set(xlim=(-0.55, len(leaves[title]) - 0.45), ylim=(-0.75, levels - 0.6))
+        ax.set(xticks=[], yticks=[])
         ax.set_axis_off()
         results.append(_draw(ax, tree, iter(range(len(items))), items, merge, label)[2])
     pairs = zip(trees.items(), results, strict=True)

@@ -29,7 +29,7 @@ def verb_matrices(
     are slots of the result, those of rank 0 first. Raises ValueError unless the ranks
     have equally many of both.
     """
-    filled = {name: np.asarray(matrix) != 0 for name, matrix in matrices.items()}
+    filled = {name: np.asarray(m).astype(bool) for name, m in matrices.items()}
     for name, matrix in filled.items():
         if matrix.ndim != 2 or any(side % ranks or not side for side in matrix.shape):
             raise ValueError(
@@ -71,7 +71,7 @@ def _draw(ax: Axes, matrix: np.ndarray, ranks: int) -> None:
 def _words(matrix: np.ndarray, ranks: int) -> str:
     """Say from which ranks numbers go to which."""
     rows, columns = (side // ranks for side in matrix.shape)
-    blocks = matrix.reshape(ranks, rows, ranks, columns).any(axis=(1, 3))
+    blocks = np.asarray(matrix.reshape(ranks, rows, ranks, columns).any(axis=(1, 3)))
     froms = (_list(np.flatnonzero(blocks[to])) for to in range(ranks))
     return ", ".join(
         f"to rank {to} from {ranks_of}" for to, ranks_of in enumerate(froms)

@@ -775,7 +775,7 @@ def test_the_work_of_attention_is_that_of_its_tokens(ranks, order):
 
 
 def test_an_early_and_a_late_piece_are_even():
-    """Contiguous parts make the ring nearly twice as long, the zigzag order does not."""
+    """Contiguous parts make the ring take longer, the zigzag order does not."""
     contiguous, zigzag = ([Divided(p, o) for p in (2, 4, 8)] for o in ORDERS)
     assert [one.slowdown() for one in contiguous] == [3 / 2, 7 / 4, 15 / 8]
     assert [one.slowdown() for one in zigzag] == [1, 1, 1]
