@@ -7,14 +7,15 @@ all ranks hold before and after it (`before_after`), step by step which ranks ar
 which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
 `trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
 NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
-`Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
-fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
-or those of many machines (`ratios`).
-Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
-function gives a `Diagram`: a matplotlib Figure that
-shows itself once at the end of a cell, with or without `%matplotlib inline`, and
-carries a caption and alternative text; some of them go `side_by_side`. A rank has the
-same colour in all of them (`rank_color`) and is labelled as well.
+`Matrix`), which verb is which (`verb_matrices`), and what is sent around divided layers
+(`copy_and_sum`). Of a merge: which item survives (`merge_trees`). Of times: what they
+are by size (`message_time`, `cost_curves`), who is fastest where (`winner_map`), and
+how far a prediction is off (`predicted_measured`), or those of many machines
+(`ratios`). Of a GPU: what it computes by its tokens (`roofline`). Of anything else:
+`lines`. Every function gives a `Diagram`: a matplotlib Figure that shows itself once at
+the end of a cell, with or without `%matplotlib inline`, and carries a caption and
+alternative text; some of them go `side_by_side`. A rank has the same colour in all of
+them (`rank_color`) and is labelled as well.
 
 For a picture of your own: a figure with one axes (`diagram`) or without (`blank`) under
 `mpl.rc_context(STYLE)`, the neutral `INK`, a look for each series (`series_look`), and
@@ -42,6 +43,7 @@ from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
+from collectives_lab.plots.conjugate_picture import copy_and_sum
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.figure import (
     INK,
@@ -56,6 +58,7 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
+from collectives_lab.plots.merge_picture import merge_trees
 from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
@@ -66,6 +69,7 @@ from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.tree_picture import trees
+from collectives_lab.plots.verb_matrices import verb_matrices
 from collectives_lab.plots.winner_map import winner_map
 
 __all__ = [
@@ -89,6 +93,9 @@ __all__ = [
     "message_time",
     "cluster",
     "product",
+    "verb_matrices",
+    "copy_and_sum",
+    "merge_trees",
     "Matrix",
     "ChunkState",
     "Move",

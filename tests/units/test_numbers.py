@@ -353,7 +353,7 @@ WRONG = [
     (4, "in thousands of weights", "in 2713 weights", "4.4: '2713'"),
     (5, "its gradient 1023 times", "its gradient 1022 times", "5.1: '1022 times'"),
     (5, "from about 15 MiB on", "from about 25 MiB on", "5.8: '25 MiB'"),
-    (9, "one word, and", "one word in 0.3 s, and", "9.1: '0.3 s'"),
+    (9, "**21,333 times**", "**21,334 times**", "Recap: '21,334 times'"),
     (11, "about 40x narrower", "much narrower", "11.1: '40'"),
     (12, "needed | 12.2, 12.6 |", "needed | 12.3 |", "12.11: '78'"),
     (12, "**94 ms**", "**93 ms**", "Recap: '93 ms'"),

@@ -1,4 +1,4 @@
-"""Pictures of what algorithms run on and work on: clusters, matrices in blocks."""
+"""Pictures of what algorithms run on and work on: clusters, matrices, merges."""
 
 import pytest
 from matplotlib.patches import FancyBboxPatch, Rectangle
@@ -6,7 +6,7 @@ from test_plots import assert_readable, texts
 
 from collectives_lab import fabrics, plots
 from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
-from collectives_lab.plots.figure import Diagram, rank_color
+from collectives_lab.plots.figure import INK, Diagram, rank_color
 
 LINKS = fabrics.Link.of(1e-6, 1e11), fabrics.Link.of(1e-5, 1e10)
 CLUSTERS = {
@@ -118,3 +118,60 @@ def test_what_is_no_row_of_matrices_is_refused() -> None:
         plots.Matrix("x", 4, 4, "diagonals")
     with pytest.raises(ValueError, match="a side or ranks of 0"):
         plots.Matrix("x", 0, 4)
+
+
+ROOT_ONLY, ALL = [[1, 0], [1, 0]], [[1, 1], [1, 1]]
+
+
+def test_a_verb_is_drawn_as_its_matrix() -> None:
+    """A one has the colour of the rank that it comes from, a zero has none."""
+    matrices = {"broadcast": ROOT_ONLY, "all_reduce": ALL}
+    figure = plots.verb_matrices(matrices, ranks=2)
+    assert_readable(figure)
+    drawn = [ax.images[0].get_array() for ax in figure.axes]
+    assert drawn[0][:, 1].any() == 0 and drawn[0][1, 0, 3] == 1
+    for rank in range(2):
+        assert drawn[1][0, rank, :3].tolist() == pytest.approx(_rgb(rank_color(rank)))
+    assert "broadcast: to rank 0 from 0, to rank 1 from 0" in figure.alt
+    assert "all_reduce: to rank 0 from 0 1" in figure.alt
+    with pytest.raises(ValueError, match="rows and columns that 3 ranks share evenly"):
+        plots.verb_matrices(matrices, ranks=3)
+
+
+def test_copy_and_sum_stand_around_layers() -> None:
+    """Each rank has a lane, and a verb is in bold where it moves data."""
+    figure = plots.copy_and_sum(["up", "relu", "down"], ranks=3)
+    assert_readable(figure)
+    words = written(figure)
+    assert words.count("relu") == 3 and words.count("nothing") == 2
+    bold = [t for t in texts(figure) if t.get_weight() == "bold"]
+    (forward, backward) = sorted(bold, key=lambda text: text.get_position()[1])
+    copy, added = (
+        next(t for t in texts(figure) if t.get_text() == name).get_position()[0]
+        for name in ("Copy", "Sum")
+    )
+    assert forward.get_position()[0] == added, "forward, Sum moves data"
+    assert backward.get_position()[0] == copy, "backward, Copy does"
+    with pytest.raises(ValueError, match="0 layers of 2 ranks; need one layer"):
+        plots.copy_and_sum([])
+
+
+def test_a_merge_is_drawn_as_a_tree() -> None:
+    """A node holds what the merge returned, in the colour of the rank it is from."""
+    items = [7.5, 3.5, 9.5]
+    trees = {"max": ((0, 1), 2), "first": (2, (1, 0))}
+    figure = plots.merge_trees(trees, items, max)
+    assert_readable(figure)
+    assert written(figure).count("9.5") == 4 and written(figure).count("7.5") == 4
+    assert "((0 with 1) with 2) gives 9.5" in figure.alt
+    top = next(t for t in texts(figure) if t.get_position() == (1.25, 2))
+    color = top.get_bbox_patch().get_facecolor()[:3]
+    assert color == pytest.approx(_rgb(rank_color(2)))
+    figure = plots.merge_trees({"sum": (0, 1)}, items, lambda a, b: a + b)
+    top = next(t for t in texts(figure) if t.get_text() == "11.0")
+    color = top.get_bbox_patch().get_facecolor()[:3]
+    assert color == pytest.approx(_rgb(INK)), "a sum is no rank's"
+    with pytest.raises(ValueError, match="rank 3 has no item; need 0 to 2"):
+        plots.merge_trees({"all": (0, 3)}, items, max)
+    with pytest.raises(ValueError, match="no tree to draw"):
+        plots.merge_trees({}, items, max)

@@ -17,9 +17,11 @@ from algorithm_table import ROWS, names_of
 from collectives_lab import costs, fabrics, plans, plots, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.plans.pieces import algorithms_like, story
+from collectives_lab.plots.attention_picture import ORDERS, Divided
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
+from collectives_lab.widgets import attention as attention_page
 from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
@@ -73,7 +75,7 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page
+    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page, attention_page
     names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
@@ -754,6 +756,57 @@ def test_vectors_for_sums_are_of_one_length(by_rank):
         widgets.explore_sums(by_rank)
 
 
+# -- the explorer of attention ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("ranks", attention_page.RANKS)
+def test_the_work_of_attention_is_that_of_its_tokens(ranks, order):
+    """Pairs of query and key, counted one by one, are the work of a rank in a step."""
+    divided, length = Divided(ranks, order), 32  # tokens of a piece
+    owner = np.repeat([divided.owner(n) for n in range(2 * ranks)], length)
+    queries, keys = np.tril_indices(len(owner))
+    steps = (owner[queries] - owner[keys]) % ranks
+    for step in range(ranks):
+        counts = np.bincount(owner[queries[steps == step]], minlength=ranks)
+        work = np.array(divided.work(step), dtype=float) * (2 * length) ** 2
+        diagonal = length * (step == 0)  # half of what a token pays itself, two pieces
+        assert counts.tolist() == (work + diagonal).tolist()
+
+
+def test_an_early_and_a_late_piece_are_even():
+    """Contiguous parts make the ring take longer, the zigzag order does not."""
+    contiguous, zigzag = ([Divided(p, o) for p in (2, 4, 8)] for o in ORDERS)
+    assert [one.slowdown() for one in contiguous] == [3 / 2, 7 / 4, 15 / 8]
+    assert [one.slowdown() for one in zigzag] == [1, 1, 1]
+
+
+def test_attention_is_told_in_words():
+    """Who must wait, who computes equally much, and when the ring has ended."""
+    contiguous, zigzag = (Divided(4, order) for order in ORDERS)
+    assert "step 2: ranks 0, 1 must wait." in contiguous.words(2)
+    assert "1.75 times as long" in contiguous.words(2)
+    assert "all ranks compute equally much" in zigzag.words(2)
+    assert "done after 4 steps" in zigzag.words(4)
+    assert repr(widgets.explore_attention(2, 1)) == Divided(2, ORDERS[0]).words(1)
+
+
+def test_the_page_shows_the_blocks_of_a_step():
+    """It has the steps of `Divided`, and finds those of now, before and later."""
+    data = widgets.explore_attention().data
+    shown = data["shown"][1][1]
+    divided = Divided(4, ORDERS[1])
+    now = script(
+        "data.map((row) => row.map((k) => whenComputed(k, 2)))", shown["steps"]
+    )
+    for query, row in enumerate(now):
+        for key, when in enumerate(row):
+            step = divided.step(query, key)
+            assert when == ("now" if step == 2 else "before" if step < 2 else "later")
+    assert divided.step(2, 3) is None, "a later token is hidden"
+    assert shown["words"][2] == divided.words(2)
+
+
 # -- pages -----------------------------------------------------------------------------
 
 
@@ -769,7 +822,7 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums"
+LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums", "attention"
 
 
 @cache
@@ -783,6 +836,7 @@ def live(name):
         "timeline": lambda: widgets.step_through(timeline),
         "verbs": widgets.explore_verbs,
         "sums": lambda: widgets.explore_sums(TERMS),
+        "attention": widgets.explore_attention,
     }
     made = make[name]()
     return made, page_of(made)
@@ -819,6 +873,7 @@ def test_a_name_cannot_end_the_script():
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
     explorers = cost_page, message_page, ratio_page, verb_page, sum_page, scrubber
+    explorers += (attention_page,)
     needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES

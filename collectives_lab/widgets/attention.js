@@ -1,0 +1,52 @@
+// The explorer of ring attention: blocks of queries and keys in the colours of the ranks
+// that compute them, those of earlier steps pale. Python has computed the rest.
+
+// Whether a block is computed in this step, before it or later.
+function whenComputed(block, step) {
+  return block > step ? "later" : block < step ? "before" : "now";
+}
+
+function attentionPicture({ owners, steps, words }, step, { colors, before }, width) {
+  const side = Math.min(width - 40, 300), cell = side / owners.length, left = 34, top = 4;
+  const sentence = words[step];
+  const picture = svg("svg", {
+    viewBox: `0 0 ${left + side + 6} ${top + side + 40}`, width: left + side + 6,
+    height: top + side + 40, role: "img", "aria-label": sentence,
+  });
+  const write = (x, y, text, more = {}) => {
+    const made = svg("text", { x, y, fill: "currentColor", "text-anchor": "middle", ...more });
+    made.textContent = text;
+    picture.append(made);
+  };
+  const opacity = { later: 0, before, now: 1 };
+  steps.forEach((row, query) => row.forEach((block, key) => {
+    picture.append(svg("rect", {
+      x: left + key * cell, y: top + query * cell, width: cell, height: cell,
+      fill: colors[owners[query]], "fill-opacity": opacity[whenComputed(block, step)],
+      stroke: "currentColor", "stroke-opacity": 0.5, "stroke-width": 0.7,
+    }));
+  }));
+  owners.forEach((owner, piece) => {
+    const middle = (piece + 0.5) * cell;
+    write(left + middle, top + side + 15, owner);
+    write(left - 9, top + middle + 4, owner);
+  });
+  write(left + side / 2, top + side + 34, "keys, in the order of the text");
+  const x = 12, y = top + side / 2;
+  write(x, y, "queries, by their rank", { transform: `rotate(-90 ${x} ${y})` });
+  return picture;
+}
+
+function exploreAttention(root, data) {
+  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
+    .map((part) => root.querySelector(part));
+  const draw = () => {
+    const now = data.shown[at.ranks][at.order];
+    stage.replaceChildren(attentionPicture(now, at.step, data, stage.clientWidth));
+    sentence.textContent = now.words[at.step];
+  };
+  const signs = ["strong: this step", "pale: an earlier step", "empty: a later step"];
+  key.replaceChildren(...signs.map((text) => element("span", {}, text)));
+  const at = sliders(knobs, data.knobs, draw);
+  whenever(stage, draw);
+}
