@@ -9,7 +9,8 @@ which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
 NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
 `Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
 fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
-or those of many machines (`ratios`).
+or those of many machines (`ratios`). Of memory: the parts that ranks keep (`shards`),
+and bars against what a GPU has (`memory`).
 Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
 function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
@@ -55,6 +56,7 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
+from collectives_lab.plots.memory_picture import memory, shards
 from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
@@ -86,6 +88,8 @@ __all__ = [
     "trees",
     "protocols",
     "message_time",
+    "memory",
+    "shards",
     "cluster",
     "product",
     "Matrix",
