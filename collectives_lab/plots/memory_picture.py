@@ -29,9 +29,7 @@ GAP = 0.6
 
 
 @mpl.rc_context(STYLE)
-def shards(
-    sizes: Mapping[str, float], *, world_size: int = 4, caption: str
-) -> Diagram:
+def shards(sizes: Mapping[str, float], *, world_size: int = 4, caption: str) -> Diagram:
     """Draw which part of each kind every rank keeps, from data parallelism to ZeRO-3.
 
     sizes: bytes a parameter by kind, in the order parameters, gradients, optimizer; a

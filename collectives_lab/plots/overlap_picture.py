@@ -1,0 +1,98 @@
+"""What a rank does and what its network does meanwhile, one above the other.
+
+Here you can see which communication is hidden behind computing (`overlap`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    Traced,
+    blank,
+    rank_color,
+    trace_of,
+)
+from collectives_lab.plots.series import series_look
+from collectives_lab.trace import Event, Trace
+
+
+@mpl.rc_context(STYLE)
+def overlap(
+    programs: Mapping[str, Trace | Traced], *, caption: str, rank: int = 0
+) -> Diagram:
+    """Draw two lanes a program: what a rank does, and its collectives on the network.
+
+    programs: recorded runs of collectives, begun by a barrier, from whose end time
+    counts. A rank computes where it is not in a call and does not wait for one.
+    """
+    calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
+    verbs = list(dict.fromkeys(e.op for events, _ in calls.values() for e in events))
+    figure = blank(8, 1.15 * len(programs) + 0.7)
+    axes = figure.subplots(len(programs), 1, sharex=True, squeeze=False)[:, 0]
+    for ax, (name, (events, start)) in zip(axes, calls.items(), strict=True):
+        _lanes(ax, events, start, rank, verbs)
+        ax.set_title(name, fontsize=9, loc="left")
+    axes[-1].set_xlabel("time (ms)")
+    signs = {f"rank {rank} computes": Patch(fc=rank_color(rank))}
+    signs["waits"] = Patch(fc="none", ec=INK, hatch="////", lw=0.5)
+    signs |= {verb: Patch(fc=_color(n)) for n, verb in enumerate(verbs)}
+    look = {"ncols": len(signs), "frameon": False, "fontsize": 8}
+    figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
+    figure.caption = caption
+    said = "; ".join(
+        f"{name}: {1000 * (max(e.completed for e in events) - start):.0f} ms"
+        for name, (events, start) in calls.items()
+    )
+    figure.alt = f"Two lanes for each program. {said}. {caption}"
+    return figure
+
+
+def _after_barrier(thing: Trace | Traced, rank: int) -> tuple[list[Event], float]:
+    """Return the calls of a rank after its first barrier, and when that ended."""
+    barrier, *events = trace_of(thing).of_rank(rank)
+    if barrier.op != "barrier" or not events:
+        raise ValueError(
+            f"rank {rank} begins with {barrier.op}; need a barrier, then collectives"
+        )
+    return events, barrier.completed
+
+
+def _lanes(
+    ax: Axes, events: list[Event], start: float, rank: int, verbs: list[str]
+) -> None:
+    """Draw computing above, and below what the network carries in order of issue."""
+    now = free = start
+    for event in events:
+        begin = max(event.issued, free)
+        free = max(begin, event.completed)
+        _bar(ax, 1, begin - start, free - start, fc=_color(verbs.index(event.op)))
+    waits = [
+        (event.issued if event.waited is None else event.waited, event.completed)
+        for event in events
+    ]
+    for begin, end in sorted(waits):
+        _bar(ax, 0, now - start, max(begin, now) - start, fc=rank_color(rank))
+        _bar(ax, 0, max(begin, now) - start, end - start, hatch="////", fc="none")
+        now = max(now, begin, end)
+    ax.set_yticks([0, 1], [f"rank {rank}", "network"])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(1.5, -0.5)
+
+
+def _bar(ax: Axes, lane: int, begin: float, end: float, **look: str) -> None:
+    if end > begin:
+        edge = {"ec": INK, "lw": 0.5}
+        ax.broken_barh([(1e3 * begin, 1e3 * (end - begin))], (lane - 0.36, 0.72),
+                       **edge, **look)  # fmt: skip
+
+
+def _color(number: int) -> str:
+    return str(series_look(number + 1)["color"])
