@@ -104,7 +104,7 @@ def memory(
             ax.barh(row, bar.get(kind, 0), 0.62, ends[name], color=color)
             ends[name] += bar.get(kind, 0)
     for row, end in enumerate(ends.values()):
-        ax.text(end, row, f" {end:.3g}", va="center", fontsize=8)
+        ax.text(end, row, f" {round(end, 2):.3g}", va="center", fontsize=8)
     signs = {k: Patch(fc=series_look(n)["color"]) for n, k in enumerate(kinds)}
     for name, at in (limits or {}).items():
         signs[name] = ax.axvline(at, color=INK, linestyle="--", linewidth=1)

@@ -30,8 +30,8 @@ def overlap(
 ) -> Diagram:
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
-    programs: recorded runs of collectives, begun by a barrier, from whose end time
-    counts. A rank computes where it is not in a call and does not wait for one.
+    programs: recorded runs. Those collectives are drawn that follow the last barrier,
+    from whose end time counts. A rank computes where it does not wait for one.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     verbs = list(dict.fromkeys(e.op for events, _ in calls.values() for e in events))
@@ -56,13 +56,15 @@ def overlap(
 
 
 def _after_barrier(thing: Trace | Traced, rank: int) -> tuple[list[Event], float]:
-    """Return the calls of a rank after its first barrier, and when that ended."""
-    barrier, *events = trace_of(thing).of_rank(rank)
-    if barrier.op != "barrier" or not events:
+    """Return the calls of a rank after its last barrier, and when that ended."""
+    events = trace_of(thing).of_rank(rank)
+    at = max((n for n, event in enumerate(events) if event.op == "barrier"), default=-1)
+    if at < 0 or at == len(events) - 1:
         raise ValueError(
-            f"rank {rank} begins with {barrier.op}; need a barrier, then collectives"
+            f"rank {rank} has {len(events)} calls and no collective after a barrier; "
+            "need a barrier, then collectives"
         )
-    return events, barrier.completed
+    return events[at + 1 :], events[at].completed
 
 
 def _lanes(

@@ -460,12 +460,16 @@ CLAIMS = {
         assert by_law == [2, 5, 12, 9, 2] and 3 * 8 / 2 == 12
         assert np.allclose([r / 0.75 for _, r, _ in of_micro.values()], by_law)
         assert np.allclose(law_ratios(1.0, 1.0), [5 / 3, 4 / 3, 1, 2])
+        x = np.geomspace(1e-3, 1e3, 200)
         for f, measured in ((1.0, at_equal), (1 / 4, at_quarter)):
             far = measured / law_ratios(f, 1.0)
             assert (0.85 < far).all() and (far < 1.2).all(), measured
+        from collectives_lab.costs import training
+        by_package = np.array([*training.layer_seconds(x, 1.0).values()])
+        assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
         even = [tokens_at_equality(bandwidth) for bandwidth in (450e9, 50e9)]
+        assert even == [training.tokens_at_equality(8, 400e12, B) for B in (450e9, 50e9)]
         assert [round(n) for n in even] == [778, 7000]
-        x = np.geomspace(1e-3, 1e3, 200)
         assert law_ratios(x, np.ones(200))[2].max() < 1.5
         assert np.allclose(law_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1)
         assert torch.finfo(torch.float8_e4m3fn).max == 448
