@@ -5,7 +5,8 @@ Here you can see which communication is hidden behind computing (`overlap`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -24,6 +25,15 @@ from collectives_lab.plots.series import series_look
 from collectives_lab.trace import Event, Trace
 
 
+class Call(NamedTuple):
+    """A collective, in seconds after the barrier: when it is waited for, too."""
+
+    op: str
+    issued: float
+    waited: float
+    completed: float
+
+
 @mpl.rc_context(STYLE)
 def overlap(
     programs: Mapping[str, Trace | Traced], *, caption: str, rank: int = 0
@@ -34,11 +44,11 @@ def overlap(
     from whose end time counts. A rank computes where it does not wait for one.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
-    verbs = list(dict.fromkeys(e.op for events, _ in calls.values() for e in events))
+    verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
     figure = blank(8, 1.15 * len(programs) + 0.7)
     axes = figure.subplots(len(programs), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, (name, (events, start)) in zip(axes, calls.items(), strict=True):
-        _lanes(ax, events, start, rank, verbs)
+    for ax, (name, listed) in zip(axes, calls.items(), strict=True):
+        _lanes(ax, listed, rank, verbs)
         ax.set_title(name, fontsize=9, loc="left")
     axes[-1].set_xlabel("time (ms)")
     signs = {f"rank {rank} computes": Patch(fc=rank_color(rank))}
@@ -48,15 +58,15 @@ def overlap(
     figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
     figure.caption = caption
     said = "; ".join(
-        f"{name}: {1000 * (max(e.completed for e in events) - start):.0f} ms"
-        for name, (events, start) in calls.items()
+        f"{name}: {1000 * max(call.completed for call in listed):.0f} ms"
+        for name, listed in calls.items()
     )
     figure.alt = f"Two lanes for each program. {said}. {caption}"
     return figure
 
 
-def _after_barrier(thing: Trace | Traced, rank: int) -> tuple[list[Event], float]:
-    """Return the calls of a rank after its last barrier, and when that ended."""
+def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
+    """Return the calls of a rank after its last barrier, whose end is their zero."""
     events = trace_of(thing).of_rank(rank)
     at = max((n for n, event in enumerate(events) if event.op == "barrier"), default=-1)
     if at < 0 or at == len(events) - 1:
@@ -64,25 +74,31 @@ def _after_barrier(thing: Trace | Traced, rank: int) -> tuple[list[Event], float
             f"rank {rank} has {len(events)} calls and no collective after a barrier; "
             "need a barrier, then collectives"
         )
-    return events[at + 1 :], events[at].completed
-
-
-def _lanes(
-    ax: Axes, events: list[Event], start: float, rank: int, verbs: list[str]
-) -> None:
-    """Draw computing above, and below what the network carries in order of issue."""
-    now = free = start
-    for event in events:
-        begin = max(event.issued, free)
-        free = max(begin, event.completed)
-        _bar(ax, 1, begin - start, free - start, fc=_color(verbs.index(event.op)))
-    waits = [
-        (event.issued if event.waited is None else event.waited, event.completed)
-        for event in events
+    zero = _times(events[at])[2]
+    return [
+        Call(event.op, *(time - zero for time in _times(event)))
+        for event in events[at + 1 :]
     ]
-    for begin, end in sorted(waits):
-        _bar(ax, 0, now - start, max(begin, now) - start, fc=rank_color(rank))
-        _bar(ax, 0, max(begin, now) - start, end - start, hatch="////", fc="none")
+
+
+def _times(event: Event) -> tuple[float, float, float]:
+    """Return when a call was issued, waited for and over."""
+    if event.issued is None or event.completed is None:
+        raise ValueError(f"{event.op} on rank {event.rank} has no times; need a run")
+    waited = event.issued if event.waited is None else event.waited
+    return event.issued, waited, event.completed
+
+
+def _lanes(ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str]) -> None:
+    """Draw computing above, and below what the network carries in order of issue."""
+    free = now = 0.0
+    for call in calls:
+        begin = max(call.issued, free)
+        free = max(begin, call.completed)
+        _bar(ax, 1, begin, free, fc=_color(verbs.index(call.op)))
+    for begin, end in sorted((call.waited, call.completed) for call in calls):
+        _bar(ax, 0, now, max(begin, now), fc=rank_color(rank))
+        _bar(ax, 0, max(begin, now), end, hatch="////", fc="none")
         now = max(now, begin, end)
     ax.set_yticks([0, 1], [f"rank {rank}", "network"])
     ax.tick_params(axis="y", length=0)

@@ -413,6 +413,7 @@ CLAIMS = {
         assert [round(gigabytes(s, 10**9)) for s in (1, 2, 3)] == [30, 15, 0]
         assert different[:2] == [0, 0] and min(different[2:]) > 4000 and 64 * 64 == 4096
         assert S == 135_808 == 4 * 33_952 and max(apart.values()) < 1e-5
+        assert np.isclose(np.spacing(np.float32(5)), 4.768e-07, rtol=1e-3)
         assert [round(alone[k], 1) for k in (0, -1)] == [5.0, 3.3]
         for stage in (1, 2, 3):  # the package's stages make the same calls
             losses = ranks.run(zero.train, args=[stage, 4]).results
@@ -468,8 +469,11 @@ CLAIMS = {
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
         assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
         even = [tokens_at_equality(bandwidth) for bandwidth in (450e9, 50e9)]
-        assert even == [training.tokens_at_equality(8, 400e12, B) for B in (450e9, 50e9)]
+        by_costs = training.tokens_at_equality(8, 400e12, np.array([450e9, 50e9]))
+        assert np.allclose(even, by_costs)
         assert [round(n) for n in even] == [778, 7000]
+        assert round(tokens_at_equality(8 * 50e9, 64), -2) == 1000
+        assert round(tokens_at_equality(50e9, 64), -3) == 8000
         assert law_ratios(x, np.ones(200))[2].max() < 1.5
         assert np.allclose(law_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1)
         assert torch.finfo(torch.float8_e4m3fn).max == 448
