@@ -3,8 +3,10 @@
 Here you can estimate both halves of a step (`compute_seconds`, `all_reduce_seconds`),
 their ratio gamma (`ratio`) and where it is 1 (`break_even_world_size`,
 `break_even_local_batch`), and the speed and efficiency of many accelerators
-(`step_time`, `strong_efficiency`, `weak_efficiency`, `amdahl_speedup`). Everything
-takes numbers or numpy arrays that broadcast.
+(`step_time`, `strong_efficiency`, `weak_efficiency`, `amdahl_speedup`). Of a training
+state that is sharded: the time of a layer (`layer_seconds`), and from how many tokens
+on a gather can be hidden (`tokens_at_equality`). Everything takes numbers or numpy
+arrays that broadcast.
 
 A step costs 6 floating-point operations for each parameter and *token*: 2 forward, 4
 backward (Kaplan et al. 2020, section 2.1). A batch counts examples, and an example has
@@ -167,3 +169,35 @@ def amdahl_speedup(world_size: Value, serial_fraction: Value) -> Value:
     except that a single rank has none.
     """
     return 1 / (serial_fraction + (1 - serial_fraction) / world_size)
+
+
+def layer_seconds(forward: Value, gather: Value) -> dict[str, Value]:
+    """Return the seconds of one of many layers by how its training state is sharded.
+
+    forward: seconds of its forward pass; the backward pass takes twice as long. gather:
+    seconds in which its parameters are gathered, or its gradients reduced to shards; an
+    all-reduce takes twice as long. Of computing and a collective at the same time the
+    longer counts. ZeRO-1 sums and gathers after the backward pass, ZeRO-2 gathers then.
+    """
+    f, g = forward, gather
+    return {
+        "data parallel": f + np.maximum(2 * f, 2 * g),
+        "ZeRO-1": 3 * f + 2 * g,
+        "ZeRO-2": f + np.maximum(2 * f, g) + g,
+        "ZeRO-3 one layer ahead": np.maximum(f, g) + np.maximum(2 * f, 2 * g),
+        "ZeRO-3 that waits": 3 * f + 3 * g,
+    }
+
+
+def tokens_at_equality(
+    world_size: Value,
+    flop_rate: Value,
+    bandwidth: Value,
+    bytes_per_parameter: float = 2,
+) -> Value:
+    """Return the tokens on a rank for which a layer computes as long as its gather.
+
+    Forward, with 2 operations for each parameter and token; the layer's size cancels.
+    """
+    share = (world_size - 1) / world_size
+    return share * bytes_per_parameter * flop_rate / (2 * bandwidth)

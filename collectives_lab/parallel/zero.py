@@ -1,7 +1,8 @@
 """ZeRO: data parallel training in which each rank owns a part of what all would copy.
 
-Here: `Zero1`, `Zero2` and `Zero3`, each a model and its Adam in parts; `train`; and
-`Unit`, parameters that travel together as one flat tensor cut into P equal parts.
+Here: `Zero1`, `Zero2` and `Zero3`, each a model and its Adam in parts; `train`;
+`Unit`, parameters that travel together as one flat tensor cut into P equal parts; and
+`held`, what a rank keeps of these and of PyTorch's own.
 
     S bytes of     kept by each rank                       sent by each rank, (P-1)/P of
     parameters     parameters  gradients  Adam's state     forward  backward  update
@@ -31,6 +32,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from collectives_lab.parallel import problem
 
@@ -154,15 +156,7 @@ class Zero1:
 
     def held(self) -> Held:
         """Return what this rank keeps, counted by the memory behind its tensors."""
-        own = [unit.own for unit in self.units]
-        parameters = [*self.model.parameters(), *own]
-        states = self.optimizer.state.values()
-        moments = [t for state in states for t in state.values() if t.dim()]
-        return Held(
-            nbytes(parameters),
-            nbytes(p.grad for p in parameters if p.grad is not None),
-            nbytes(moments),
-        )
+        return held(self.model, self.optimizer)
 
 
 class Zero2(Zero1):
@@ -235,6 +229,27 @@ class Zero3(Zero2):
     def step(self) -> None:
         """Update the own parts; the next forward pass gathers them."""
         self._update()
+
+
+def held(model: nn.Module, optimizer: torch.optim.Optimizer) -> Held:
+    """Return what this rank keeps of a model and its optimizer, PyTorch's own too.
+
+    What an optimizer owns beside the model's parameters counts, of a DTensor the part
+    of this rank. The state is that of tensors with a dimension, not of step counters.
+    """
+    inner = getattr(optimizer, "optim", optimizer)  # of a ZeroRedundancyOptimizer
+    own = [p for group in inner.param_groups for p in group["params"]]
+    parameters = [*model.parameters(), *own]
+    states = inner.state.values()
+    return Held(
+        nbytes(map(_local, parameters)),
+        nbytes(_local(p.grad) for p in parameters if p.grad is not None),
+        nbytes(_local(t) for state in states for t in state.values() if t.dim()),
+    )
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def nbytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -16,6 +16,16 @@ how far a prediction is off (`predicted_measured`), or those of many machines
 the end of a cell, with or without `%matplotlib inline`, and carries a caption and
 alternative text; some of them go `side_by_side`. A rank has the same colour in all of
 them (`rank_color`) and is labelled as well.
+`Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
+fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
+or those of many machines (`ratios`). Of memory: the parts that ranks keep (`shards`),
+and bars against what a GPU has (`memory`). Of a step: its calls in their order, layer
+by layer (`call_order`), and what they hide behind computing (`overlap`).
+Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
+function gives a `Diagram`: a matplotlib Figure that
+shows itself once at the end of a cell, with or without `%matplotlib inline`, and
+carries a caption and alternative text; some of them go `side_by_side`. A rank has the
+same colour in all of them (`rank_color`) and is labelled as well.
 
 For a picture of your own: a figure with one axes (`diagram`) or without (`blank`) under
 `mpl.rc_context(STYLE)`, the neutral `INK`, a look for each series (`series_look`), and
@@ -40,6 +50,7 @@ from collectives_lab.plans.chunks import (
     ring_steps,
 )
 from collectives_lab.plots.buffers import before_after, ranks_in
+from collectives_lab.plots.call_picture import call_order
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
@@ -58,8 +69,10 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
+from collectives_lab.plots.memory_picture import memory, shards
 from collectives_lab.plots.merge_picture import merge_trees
 from collectives_lab.plots.message_picture import message_time
+from collectives_lab.plots.overlap_picture import overlap
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
@@ -91,6 +104,10 @@ __all__ = [
     "trees",
     "protocols",
     "message_time",
+    "call_order",
+    "memory",
+    "overlap",
+    "shards",
     "cluster",
     "product",
     "verb_matrices",

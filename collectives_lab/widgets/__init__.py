@@ -7,6 +7,9 @@ and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_attention`). All of them are pages with a
 script of their own: they need no kernel, work in an exported book, and show a picture
 where no script runs.
+(`explore_costs`), of a training step (`explore_ratio`) and of one that is sharded
+(`explore_sharding`). All of them are pages with a script of their own: they need no
+kernel, work in an exported book, and show a picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
@@ -14,6 +17,7 @@ from collectives_lab.widgets.explorer import CostExplorer, explore_costs
 from collectives_lab.widgets.message import MessageExplorer, explore_message
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
+from collectives_lab.widgets.sharding import ShardingExplorer, explore_sharding
 from collectives_lab.widgets.stepper import Stepper
 from collectives_lab.widgets.sums import SumExplorer, explore_sums
 from collectives_lab.widgets.verbs import VerbExplorer, explore_verbs
@@ -30,6 +34,8 @@ __all__ = [
     "explore_ratio",
     "explore_attention",
     "AttentionExplorer",
+    "explore_sharding",
+    "ShardingExplorer",
     "explore_sums",
     "SumExplorer",
     "explore_verbs",

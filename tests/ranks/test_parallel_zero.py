@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from parallel_battery import BATCH, STEPS, S, System, Trained, flat, new_model
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 
 import collectives_lab as lab
 from collectives_lab import recorder
@@ -82,6 +83,23 @@ def test_memory_is_predicted(Stage: type[Zero1], world_size: int) -> None:
 
     right = formula(Stage, world_size, units(Stage, world_size))
     assert lab.run(held, world_size).results == [right] * world_size
+
+
+def held_of_fsdp() -> Held:
+    """What `held` counts of FSDP2, after a backward pass and an update."""
+    model = new_model()
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    share = problem.loss_of_share(model, BATCH)
+    problem.descend(optimizer, share, steps=2)
+    return zero.held(model, optimizer)
+
+
+def test_memory_of_fsdp_is_counted_as_ours() -> None:
+    """Of its DTensors each rank's part counts: a half of everything on two ranks."""
+    assert lab.run(held_of_fsdp, 2).results == [Held(S // 2, S // 2, S)] * 2
 
 
 def accumulated(Stage: type[Zero1], parts: int) -> list[torch.Tensor]:

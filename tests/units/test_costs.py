@@ -167,3 +167,21 @@ def test_latency_matters_for_small_models_only() -> None:
     ]
     assert times[1] - times[0] == pytest.approx(latency)
     assert (latency / times[0] >= 0.1).tolist() == [True, True, True, False]
+
+
+def test_a_gather_ahead_is_free_from_equality_on() -> None:
+    """At f = g the factors are 5/3, 4/3, 1 and 2; ahead is never above 1.5."""
+    least, *others = training.layer_seconds(1.0, 1.0).values()
+    assert np.allclose(np.divide(others, least), [5 / 3, 4 / 3, 1, 2])
+    forward = np.geomspace(1e-3, 1e3, 101)
+    by_name = training.layer_seconds(forward, 1.0)
+    ratio = by_name["ZeRO-3 one layer ahead"] / by_name["data parallel"]
+    assert (ratio[forward >= 1] == 1).all() and 1.49 < ratio.max() < 1.5
+
+
+def test_tokens_at_equality_make_both_times_equal() -> None:
+    """With them a layer computes forward as long as a ring gathers it."""
+    tokens = training.tokens_at_equality(8, *RATES)
+    parameters = 1e8
+    gather = 7 / 8 * 2 * parameters / RATES[1]
+    assert 2 * parameters * tokens / RATES[0] == pytest.approx(gather)

@@ -964,6 +964,73 @@ def test_a_protocol_fills_its_line():
     assert "94 %" in plots.protocols().alt and round(120 / 1.28) == 94
 
 
+def test_each_stage_hollows_one_kind_more():
+    """Of 4 ranks a cut kind keeps a quarter a rank, in its owner's colour."""
+    sizes = {"parameters": 4, "gradients": 4, "state": 8}
+    figure = plots.shards(sizes, caption="Who keeps what.")
+    kept = []
+    for ax in figure.axes:
+        filled = [b for b in ax.patches if b.get_facecolor()[3]]
+        kept.append(sum(b.get_width() for b in filled) / 4)
+        assert len(ax.patches) == 4 * 3 * 4
+    assert kept == [16, 10, 7, 4]
+    assert [ax.get_title(loc="left").split(":")[0] for ax in figure.axes] == [
+        "data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3"
+    ]  # fmt: skip
+    own = [b for b in figure.axes[3].patches if b.get_facecolor()[3]]
+    colors = [mpl.colors.to_rgba(plots.rank_color(r)) for r in range(4) for _ in "pgs"]
+    assert [b.get_facecolor() for b in own] == colors
+
+
+def test_bars_of_memory_are_stacked():
+    """A bar ends at the sum of its kinds, and a kind has one colour."""
+    bars = {"whole": {"a": 1, "b": 2}, "cut": {"b": 0.5, "c": 0.25}}
+    figure = plots.memory(bars, caption="Two bars.", xlabel="GB", limits={"80": 4})
+    (ax,) = figure.axes
+    written = [text.get_text().strip() for text in ax.texts]
+    assert written == ["3", "0.75"] and "cut: 0.75" in figure.alt
+    starts = {(round(b.get_y()), b.get_x(), b.get_width()) for b in ax.patches}
+    assert {(0, 0, 1), (0, 1, 2), (1, 0.5, 0.25)} <= starts
+    assert ax.get_xlim()[1] > 4
+
+
+def test_calls_stand_in_their_order():
+    """A mark for each call, at its number and its layer."""
+    calls = [("gather", "a"), ("gather", "b"), ("reduce", "b")]
+    figure = plots.call_order({"one": calls}, ["a", "b"], caption="Three calls.")
+    (ax,) = figure.axes
+    places = [c.get_offsets().tolist() for c in ax.collections]
+    assert places == [[[1, 0], [2, 1]], [[3, 1]]]
+    assert "one: gather a, gather b, reduce b" in figure.alt
+
+
+def test_what_is_hidden_lies_beside_computing():
+    """A rank computes where it does not wait; the network carries one at a time."""
+    events = [call(0, "barrier", 0, 1e-3)]
+    events += [
+        Event(0, "all_gather", 64, issued=1e-3, waited=3e-3, completed=4e-3),
+        Event(0, "reduce_scatter", 64, issued=2e-3, waited=5e-3, completed=7e-3),
+    ]
+    figure = plots.overlap({"run": Trace.from_events(events, 1)}, caption="Two calls.")
+    (ax,) = figure.axes
+    bars = [
+        tuple(np.round(path.get_extents().intervalx, 6))
+        for bar in ax.collections
+        for path in bar.get_paths()
+    ]
+    network, rank = bars[:2], bars[2:]
+    assert network == [(0, 3), (3, 6)]
+    assert rank == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    assert "run: 6 ms" in figure.alt
+
+
+def test_an_overlap_needs_a_barrier():
+    """Without one, nobody knows when a program began."""
+    trace = Trace.from_events([call(0, "all_reduce", 0, 1e-3)], 1)
+    with pytest.raises(ValueError, match="rank 0 has 1 calls and no collective after"):
+        plots.overlap({"run": trace}, caption="None.")
+
+
 def test_a_message_is_a_latency_and_its_bytes():
     """The curve is alpha + n beta, and a line drops from twice alpha at n_1/2."""
     link = fabrics.Link(5e-3, 1e-8)

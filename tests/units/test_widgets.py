@@ -27,6 +27,7 @@ from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
+from collectives_lab.widgets import sharding as sharding_page
 from collectives_lab.widgets import sums as sum_page
 from collectives_lab.widgets import verbs as verb_page
 from collectives_lab.widgets.knobs import knob
@@ -75,7 +76,7 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page, attention_page
+    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page, attention_page, sharding_page
     names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
@@ -669,6 +670,46 @@ def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     }
 
 
+# -- the explorer of sharding ----------------------------------------------------------
+
+
+def test_sharding_begins_with_a_real_machine():
+    """Eight GPUs with a card each need 7000 tokens, and 4096 are too few."""
+    words = repr(widgets.explore_sharding())
+    assert "8 GPUs of 400 TFLOP/s with 50 GB/s each" in words
+    assert "as long as it is gathered with 7,000 tokens" in words
+    assert "1.46 by ZeRO-1" in words and "1.16 by ZeRO-3 one layer ahead" in words
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"ranks": 2, "tokens": 2**20, "rate": 1e13},
+        {"ranks": 4096, "tokens": 2**6, "bandwidth": 1e9},
+        {"tokens": 2**11, "rate": 2e15, "bandwidth": 5e11},
+    ],
+)
+def test_the_page_says_what_python_says_of_sharding(values):
+    """The tokens at equality and the four factors are the same sentence."""
+    explorer = widgets.explore_sharding()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"shardingWords(data, {place})", explorer.data)
+    _, begun = moved(explorer, **values)
+    begun["flop_rate"] = begun.pop("rate")
+    assert sentence == repr(widgets.explore_sharding(**begun))
+
+
+def test_a_wrong_table_of_sharding_is_found():
+    """The test above fails where a gather takes twice as long."""
+    explorer = widgets.explore_sharding()
+    right = explorer.data["even"]
+    wrong = {"even": right | {"table": (2 * np.array(right["table"])).tolist()}}
+    place = json.dumps(at(explorer))
+    sentence = script(f"shardingWords(data, {place})", explorer.data | wrong)
+    assert sentence != repr(explorer) and "14,000 tokens" in sentence
+
+
 # -- the explorer of verbs -------------------------------------------------------------
 
 
@@ -822,7 +863,7 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums", "attention"
+LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums", "attention", "sharding"
 
 
 @cache
@@ -837,6 +878,7 @@ def live(name):
         "verbs": widgets.explore_verbs,
         "sums": lambda: widgets.explore_sums(TERMS),
         "attention": widgets.explore_attention,
+        "sharding": widgets.explore_sharding,
     }
     made = make[name]()
     return made, page_of(made)
@@ -856,7 +898,7 @@ def test_a_page_needs_nothing_from_outside(name):
 @pytest.mark.parametrize("name", LIVE)
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
-    word = "latency" if name == "message" else "ranks"
+    word = {"message": "latency", "sharding": "tokens"}.get(name, "ranks")
     _, page = live(name)
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     (picture, *_) = Page(left).all("img")
@@ -873,7 +915,7 @@ def test_a_name_cannot_end_the_script():
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
     explorers = cost_page, message_page, ratio_page, verb_page, sum_page, scrubber
-    explorers += (attention_page,)
+    explorers += (attention_page, ), (sharding_page
     needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES

@@ -1,0 +1,116 @@
+"""What a rank does and what its network does meanwhile, one above the other.
+
+Here you can see which communication is hidden behind computing (`overlap`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    Traced,
+    blank,
+    rank_color,
+    trace_of,
+)
+from collectives_lab.plots.series import series_look
+from collectives_lab.trace import Event, Trace
+
+
+class Call(NamedTuple):
+    """A collective, in seconds after the barrier: when it is waited for, too."""
+
+    op: str
+    issued: float
+    waited: float
+    completed: float
+
+
+@mpl.rc_context(STYLE)
+def overlap(
+    programs: Mapping[str, Trace | Traced], *, caption: str, rank: int = 0
+) -> Diagram:
+    """Draw two lanes a program: what a rank does, and its collectives on the network.
+
+    programs: recorded runs. Those collectives are drawn that follow the last barrier,
+    from whose end time counts. A rank computes where it does not wait for one.
+    """
+    calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
+    verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
+    figure = blank(8, 1.15 * len(programs) + 0.7)
+    axes = figure.subplots(len(programs), 1, sharex=True, squeeze=False)[:, 0]
+    for ax, (name, listed) in zip(axes, calls.items(), strict=True):
+        _lanes(ax, listed, rank, verbs)
+        ax.set_title(name, fontsize=9, loc="left")
+    axes[-1].set_xlabel("time (ms)")
+    signs = {f"rank {rank} computes": Patch(fc=rank_color(rank))}
+    signs["waits"] = Patch(fc="none", ec=INK, hatch="////", lw=0.5)
+    signs |= {verb: Patch(fc=_color(n)) for n, verb in enumerate(verbs)}
+    look = {"ncols": len(signs), "frameon": False, "fontsize": 8}
+    figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
+    figure.caption = caption
+    said = "; ".join(
+        f"{name}: {1000 * max(call.completed for call in listed):.0f} ms"
+        for name, listed in calls.items()
+    )
+    figure.alt = f"Two lanes for each program. {said}. {caption}"
+    return figure
+
+
+def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
+    """Return the calls of a rank after its last barrier, whose end is their zero."""
+    events = trace_of(thing).of_rank(rank)
+    at = max((n for n, event in enumerate(events) if event.op == "barrier"), default=-1)
+    if at < 0 or at == len(events) - 1:
+        raise ValueError(
+            f"rank {rank} has {len(events)} calls and no collective after a barrier; "
+            "need a barrier, then collectives"
+        )
+    zero = _times(events[at])[2]
+    return [
+        Call(event.op, *(time - zero for time in _times(event)))
+        for event in events[at + 1 :]
+    ]
+
+
+def _times(event: Event) -> tuple[float, float, float]:
+    """Return when a call was issued, waited for and over."""
+    if event.issued is None or event.completed is None:
+        raise ValueError(f"{event.op} on rank {event.rank} has no times; need a run")
+    waited = event.issued if event.waited is None else event.waited
+    return event.issued, waited, event.completed
+
+
+def _lanes(ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str]) -> None:
+    """Draw computing above, and below what the network carries in order of issue."""
+    free = now = 0.0
+    for call in calls:
+        begin = max(call.issued, free)
+        free = max(begin, call.completed)
+        _bar(ax, 1, begin, free, fc=_color(verbs.index(call.op)))
+    for begin, end in sorted((call.waited, call.completed) for call in calls):
+        _bar(ax, 0, now, max(begin, now), fc=rank_color(rank))
+        _bar(ax, 0, max(begin, now), end, hatch="////", fc="none")
+        now = max(now, begin, end)
+    ax.set_yticks([0, 1], [f"rank {rank}", "network"])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(1.5, -0.5)
+
+
+def _bar(ax: Axes, lane: int, begin: float, end: float, **look: str) -> None:
+    if end > begin:
+        edge = {"ec": INK, "lw": 0.5}
+        ax.broken_barh([(1e3 * begin, 1e3 * (end - begin))], (lane - 0.36, 0.72),
+                       **edge, **look)  # fmt: skip
+
+
+def _color(number: int) -> str:
+    return str(series_look(number + 1)["color"])
