@@ -8,24 +8,19 @@ which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
 `trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
 NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
 `Matrix`), which verb is which (`verb_matrices`), and what is sent around divided layers
-(`copy_and_sum`). Of a merge: which item survives (`merge_trees`). Of times: what they
-are by size (`message_time`, `cost_curves`), who is fastest where (`winner_map`), and
-how far a prediction is off (`predicted_measured`), or those of many machines
-(`ratios`). Of a GPU: what it computes by its tokens (`roofline`). Of anything else:
-`lines`. Every function gives a `Diagram`: a matplotlib Figure that shows itself once at
-the end of a cell, with or without `%matplotlib inline`, and carries a caption and
-alternative text; some of them go `side_by_side`. A rank has the same colour in all of
-them (`rank_color`) and is labelled as well.
-`Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
-fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
-or those of many machines (`ratios`). Of memory: the parts that ranks keep (`shards`),
-and bars against what a GPU has (`memory`). Of a step: its calls in their order, layer
-by layer (`call_order`), and what they hide behind computing (`overlap`).
-Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
-function gives a `Diagram`: a matplotlib Figure that
-shows itself once at the end of a cell, with or without `%matplotlib inline`, and
-carries a caption and alternative text; some of them go `side_by_side`. A rank has the
-same colour in all of them (`rank_color`) and is labelled as well.
+(`copy_and_sum`). Of a merge: which item survives (`merge_trees`). Of memory: the parts
+that ranks keep (`shards`), and bars against what a GPU has (`memory`).
+
+Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
+(`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
+machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
+and what they hide behind computing (`overlap`). Of a GPU: what it computes by tokens
+(`roofline`). Of anything else: `lines`.
+
+Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
+of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
+text; some of them go `side_by_side`. A rank has the same colour in all of them
+(`rank_color`) and is labelled as well.
 
 For a picture of your own: a figure with one axes (`diagram`) or without (`blank`) under
 `mpl.rc_context(STYLE)`, the neutral `INK`, a look for each series (`series_look`), and

@@ -3,13 +3,10 @@
 Here you can go through an algorithm, a run or a replay step by step (`step_through`),
 and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_verbs`), of a sum and its rounding (`explore_sums`), of the cost formulas
-(`explore_costs`), of a training step (`explore_ratio`) and of ring attention
-(`explore_attention`). All of them are pages with a
-script of their own: they need no kernel, work in an exported book, and show a picture
-where no script runs.
-(`explore_costs`), of a training step (`explore_ratio`) and of one that is sharded
-(`explore_sharding`). All of them are pages with a script of their own: they need no
-kernel, work in an exported book, and show a picture where no script runs.
+(`explore_costs`), of a training step (`explore_ratio`), of one that is sharded
+(`explore_sharding`) and of ring attention (`explore_attention`). All of them are pages
+with a script of their own: they need no kernel, work in an exported book, and show a
+picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention

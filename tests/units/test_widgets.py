@@ -74,10 +74,20 @@ def node():
     return path or pytest.skip("no Node.js to run the script of a page with")
 
 
+EXPLORERS = (
+    attention_page,
+    cost_page,
+    message_page,
+    ratio_page,
+    sharding_page,
+    sum_page,
+    verb_page,
+)
+
+
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page, attention_page, sharding_page
-    names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
+    names = dict.fromkeys(name for page in EXPLORERS for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
     source += f"\nconst data = {given};\nconsole.log(JSON.stringify({expression}));"
@@ -863,24 +873,26 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums", "attention", "sharding"
+def timeline():
+    return plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
+
+
+LIVE = {
+    "attention": widgets.explore_attention,
+    "costs": widgets.explore_costs,
+    "message": widgets.explore_message,
+    "ratio": widgets.explore_ratio,
+    "sharding": widgets.explore_sharding,
+    "sums": lambda: widgets.explore_sums(TERMS),
+    "timeline": lambda: widgets.step_through(timeline()),
+    "verbs": widgets.explore_verbs,
+}
 
 
 @cache
 def live(name):
     """A live page, made once, and the HTML that it shows first."""
-    timeline = plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
-    make = {
-        "costs": widgets.explore_costs,
-        "ratio": widgets.explore_ratio,
-        "message": widgets.explore_message,
-        "timeline": lambda: widgets.step_through(timeline),
-        "verbs": widgets.explore_verbs,
-        "sums": lambda: widgets.explore_sums(TERMS),
-        "attention": widgets.explore_attention,
-        "sharding": widgets.explore_sharding,
-    }
-    made = make[name]()
+    made = LIVE[name]()
     return made, page_of(made)
 
 
@@ -914,9 +926,7 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    explorers = cost_page, message_page, ratio_page, verb_page, sum_page, scrubber
-    explorers += (attention_page, ), (sharding_page
-    needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
+    needed = {"live.css"}.union(*(page.SCRIPTS for page in (*EXPLORERS, scrubber)))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
     }
