@@ -6,8 +6,9 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
 `trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
-NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
-`Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
+NCCL: what its `protocols` write. Of experts: where tokens go (`expert_layer`), what
+each rank receives when (`arrivals`), and the ways between two nodes (`routes`). Of
+matrices: who has which block (`product` of `Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
 fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
 or those of many machines (`ratios`).
 Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
@@ -38,11 +39,13 @@ from collectives_lab.plans.chunks import (
     halving_doubling_steps,
     ring_steps,
 )
+from collectives_lab.plots.arrivals import arrivals
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.cost_curves import cost_curves
+from collectives_lab.plots.expert_picture import expert_layer
 from collectives_lab.plots.figure import (
     INK,
     STYLE,
@@ -61,6 +64,7 @@ from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.roofline import roofline
+from collectives_lab.plots.route_picture import routes
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
@@ -84,6 +88,9 @@ __all__ = [
     "ring",
     "states_of_sums",
     "trees",
+    "expert_layer",
+    "arrivals",
+    "routes",
     "protocols",
     "message_time",
     "cluster",
