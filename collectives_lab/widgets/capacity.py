@@ -106,11 +106,11 @@ class CapacityExplorer:
                 f"{text}No token is dropped, and no place is empty. The busiest expert "
                 f"computes {busiest} fair shares, and the layer waits for it."
             )
+        places = f"{factor:g} place{'s' * (factor != 1)}"
         return (
-            f"{text}With f = {_factor(factor)}, {now.dropped:.0%} of the tokens are "
-            f"dropped and {now.empty:.0%} of the places stay empty. Fixed shapes send "
-            f"and compute every place: {_factor(factor)} times the bytes of a layer "
-            "that drops nothing and pads nothing."
+            f"{text}With f = {factor:g}, {now.dropped:.0%} of the tokens are dropped "
+            f"and {now.empty:.0%} of the places stay empty. Fixed shapes send and "
+            f"compute {places} for every token, full or empty."
         )
 
     def diagram(self) -> Diagram:
