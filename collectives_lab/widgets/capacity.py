@@ -99,7 +99,7 @@ class CapacityExplorer:
         factor: NO_LIMIT for none.
         """
         now = loads(self.experts, share, _limit(factor))
-        text = f"Expert 0 is chosen by {share:.0%} of all tokens. "
+        text = f"Expert 0 is chosen by {_percent(share)} of all tokens. "
         if _limit(factor) is None:
             busiest = number(max(now.kept))
             return (
@@ -108,8 +108,8 @@ class CapacityExplorer:
             )
         places = f"{factor:g} place{'s' * (factor != 1)}"
         return (
-            f"{text}With f = {factor:g}, {now.dropped:.0%} of the tokens are dropped "
-            f"and {now.empty:.0%} of the places stay empty. Fixed shapes send and "
+            f"{text}With f = {factor:g}, {_percent(now.dropped)} of the tokens are dropped "
+            f"and {_percent(now.empty)} of the places stay empty. Fixed shapes send and "
             f"compute {places} for every token, full or empty."
         )
 
@@ -144,6 +144,10 @@ def _limit(factor: float) -> float | None:
 
 def _factor(factor: float) -> str:
     return "no limit" if factor == NO_LIMIT else f"{factor:g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _short(values: Sequence[float]) -> list[float]:
