@@ -8,9 +8,9 @@ which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
 `trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
 NCCL: what its `protocols` write. Of experts: where tokens go (`expert_layer`), what
 each rank receives when (`arrivals`), and the ways between two nodes (`routes`). Of
-matrices: who has which block (`product` of `Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
-fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
-or those of many machines (`ratios`).
+matrices: who has which block (`product` of `Matrix`). Of times: what they are by size
+(`message_time`, `cost_curves`), who is fastest where (`winner_map`), and how far a
+prediction is off (`predicted_measured`), or those of many machines (`ratios`).
 Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
 function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and

@@ -5,6 +5,7 @@ Here you can draw the loads of experts against a capacity (`capacity_bars`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import matplotlib as mpl
@@ -36,7 +37,9 @@ def capacity_bars(
         empty = [room - taken for taken in kept]
         look = {"fc": "none", "ec": INK, "lw": 1, "hatch": "////"}
         signs["empty places"] = ax.barh(rows, empty, left=kept, height=0.7, **look)
-    ax.set(xlabel="tokens, in fair shares", ylabel="expert", yticks=rows)
+    most = math.ceil(max([*wanted, room or 0]))
+    ax.set(xlim=(0, most), xticks=range(most + 1), yticks=rows)
+    ax.set(xlabel="tokens, in fair shares", ylabel="expert")
     ax.invert_yaxis()
     key_above(ax, signs)
     figure.caption = caption

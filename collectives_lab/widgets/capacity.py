@@ -107,10 +107,11 @@ class CapacityExplorer:
                 f"computes {busiest} fair shares, and the layer waits for it."
             )
         places = f"{factor:g} place{'s' * (factor != 1)}"
+        lost, empty = _percent(now.dropped), _percent(now.empty)
         return (
-            f"{text}With f = {factor:g}, {_percent(now.dropped)} of the tokens are dropped "
-            f"and {_percent(now.empty)} of the places stay empty. Fixed shapes send and "
-            f"compute {places} for every token, full or empty."
+            f"{text}With f = {factor:g}, {lost} of the tokens are dropped and {empty} "
+            f"of the places stay empty. Fixed shapes send and compute {places} for "
+            "every token, full or empty."
         )
 
     def diagram(self) -> Diagram:

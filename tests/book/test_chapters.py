@@ -436,7 +436,8 @@ CLAIMS = {
         assert to_sum == ["router"] and apart(torch.cat(ys), y) < 1e-12
         assert apart(torch.cat(of_expert_of), of_experts) < 1e-12
         assert apart(sum(of_routers), of_router) < 1e-9
-        assert 0.06 < lost_shares[0] < 0.07 and abs(overflow / fair - 0.066) < 1e-3
+        assert sum(map(len, (tokens_of(rank) for rank in range(4)))) == 1024
+        assert 6 <= 100 * lost_shares[0] < 7 and abs(overflow / fair - 0.066) < 1e-3
         assert lost_shares[1] > 2 * lost_shares[0], "several times as many"
         assert again == 0 and forwards.sum() == backwards.sum() > 10
         for rank, expert_of in enumerate(chosen):
@@ -481,15 +482,17 @@ CLAIMS = {
         twice = seconds_on_64(plans.pairwise_all_to_all, S) / hierarchical_plan(
             64, S, is_at_once=False).replay(dgx).elapsed
         assert round(twice, 1) == 2.0
-        assert all(min(c["direct"], c["hierarchical"], c["direct, in turn"]) < c["Bruck"]
-                   for c in (dict(zip(curves, t)) for t in zip(*curves.values())))
+        assert all(two_level < bruck for two_level, bruck in
+                   zip(curves["hierarchical"], curves["Bruck"])), "never pays"
         assert felt_levels[0] > 3 * felt_levels[1], felt_levels
         assert int((to_others > 0).sum()) == 7 and to_others.sum() == 7 / 8 * S
         assert abs(free_choice[0] - 7) < 0.03 and abs(free_choice[1] - 4.63) < 0.05
         assert 3.4 < limited_choice[1] <= 3.5 and 3.8 < (free_choice[0] * bf16) / (
             limited_choice[1] * fp8) < 4.1
-        assert 7.1e-3 < computing < 7.3e-3 and 0.8 < (
-            dispatching + combining) / computing < 1
+        assert abs(computing - 7e-3) < 3e-4
+        assert 0.8 < (dispatching + combining) / computing < 1
+        assert fabrics.gb200_nvl72().machine.gpus == 72
+        assert round(1e6 * seconds_on_dgx[8][0]) == 69
     """,
     "08_moving_weights_and_experience": """
         smoothed = [smooth(y) for y in losses.values()]

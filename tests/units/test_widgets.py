@@ -12,14 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from algorithm_table import ROWS, names_of
 
 from collectives_lab import costs, fabrics, plans, plots, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
+from collectives_lab.parallel.experts import route
 from collectives_lab.plans.pieces import algorithms_like, story
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
+from collectives_lab.widgets import capacity as capacity_page
 from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
@@ -73,7 +76,14 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page
+    pages_of = (
+        cost_page,
+        message_page,
+        ratio_page,
+        verb_page,
+        sum_page,
+        capacity_page,
+    )
     names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
@@ -754,6 +764,48 @@ def test_vectors_for_sums_are_of_one_length(by_rank):
         widgets.explore_sums(by_rank)
 
 
+# -- the explorer of capacities --------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [None, 0.5, 1.0, 2.0])
+def test_tokens_are_kept_dropped_or_fill_no_place(factor):
+    """Loads are those of `route` for as many tokens, by expert and in all."""
+    experts, tokens = 8, 800
+    now = capacity_page.loads(experts, 0.3, factor)
+    wanted = np.array(now.wanted) * tokens / experts
+    assert wanted.sum() == pytest.approx(tokens) and wanted[0] == pytest.approx(240)
+    choices = np.repeat(range(experts), np.round(wanted).astype(int))
+    logits = torch.nn.functional.one_hot(torch.tensor(choices), experts) * 9.0
+    routed = route(logits, 1, factor)
+    kept = np.array(now.kept) * tokens / experts
+    assert np.allclose(routed.load, kept, atol=0.5)
+    assert now.dropped == pytest.approx(1 - kept.sum() / tokens)
+    if factor is not None:
+        places = factor * tokens
+        assert now.empty == pytest.approx(1 - kept.sum() / places)
+
+
+def test_the_sentence_says_what_the_bars_show():
+    """The page has words and bars for every stop of both sliders."""
+    explorer = widgets.explore_capacity()
+    assert "38 %" not in repr(explorer) and "37.5 % of the tokens are" in repr(explorer)
+    factors, shares = explorer.knobs
+    shown = explorer.data["shown"]
+    assert len(shown) == len(factors.values) and len(shown[0]) == len(shares.values)
+    assert shown[factors.start][shares.start]["words"] == repr(explorer)
+    assert (
+        "No token is dropped" in shown[-1][0]["words"] and shown[-1][0]["room"] is None
+    )
+    assert script("capacityPicture.length", explorer.data) == 3
+
+
+@pytest.mark.parametrize("experts, share", [(1, 0.5), (8, 0.1), (8, 1.0)])
+def test_a_favourite_has_a_fair_share_or_more(experts, share):
+    """One expert, too small a share and all tokens are refused."""
+    with pytest.raises(ValueError, match="need 2 or more"):
+        widgets.explore_capacity(experts, share)
+
+
 # -- pages -----------------------------------------------------------------------------
 
 
@@ -769,7 +821,7 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums"
+LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums", "capacity"
 
 
 @cache
@@ -783,6 +835,7 @@ def live(name):
         "timeline": lambda: widgets.step_through(timeline),
         "verbs": widgets.explore_verbs,
         "sums": lambda: widgets.explore_sums(TERMS),
+        "capacity": widgets.explore_capacity,
     }
     made = make[name]()
     return made, page_of(made)
@@ -802,7 +855,7 @@ def test_a_page_needs_nothing_from_outside(name):
 @pytest.mark.parametrize("name", LIVE)
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
-    word = "latency" if name == "message" else "ranks"
+    word = {"message": "latency", "capacity": "tokens"}.get(name, "ranks")
     _, page = live(name)
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     (picture, *_) = Page(left).all("img")
@@ -818,7 +871,15 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    explorers = cost_page, message_page, ratio_page, verb_page, sum_page, scrubber
+    explorers = (
+        cost_page,
+        message_page,
+        ratio_page,
+        verb_page,
+        sum_page,
+        capacity_page,
+        scrubber,
+    )
     needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
