@@ -30,7 +30,7 @@ Zoph and Shazeer 2022, Switch Transformers, section 2.2 (top-1, balance).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,13 +201,12 @@ class Experts(nn.Module):
         top: int = 1,
         capacity_factor: float | None = None,
         group: dist.ProcessGroup | None = None,
-        make: Callable[[int], nn.Module] = MLP,
         seed: int = 0,
     ):
         """Make the router and this rank's experts, the same for any number of ranks.
 
-        make: an expert, by width. seed: expert e is made from seed + 1 + e. Raises
-        ValueError unless every rank has an expert.
+        seed: expert e is made from seed + 1 + e. Raises ValueError unless every rank
+        has an expert.
         """
         super().__init__()
         rank, world_size = dist.get_rank(group), dist.get_world_size(group)
@@ -226,7 +225,7 @@ class Experts(nn.Module):
             made = []
             for expert in own_experts:
                 torch.manual_seed(seed + 1 + expert)
-                made.append(make(width))
+                made.append(MLP(width))
         self.experts = nn.ModuleList(made)
         self.routing: Routing | None = None
         self.arrived: list[int] = []

@@ -9,7 +9,9 @@ which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
 NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
 `Matrix`), which verb is which (`verb_matrices`), and what is sent around divided layers
 (`copy_and_sum`). Of a merge: which item survives (`merge_trees`). Of memory: the parts
-that ranks keep (`shards`), and bars against what a GPU has (`memory`).
+that ranks keep (`shards`), and bars against what a GPU has (`memory`). Of experts:
+where tokens go (`expert_layer`), what each rank receives when (`arrivals`), and the
+ways between two nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
@@ -44,6 +46,7 @@ from collectives_lab.plans.chunks import (
     halving_doubling_steps,
     ring_steps,
 )
+from collectives_lab.plots.arrivals import arrivals
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.call_picture import call_order
 from collectives_lab.plots.chunk_table import chunk_table
@@ -51,6 +54,7 @@ from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.conjugate_picture import copy_and_sum
 from collectives_lab.plots.cost_curves import cost_curves
+from collectives_lab.plots.expert_picture import expert_layer
 from collectives_lab.plots.figure import (
     INK,
     STYLE,
@@ -73,6 +77,7 @@ from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.roofline import roofline
+from collectives_lab.plots.route_picture import routes
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
@@ -97,6 +102,9 @@ __all__ = [
     "ring",
     "states_of_sums",
     "trees",
+    "expert_layer",
+    "arrivals",
+    "routes",
     "protocols",
     "message_time",
     "call_order",

@@ -43,14 +43,6 @@ ALLOWED = {
     ),
     (1, "11.5"): "the number of a section",
     **dict.fromkeys(
-        [(7, "1 µs")],
-        "NCCL's and our models of what a call costs a CPU, in `libraries`",
-    ),
-    **dict.fromkeys(
-        [(7, "32 MiB")],
-        "the size of the question",
-    ),
-    **dict.fromkeys(
         [(11, n) for n in ("569", "1.6 GB", "96")],
         "NCCL's issue 569, and the share that cards attain, both in `truth`",
     ),

@@ -1,10 +1,12 @@
-"""Pictures of what algorithms run on and work on: clusters, matrices, merges."""
+"""Pictures of what algorithms run on and work on: clusters, matrices, experts."""
 
+import numpy as np
 import pytest
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from test_plots import assert_readable, texts
 
-from collectives_lab import fabrics, plots
+from collectives_lab import fabrics, plans, plots
+from collectives_lab.plots.capacity_picture import capacity_bars
 from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
 from collectives_lab.plots.figure import INK, Diagram, rank_color
 
@@ -175,3 +177,86 @@ def test_a_merge_is_drawn_as_a_tree() -> None:
         plots.merge_trees({"all": (0, 3)}, items, max)
     with pytest.raises(ValueError, match="no tree to draw"):
         plots.merge_trees({}, items, max)
+
+
+CHOICES = [[0, 2, 0], [1, 0], [], [2, 2, 1]]
+"""The experts that the tokens of four ranks choose; nobody wants expert 3."""
+
+
+def test_tokens_of_experts_can_be_read() -> None:
+    """Every token is at home, beside its expert, and at home again, in its colour."""
+    figure = plots.expert_layer(CHOICES)
+    assert_readable(figure)
+    (ax,) = figure.axes
+    drawn = [(tuple(c.get_facecolor()[0][:3]), len(c.get_offsets()))
+             for c in ax.collections]  # fmt: skip
+    due = [
+        (tuple(_rgb(rank_color(r))), 4) for r, row in enumerate(CHOICES) for _ in row
+    ]
+    assert np.allclose([c for c, _ in sorted(drawn)], [c for c, _ in sorted(due)])
+    assert [n for _, n in drawn] == 8 * [4], "four places of each token"
+    numbers = [word for word in written(figure) if word.isdigit()]
+    assert len(numbers) == 4 * 8 + 4, "and four experts"
+    assert "expert 0: 3, expert 1: 2, expert 2: 3, expert 3: 0" in figure.alt
+
+
+def test_a_result_returns_to_the_place_of_its_token() -> None:
+    """For each line of the dispatch the combine has its mirror image."""
+    (ax,) = plots.expert_layer(CHOICES).axes
+    lines = [(line.get_xdata(), line.get_ydata()) for line in ax.lines]
+    long = [(x, tuple(y)) for x, y in lines if abs(x[1] - x[0]) > 1]
+    there = [y for x, y in long if x[0] < 2]
+    back = [y[::-1] for x, y in long if x[0] > 2]
+    assert len(there) == 8 and sorted(there) == sorted(back)
+
+
+@pytest.mark.parametrize(
+    "choices, complaint", [([[1]], "of 1; one is on a rank"), ([[0] * 41], "41 tokens")]
+)
+def test_experts_that_cannot_be_drawn(choices: list, complaint: str) -> None:
+    """An expert that no rank has, and a crowd, are refused."""
+    with pytest.raises(ValueError, match=complaint):
+        plots.expert_layer(choices)
+
+
+def test_arrivals_are_those_of_the_replay() -> None:
+    """A block for each message, which ends when it is received, from its sender."""
+    plan = plans.pairwise_all_to_all(4, 4)
+    figure = plots.arrivals(plan.replay(fabrics.uniform(4, 0, 1)), until=4)
+    assert_readable(figure)
+    (ax,) = figure.axes
+    blocks = {
+        (round(bar.get_y() + 0.4), round(bar.get_x() + bar.get_width())): bar
+        for bar in ax.patches
+    }
+    assert len(blocks) == 12
+    for (receiver, end), bar in blocks.items():
+        sender = (receiver - end) % 4
+        assert bar.get_facecolor()[:3] == pytest.approx(_rgb(rank_color(sender)))
+
+
+def test_routes_have_an_arrow_for_each_hop() -> None:
+    """Hops between nodes are dashed, those inside are not, and all are in the words."""
+    ways = {"direct": [(0, 7)], "in two": [(0, 4), (4, 7)]}
+    figure = plots.routes(ways)
+    assert_readable(figure)
+    styles = [
+        [p.get_linestyle() for p in ax.patches if isinstance(p, FancyArrowPatch)]
+        for ax in figure.axes
+    ]
+    assert [len(of_way) for of_way in styles] == [1, 2]
+    assert styles[1][0] == styles[0][0] != styles[1][1] == "-"
+    assert "in two: 0 to 4, 4 to 7" in figure.alt
+    with pytest.raises(ValueError, match="of 8"):
+        plots.routes({"too far": [(0, 8)]})
+    with pytest.raises(ValueError, match="0 ways; need 1 to 3"):
+        plots.routes({})
+
+
+def test_capacity_bars_sum_up() -> None:
+    """Kept and dropped tokens are those wanted; kept and empty places the room."""
+    figure = capacity_bars([4.0, 0.5], 1.0)
+    assert_readable(figure)
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert widths == [1, 0.5, 3, 0, 0, 0.5], "kept, dropped, empty"
+    assert len(capacity_bars([4.0, 0.5], None).axes[0].patches) == 4, "no empty places"

@@ -12,16 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from algorithm_table import ROWS, names_of
 
 from collectives_lab import costs, fabrics, plans, plots, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
+from collectives_lab.parallel.experts import route
 from collectives_lab.plans.pieces import algorithms_like, story
 from collectives_lab.plots.attention_picture import ORDERS, Divided
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
 from collectives_lab.trace import Event, Trace
 from collectives_lab.widgets import attention as attention_page
+from collectives_lab.widgets import capacity as capacity_page
 from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
@@ -76,6 +79,7 @@ def node():
 
 EXPLORERS = (
     attention_page,
+    capacity_page,
     cost_page,
     message_page,
     ratio_page,
@@ -858,6 +862,48 @@ def test_the_page_shows_the_blocks_of_a_step():
     assert shown["words"][2] == divided.words(2)
 
 
+# -- the explorer of capacities --------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [None, 0.5, 1.0, 2.0])
+def test_tokens_are_kept_dropped_or_fill_no_place(factor):
+    """Loads are those of `route` for as many tokens, by expert and in all."""
+    experts, tokens = 8, 800
+    now = capacity_page.loads(experts, 0.3, factor)
+    wanted = np.array(now.wanted) * tokens / experts
+    assert wanted.sum() == pytest.approx(tokens) and wanted[0] == pytest.approx(240)
+    choices = np.repeat(range(experts), np.round(wanted).astype(int))
+    logits = torch.nn.functional.one_hot(torch.tensor(choices), experts) * 9.0
+    routed = route(logits, 1, factor)
+    kept = np.array(now.kept) * tokens / experts
+    assert np.allclose(routed.load, kept, atol=0.5)
+    assert now.dropped == pytest.approx(1 - kept.sum() / tokens)
+    if factor is not None:
+        places = factor * tokens
+        assert now.empty == pytest.approx(1 - kept.sum() / places)
+
+
+def test_the_sentence_says_what_the_bars_show():
+    """The page has words and bars for every stop of both sliders."""
+    explorer = widgets.explore_capacity()
+    assert "38 %" not in repr(explorer) and "37.5 % of the tokens are" in repr(explorer)
+    factors, shares = explorer.knobs
+    shown = explorer.data["shown"]
+    assert len(shown) == len(factors.values) and len(shown[0]) == len(shares.values)
+    assert shown[factors.start][shares.start]["words"] == repr(explorer)
+    assert (
+        "No token is dropped" in shown[-1][0]["words"] and shown[-1][0]["room"] is None
+    )
+    assert script("capacityPicture.length", explorer.data) == 3
+
+
+@pytest.mark.parametrize("experts, share", [(1, 0.5), (8, 0.1), (8, 1.0)])
+def test_a_favourite_has_a_fair_share_or_more(experts, share):
+    """One expert, too small a share and all tokens are refused."""
+    with pytest.raises(ValueError, match="need 2 or more"):
+        widgets.explore_capacity(experts, share)
+
+
 # -- pages -----------------------------------------------------------------------------
 
 
@@ -879,6 +925,7 @@ def timeline():
 
 LIVE = {
     "attention": widgets.explore_attention,
+    "capacity": widgets.explore_capacity,
     "costs": widgets.explore_costs,
     "message": widgets.explore_message,
     "ratio": widgets.explore_ratio,
@@ -910,7 +957,8 @@ def test_a_page_needs_nothing_from_outside(name):
 @pytest.mark.parametrize("name", LIVE)
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
-    word = {"message": "latency", "sharding": "tokens"}.get(name, "ranks")
+    words = {"message": "latency", "sharding": "tokens", "capacity": "tokens"}
+    word = words.get(name, "ranks")
     _, page = live(name)
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     (picture, *_) = Page(left).all("img")

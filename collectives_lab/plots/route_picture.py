@@ -1,0 +1,106 @@
+"""The ways of a message through two nodes: which GPUs it passes on NVLink and network.
+
+Here you can draw such ways beside each other (`routes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    blank,
+    on_color,
+    rank_color,
+)
+
+APART, PITCH, BOX = 1.35, 0.42, 0.26  # inches
+MOST = 3
+"""Ways that have room beside each other."""
+
+Hop = tuple[int, int]
+"""The ranks that a message leaves and reaches."""
+
+
+@mpl.rc_context(STYLE)
+def routes(
+    ways: Mapping[str, Sequence[Hop]],
+    per_node: int = 4,
+    *,
+    caption: str | None = None,
+) -> Diagram:
+    """Draw the hops of each way between the GPUs of two nodes.
+
+    ways: by name, the hops as pairs of ranks; the first per_node ranks are node 0. A
+    hop inside a node is drawn as a bow, one between nodes as a straight line. Raises
+    ValueError for ranks that two nodes do not have.
+    """
+    if not 0 < len(ways) <= MOST:
+        raise ValueError(f"{len(ways)} ways; need 1 to {MOST}")
+    for name, hops in ways.items():
+        if wrong := {r for hop in hops for r in hop} - {*range(2 * per_node)}:
+            raise ValueError(f"{name}: ranks {sorted(wrong)} of {2 * per_node}")
+    width, height = APART + 1.2, PITCH * per_node + 0.6
+    figure = blank(width * len(ways), height)
+    for number, (name, hops) in enumerate(ways.items(), 1):
+        ax = figure.add_subplot(1, len(ways), number)
+        ax.set(xlim=(-0.6, APART + 0.6), ylim=(height - 0.5, -0.5), aspect="equal")
+        ax.set_axis_off()
+        ax.text(APART / 2, -0.4, name, ha="center", va="center", size=9)
+        _nodes(ax, per_node)
+        for hop in hops:
+            _hop(ax, hop, per_node)
+    figure.caption = caption or f"{', '.join(ways)}, between two nodes."
+    words = (f"{name}: {', '.join(f'{a} to {b}' for a, b in hops)}"
+             for name, hops in ways.items())  # fmt: skip
+    figure.alt = f"{figure.caption} {'; '.join(words)}."
+    return figure
+
+
+def _place(rank: int, per_node: int) -> tuple[float, float]:
+    node, number = divmod(rank, per_node)
+    return node * APART, number * PITCH
+
+
+def _nodes(ax: Axes, per_node: int) -> None:
+    for node in range(2):
+        corner = (node * APART - 0.32, -0.22)
+        style = "round,pad=0,rounding_size=0.06"
+        frame = FancyBboxPatch(
+            corner, 0.64, PITCH * per_node + 0.02, style, fc=(INK, 0.06), ec=(INK, 0.6)
+        )
+        ax.add_patch(frame)
+    for rank in range(2 * per_node):
+        x, y = _place(rank, per_node)
+        color = rank_color(rank)
+        ax.scatter(x, y, s=190, color=color, zorder=2, linewidth=0, marker="s")
+        label = {"color": on_color(color), "size": 8, "weight": "bold"}
+        ax.text(x, y, str(rank), ha="center", va="center", zorder=3, **label)
+
+
+def _hop(ax: Axes, hop: Hop, per_node: int) -> None:
+    is_inside = hop[0] // per_node == hop[1] // per_node
+    bow = 0.0
+    if is_inside:  # away from the other node
+        is_outward = (hop[0] < per_node) == (hop[0] < hop[1])
+        bow = (0.35 + 0.4 / abs(hop[1] - hop[0])) * (1 if is_outward else -1)
+    arrow = FancyArrowPatch(
+        _place(hop[0], per_node),
+        _place(hop[1], per_node),
+        connectionstyle=f"arc3,rad={bow}",
+        arrowstyle="-|>",
+        mutation_scale=11,
+        shrinkA=8,
+        shrinkB=8,
+        color=INK,
+        lw=1.5,
+        ls="-" if is_inside else (0, (4, 2)),
+        zorder=4,
+    )
+    ax.add_patch(arrow)
