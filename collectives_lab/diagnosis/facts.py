@@ -11,12 +11,7 @@ from dataclasses import replace
 
 from collectives_lab.diagnosis import absence
 from collectives_lab.diagnosis.job import Job
-from collectives_lab.diagnosis.mismatch import (
-    Mismatch,
-    find,
-    fingerprints,
-    message,
-)
+from collectives_lab.diagnosis.mismatch import Mismatch, first
 from collectives_lab.diagnosis.network import size_of
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -27,7 +22,7 @@ from collectives_lab.formats.log_facts import Fact
 
 def mismatched(job: Job) -> Verdict | None:
     """Judge by the first call that does not fit the others' of its number."""
-    found = find(job) or fingerprints(job) or message(job)
+    found = first(job)
     if found is None:
         return _misfit(job)
     may_turn = _may_turn(job, found)
