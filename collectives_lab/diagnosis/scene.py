@@ -55,7 +55,7 @@ def of(job: Job, verdict: Verdict) -> Scene:
         if odd is not None:
             scene = _differing(job, odd)
         elif verdict.kind == "order":
-            scene = _circle(job, verdict, found)
+            scene = _departing(job, verdict, found)
         else:
             scene = _misfit(job, verdict)
     elif verdict.kind == "deadlock":
@@ -118,6 +118,16 @@ def _circle(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
         return _by_stacks(job, scene)
     left_out = verdict.culprits if verdict.kind == "order" else []
     _add_waits(job, found, scene, left_out)
+    return scene
+
+
+def _departing(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+    """Show a rank that left a call out, in a circle, or that makes one more."""
+    if found.cycle():
+        return _circle(job, verdict, found)
+    absent = [r for ranks in found.absent.values() for r in ranks]
+    scene = Scene(chosen(job, verdict.culprits, dict.fromkeys(absent)))
+    _add_waits(job, found, scene, scene.ranks)
     return scene
 
 

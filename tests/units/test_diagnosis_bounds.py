@@ -80,6 +80,27 @@ def test_a_stack_of_one_moment_proves_nothing(tmp_path: Path) -> None:
     assert "second stack" in verdict.decides
 
 
+def test_who_waits_for_most_may_have_made_a_call_too_many(tmp_path: Path) -> None:
+    """Dumps alone do not say it; stacks do, of all that do not come."""
+    ranks = recorders(backend="gloo")
+    ranks[0].call(state="scheduled")
+    for r in ranks:
+        r.save(tmp_path)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("unknown", [])
+    assert verdict.answer.startswith("Either rank 0 made one call too many, or ranks 1")
+    assert verdict.decides == "a py-spy dump of ranks 1-3"
+    for rank in (1, 2, 3):
+        assert explain(tmp_path).kind == "unknown"
+        stack_of(tmp_path, rank, "_shutdown (threading.py:1590)")
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("order", [0], False)
+    stack_of(tmp_path, 3, "load (/home/me/train.py:77)")
+    verdict = explain(tmp_path)
+    assert verdict.kind == "unknown"
+    assert verdict.decides == "the end of the log of ranks 1 and 2"
+
+
 def test_a_program_at_its_exit_is_over(tmp_path: Path) -> None:
     """Its main thread waits for other threads, and makes no further call."""
     ranks = recorders(backend="gloo")

@@ -156,6 +156,20 @@ def busy_in_a_group() -> list[Recorder]:
     return ranks
 
 
+def test_a_call_too_many_is_made_by_its_rank_alone(tmp_path: Path) -> None:
+    """The others have nothing more to call."""
+    ranks = recorders(backend="gloo")
+    ranks[0].call(state="scheduled")
+    for rank in (1, 2, 3):
+        (tmp_path / f"rank_{rank}.txt").write_text(
+            'Process 7: python\n\nThread 7 (idle): "MainThread"\n'
+            "    _shutdown (threading.py:1590)\n"
+        )
+    text = offered(tmp_path, ranks).text
+    assert "    if rank == 0:\n        dist.all_reduce(torch.ones(8))" in text
+    assert text.count("all_reduce") == 1 and "else" not in text
+
+
 def offered(folder: Path, ranks: list[Recorder]) -> Offer:
     """Return the program for dumps, which has not been run."""
     for recorder in ranks:
