@@ -81,13 +81,14 @@ def left_message(job: Job, found: waits.Graph) -> Verdict | None:
     """Find a rank that went on past a message whose other side waits for it."""
     for rank, (peer, other) in found.partner.items():
         call = found.at[rank]
+        way = "to" if call.verb == "send" else "from"
         waits_there = found.at.get(peer) is other and len(job.pending(peer)) == 1
         if waits_there and len(job.pending(rank)) > 1:
             return _forgotten(
                 [rank],
                 call,
                 f"both sides are there, neither is over, and only rank {peer} waits",
-                what=f"{call.verb} {'to' if call.verb == 'send' else 'from'} rank {peer}",
+                what=f"{call.verb} {way} rank {peer}",
             )
     return None
 
