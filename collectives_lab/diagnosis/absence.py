@@ -63,7 +63,7 @@ def _without_file(job: Job, unknown: Sequence[int], seen: Sequence[int]) -> Verd
     """
     closed = [f for f in job.facts if "closed by peer" in f.text.lower()]
     late = [f for f in job.facts if "timed out" in f.text.lower()]
-    alone = len(unknown) == 1 and not seen
+    alone = len(unknown) == 1 and not seen and job.missing == [*unknown]
     alone = alone and not any(f.rank in unknown for f in job.facts)
     if closed and not late and alone and unknown[0] not in job.dumps:
         return Verdict(

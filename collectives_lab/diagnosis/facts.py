@@ -63,11 +63,15 @@ def mismatched(job: Job) -> Verdict | None:
 def _may_turn(job: Job, found: Mismatch) -> bool:
     """Return whether ranks without a file could make the culprits' call the usual one.
 
-    Two ranks against one are no majority where a fourth one is not seen.
+    Two ranks against one are no majority where a fourth one is not seen. A rank that
+    Gloo has ended, as it was sent more than it wants, does not give the larger tensor.
     """
     if found.is_tie or any(call.is_p2p for call in found.calls.values()):
         return False
     unseen = {*job.ranks_of(found.group)[0]} & {*job.missing} - {*found.calls}
+    sizes = {rank: size_of(call) for rank, call in found.calls.items()}
+    if all(sizes[rank] == max(sizes.values()) for rank in found.culprits):
+        unseen -= {*_misfits(job)}
     culprits = len(found.culprits)
     others = len(found.calls) - culprits
     return bool(unseen) and culprits + len(unseen) >= others

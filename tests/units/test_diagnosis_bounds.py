@@ -146,6 +146,53 @@ def test_a_missing_file_may_make_the_other_call_the_usual_one(tmp_path: Path) ->
     assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("shape", [2])
 
 
+CLOSED = (
+    "Traceback (most recent call last):\n"
+    '  File "/home/me/train.py", line 10, in step\n    dist.all_reduce(x)\n'
+    '  File "/x/torch/distributed/distributed_c10d.py", line 9, in all_reduce\n'
+    "    work.wait()\nRuntimeError: Connection closed by peer [10.0.0.2]:2901\n"
+)
+"""What the log of a rank says that another rank's end has ended in its call."""
+
+MISFIT = (
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+    "  what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. "
+    "36 vs 32. Received data size doesn't match expected size.\n"
+)
+"""What the log of a rank says that Gloo has ended."""
+
+
+def test_a_rank_that_gloo_has_ended_gave_no_larger_tensor(tmp_path: Path) -> None:
+    """It was sent more than it wants, so it does not side with the larger call."""
+    ranks = recorders(backend="gloo")
+    for r in ranks:
+        r.call(size=(9 if r.rank == 1 else 8,), state="scheduled")
+        if r.rank:
+            r.save(tmp_path)
+    assert explain(tmp_path).kind == "unknown"
+    log = tmp_path / "rank0.log"
+    log.write_text(MISFIT)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("shape", [1], False)
+    for r in ranks[1:]:  # the odd one gives less, as the one that was ended may
+        size = [[8 if r.rank == 1 else 9]]
+        r.entries[-1].update(input_sizes=size, output_sizes=size)
+        r.save(tmp_path)
+    assert explain(tmp_path).kind == "unknown"
+
+
+def test_a_rank_without_a_file_died_only_if_all_others_have_one(tmp_path: Path) -> None:
+    """A second rank without a dump may have made another call, and so ended it."""
+    for r in recorders(backend="gloo"):
+        r.call(state="scheduled")
+        if r.rank:
+            r.save(tmp_path)
+            (tmp_path / f"rank{r.rank}.log").write_text(CLOSED)
+    assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("died", [0])
+    (tmp_path / "nccl_trace_rank_1").unlink()
+    assert explain(tmp_path).kind == "unknown"
+
+
 def test_explain_takes_lists_of_paths_and_names_a_bad_file_once(tmp_path: Path) -> None:
     """A list is what glob gives; anything else is refused in words."""
     paths = [r.save(tmp_path) for r in recorders()]
