@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from collectives_lab.diagnosis import code_place, motion, timing, words
+from collectives_lab.diagnosis import code_place, habits, motion, timing, words
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -35,7 +35,8 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
-        in_a_message(job, sinks)
+        habits.odd_message(job, found, sinks)
+        or in_a_message(job, sinks)
         or _late(job, seen)
         or _given_up(job, seen)
         or _computing(job, sinks)

@@ -247,7 +247,7 @@ def _act(job: Job, verdict: Verdict, rank: int) -> str:
         name, words = "RuntimeError", text
     if issubclass(getattr(builtins, name), UnicodeError):
         name = "ValueError"  # which takes one argument
-    words = textwrap.shorten(words, 50, placeholder=" ...")
+    words = textwrap.shorten(words.strip("'"), 50, placeholder=" ...")
     text = f"raise {name}({words!r})"
     return text + note if len(text + note) < 80 else text
 

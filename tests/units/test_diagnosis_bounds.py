@@ -101,6 +101,31 @@ def test_who_waits_for_most_may_have_made_a_call_too_many(tmp_path: Path) -> Non
     assert verdict.decides == "the end of the log of ranks 1 and 2"
 
 
+def test_a_message_to_a_new_partner_may_be_of_the_wrong_rank(tmp_path: Path) -> None:
+    """The usual one waits for it; the other one has nothing open, and is not blamed."""
+    ranks = recorders(steps=0)
+    for _ in range(3):
+        for rank in (0, 1, 2):
+            ranks[rank].message("send", rank + 1)
+            ranks[rank + 1].message("recv", rank)
+    ranks[2].message("send", 3, state="started", line=33)
+    ranks[3].message("recv", 1, state="started", line=31)
+    for r in ranks:
+        r.save(tmp_path)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("order", [3], False)
+    assert "from rank 1 instead of rank 2" in verdict.answer
+    stack_of(tmp_path, 1, "load (/home/me/train.py:77)")
+    assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("busy", [1])
+    (tmp_path / "stack_rank_1.txt").unlink()
+    for rank in range(4):
+        path = tmp_path / f"nccl_trace_rank_{rank}"
+        path.unlink()
+        verdict = explain(tmp_path)
+        assert verdict.culprits in ([], [3]), f"without {rank}: {verdict}"
+        ranks[rank].save(tmp_path)
+
+
 def test_a_program_at_its_exit_is_over(tmp_path: Path) -> None:
     """Its main thread waits for other threads, and makes no further call."""
     ranks = recorders(backend="gloo")
