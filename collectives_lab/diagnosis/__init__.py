@@ -51,7 +51,7 @@ def explain(
     verdict.notes += _problems(evidence.problems)
     verdict.picture = last_calls.drawing(job, verdict.culprits)
     verdict.trace = last_calls.trace(job) if job.calls else None
-    verdict.write = partial(_tried, reproduction.program(job, verdict), verdict)
+    verdict.write = partial(reproduction.tried, job, verdict)
     return verdict
 
 
@@ -66,11 +66,6 @@ def _flat(paths: Iterable[Any]) -> Iterator[str | Path]:
             raise Unreadable(
                 f"explain takes paths of files and folders, not {type(path).__name__}"
             )
-
-
-def _tried(program: str, verdict: Verdict) -> str:
-    """Return a program if it shows what a verdict says, and else ""."""
-    return program if program and reproduction.shows(program, verdict) else ""
 
 
 def _problems(problems: Mapping[str, str]) -> list[str]:

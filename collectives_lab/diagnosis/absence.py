@@ -6,10 +6,10 @@ does not record. Here `judge_sinks` says which, from whatever else is known of i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from collectives_lab.diagnosis import code_place, motion, timing, words
+from collectives_lab.diagnosis import code_place, habits, motion, timing, words
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -35,7 +35,8 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
-        in_a_message(job, sinks)
+        habits.odd_message(job, found, sinks)
+        or in_a_message(job, sinks)
         or _late(job, seen)
         or _given_up(job, seen)
         or _computing(job, sinks)
@@ -63,7 +64,7 @@ def _without_file(job: Job, unknown: Sequence[int], seen: Sequence[int]) -> Verd
     """
     closed = [f for f in job.facts if "closed by peer" in f.text.lower()]
     late = [f for f in job.facts if "timed out" in f.text.lower()]
-    alone = len(unknown) == 1 and not seen
+    alone = len(unknown) == 1 and not seen and job.missing == [*unknown]
     alone = alone and not any(f.rank in unknown for f in job.facts)
     if closed and not late and alone and unknown[0] not in job.dumps:
         return Verdict(
@@ -117,47 +118,13 @@ def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
     suspects = messengers(job, sinks) if job.records_no_messages else []
     lines = {r: job.stacks[r].where for r in inside if job.stacks[r].where}
     if len(inside) > 1 and len(inside) == len(sinks):
-        return Verdict(
-            "deadlock",
-            sorted(inside),
-            answer=f"{short_ranks([*inside])} stand in messages that never meet: "
-            f"{', '.join(sorted(set(inside.values())))}.",
-            lines=lines,
-            reasons=["by their stacks; the dumps of this backend hold no messages"],
-        )
+        return words.messages_apart(inside, lines)
     if len(inside) == 1 and len(suspects) == 1:
-        (rank,), (suspect,) = inside, suspects
-        return Verdict(
-            "forgotten_wait",
-            [suspect],
-            answer=f"rank {suspect} likely did not wait for its message to rank "
-            f"{rank}, which stands in {inside[rank]}.",
-            lines=lines,
-            reasons=[
-                f"rank {suspect} has begun a message since the last common call, and "
-                "has gone on"
-            ],
-        )
+        return words.forgotten_message(suspects[0], inside, lines)
     if inside:
-        rank = next(iter(inside))
-        return Verdict(
-            "unknown",
-            answer=f"{short_ranks([*inside])} stands in {inside[rank]}, for a message "
-            "that no dump shows.",
-            lines=lines,
-            decides=f"who should meet it: the line {lines.get(rank, 'of its stack')}",
-        )
+        return words.unseen_message(inside, lines)
     if suspects and not any(rank in job.stacks for rank in sinks):
-        who = short_ranks(sinks)
-        return Verdict(
-            "unknown",
-            answer=f"{who} does not come to the others' call. It is in other code, or "
-            f"in a recv whose message {short_ranks(suspects)} did not wait for.",
-            reasons=[
-                f"{short_ranks(suspects)} began a message just before the others' call"
-            ],
-            decides=f"a py-spy dump of {who}",
-        )
+        return words.away_or_in_a_message(sinks, suspects)
     return None
 
 
@@ -238,63 +205,26 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     """Judge ranks that have made all their calls and no further one.
 
     A stack is of one moment, so it proves nothing: the rank may be about to come, or
-    the others may wait in a call that they have made once too often.
+    the others may wait in a call that they have made once too often. The latter is as
+    likely where few wait for many of which nothing more is known: the past of a rank
+    does not tell a batch too many from a call to which the others come late.
     """
-    shown = {r: code_place.place(job.stacks[r]) for r in ranks if r in job.stacks}
-    over = [r for r in shown if code_place.has_ended(job.stacks[r])]
-    who = short_ranks(ranks)
-    has, does, where = "have", "do", "they are likely"
-    if len(ranks) == 1:
-        has, does, where = "has", "does", "it is likely"
-    waiting = short_ranks(sorted(found.at))
-    waits = "waits" if len(found.at) == 1 else "wait"
-    reasons = [f"{who} {has} no open call, and {waiting} {waits}"]
-    if without := [rank for rank in ranks if rank in job.missing]:
-        reasons = [
-            f"{waiting} {waits} for {who}; of {short_ranks(without)} the "
-            f"{what_is_missing(job, without)}"
-        ]
-    lines = {r: job.stacks[r].where for r in shown if job.stacks[r].where}
-    last = next((job.calls[r][-1] for r in ranks if job.calls.get(r)), None)
-    its = "its" if len(shown) == 1 else "their"
-    if shown and len(over) == len(shown):
-        answer = f"the program of {short_ranks(over)} has ended, and the others wait."
-        reasons.append(f"by {its} stack, which is at the exit of Python")
-    elif shown:
-        answer = "; ".join(_are(shown)) + f", and {does} not come to the others' call."
-        shows = "stack shows" if len(shown) == 1 else "stacks show"
-        reasons.append(f"likely: {its} {shows} it, at one moment")
-    else:
-        answer = f"{who} {does} not come to the others' call: {where} in other code."
-        reasons.append("likely; if it has raised or died, its log says so")
-        if job.records_no_messages:
-            reasons.append("or it is in a send or recv, which Gloo does not record")
-        if last is not None:
-            at = f" at {last.where}" if last.where else ""
-            reasons.append(
-                f"last seen in {last.verb}, call {last.number},{at}".rstrip(",")
-            )
-    if 2 * len(ranks) > len(job.world) and len(found.at) < len(ranks):
-        reasons.append(f"or {waiting} made one call too many")
-    decides = f"a second stack of {who}, some seconds later" if shown else ""
-    if over:
-        decides = f"the end of the log of {short_ranks(over)}"
-    return Verdict(
-        "busy",
-        list(ranks),
-        answer=answer,
-        lines=lines,
-        reasons=reasons,
-        decides=decides or f"a py-spy dump of {who}",
+    stacks = {rank: job.stacks[rank] for rank in ranks if rank in job.stacks}
+    without = [rank for rank in ranks if rank in job.missing]
+    away = words.Away(
+        ranks=list(ranks),
+        waiting=sorted(found.at),
+        places={r: code_place.place(stack) for r, stack in stacks.items()},
+        ended=[r for r, stack in stacks.items() if code_place.has_ended(stack)],
+        lines={r: stack.where for r, stack in stacks.items() if stack.where},
+        unknown=without,
+        lack=what_is_missing(job, without) if without else "",
+        last=next((job.calls[r][-1] for r in ranks if job.calls.get(r)), None),
+        may_be_in_a_message=job.records_no_messages,
     )
-
-
-def _are(shown: Mapping[int, str]) -> list[str]:
-    """Return `ranks 1-3 are in load` for each place of ranks."""
-    ranks: dict[str, list[int]] = {}
-    for rank, text in shown.items():
-        ranks.setdefault(text, []).append(rank)
-    return [
-        f"{short_ranks(there)} {'is' if len(there) == 1 else 'are'} {text}"
-        for text, there in ranks.items()
-    ]
+    is_majority = len(ranks) > len(found.at)
+    if is_majority and len(away.ended) == len(ranks):
+        return words.one_call_more(away)
+    if is_majority and (away.ended or len(stacks) < len(ranks)):
+        return words.away_or_one_call_more(away)
+    return words.elsewhere(away)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collectives_lab.diagnosis import Unreadable, explain
+from collectives_lab.diagnosis.verdict import Offer
 
 MANY = 20
 """Files from which on a terminal shows how many are read."""
@@ -49,9 +50,17 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(verdict.as_dict(), indent=2))
     else:
         print(verdict, flush=True)
-        if not options.no_reproduce and verdict.program:
-            print(f"\nA program that shows the same:\n\n{verdict.program}")
+        if not options.no_reproduce and verdict.hangs:
+            _print_offer(verdict.offer)
     return 1 if verdict.hangs else 0
+
+
+def _print_offer(offer: Offer) -> None:
+    """Print the program that is offered, or why there is none."""
+    if offer.text:
+        print(f"\nA program that shows the same:\n\n{offer.text}")
+    else:
+        print(f"\nNo program that shows the same is offered: {offer.why}.")
 
 
 def _show(read: int, files: int) -> None:

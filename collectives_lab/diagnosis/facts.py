@@ -11,12 +11,7 @@ from dataclasses import replace
 
 from collectives_lab.diagnosis import absence
 from collectives_lab.diagnosis.job import Job
-from collectives_lab.diagnosis.mismatch import (
-    Mismatch,
-    find,
-    fingerprints,
-    message,
-)
+from collectives_lab.diagnosis.mismatch import Mismatch, first
 from collectives_lab.diagnosis.network import size_of
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -27,7 +22,7 @@ from collectives_lab.formats.log_facts import Fact
 
 def mismatched(job: Job) -> Verdict | None:
     """Judge by the first call that does not fit the others' of its number."""
-    found = find(job) or fingerprints(job) or message(job)
+    found = first(job)
     if found is None:
         return _misfit(job)
     may_turn = _may_turn(job, found)
@@ -68,11 +63,15 @@ def mismatched(job: Job) -> Verdict | None:
 def _may_turn(job: Job, found: Mismatch) -> bool:
     """Return whether ranks without a file could make the culprits' call the usual one.
 
-    Two ranks against one are no majority where a fourth one is not seen.
+    Two ranks against one are no majority where a fourth one is not seen. A rank that
+    Gloo has ended, as it was sent more than it wants, does not give the larger tensor.
     """
     if found.is_tie or any(call.is_p2p for call in found.calls.values()):
         return False
     unseen = {*job.ranks_of(found.group)[0]} & {*job.missing} - {*found.calls}
+    sizes = {rank: size_of(call) for rank, call in found.calls.items()}
+    if all(sizes[rank] == max(sizes.values()) for rank in found.culprits):
+        unseen -= {*_misfits(job)}
     culprits = len(found.culprits)
     others = len(found.calls) - culprits
     return bool(unseen) and culprits + len(unseen) >= others

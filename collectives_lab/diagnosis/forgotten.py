@@ -31,15 +31,11 @@ def gone_past(job: Job) -> Verdict | None:
             if len(others) + 1 < len(job.ranks_of(call.group)[0]):
                 continue
         if others and all(c.started and not c.over for c in others):
-            return Verdict(
-                "forgotten_wait",
+            return _forgotten(
                 [rank],
-                answer=_answer(rank, call),
-                lines={rank: call.where} if call.where else {},
-                reasons=[
-                    f"its device is in {call_text(begun[0])}, a later call, and has "
-                    "not begun that one, in which the others are"
-                ],
+                call,
+                f"its device is in {call_text(begun[0])}, a later call, and has not "
+                "begun that one, in which the others are",
             )
     return None
 
@@ -57,16 +53,12 @@ def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
         passed = [c for c in later if c.group == call.group or call.is_p2p]
         if not passed or not _is_alone(job, found, rank, call):
             continue
-        return Verdict(
-            "forgotten_wait",
+        return _forgotten(
             [rank],
-            answer=_answer(rank, call),
-            lines={rank: call.where} if call.where else {},
-            reasons=[
-                f"call {call.number} of group {job.group_name(call.group)} is not over "
-                f"there, but {len(passed)} later ones are, as {call_text(passed[-1])}",
-                "likely: keep what the call returns, and wait() for it",
-            ],
+            call,
+            f"call {call.number} of group {job.group_name(call.group)} is not over "
+            f"there, but {len(passed)} later ones are, as {call_text(passed[-1])}",
+            "likely: keep what the call returns, and wait() for it",
         )
     return None
 
@@ -89,17 +81,14 @@ def left_message(job: Job, found: waits.Graph) -> Verdict | None:
     """Find a rank that went on past a message whose other side waits for it."""
     for rank, (peer, other) in found.partner.items():
         call = found.at[rank]
+        way = "to" if call.verb == "send" else "from"
         waits_there = found.at.get(peer) is other and len(job.pending(peer)) == 1
         if waits_there and len(job.pending(rank)) > 1:
-            return Verdict(
-                "forgotten_wait",
+            return _forgotten(
                 [rank],
-                answer=f"rank {rank} went on without waiting for its {call.verb} "
-                f"{'to' if call.verb == 'send' else 'from'} rank {peer}.",
-                lines={rank: call.where} if call.where else {},
-                reasons=[
-                    f"both sides are there, neither is over, and only rank {peer} waits"
-                ],
+                call,
+                f"both sides are there, neither is over, and only rank {peer} waits",
+                what=f"{call.verb} {way} rank {peer}",
             )
     return None
 
@@ -112,14 +101,19 @@ def ran_ahead(job: Job, found: waits.Graph) -> Verdict | None:
     if not further or len(further) >= len(behind) or not job.is_whole:
         return None
     call = found.at[further[0]]
-    return Verdict(
-        "forgotten_wait",
-        further,
-        answer=f"{short_ranks(further)} went on without waiting for the "
-        f"{call_text(call)}.",
-        reasons=["likely: all have begun it, and only the others wait in it"],
+    return _forgotten(
+        further, call, "likely: all have begun it, and only the others wait in it"
     )
 
 
-def _answer(rank: int, call: Call) -> str:
-    return f"rank {rank} went on without waiting for its {call_text(call)}."
+def _forgotten(ranks: list[int], call: Call, *reasons: str, what: str = "") -> Verdict:
+    """Return the verdict on ranks that did not wait for a call, in words or `what`."""
+    its = "its" if len(ranks) == 1 else "their"
+    return Verdict(
+        "forgotten_wait",
+        ranks,
+        answer=f"{short_ranks(ranks)} went on without waiting for {its} "
+        f"{what or call_text(call)}.",
+        lines=dict.fromkeys(ranks, call.where) if call.where else {},
+        reasons=[*reasons],
+    )

@@ -3,7 +3,8 @@
 A rank that leaves out a call of one group and goes on to a call of another one closes a
 circle of waits, in which each rank is in the way of the next. The past of the ranks
 tells them apart: here `odd_one` finds the one rank of a circle that makes another call
-than it always did, while the other ranks do as ever.
+than it always did, while the other ranks do as ever, and `odd_message` a rank that
+waits for another one than it always did.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collectives_lab.diagnosis.job import Job
-from collectives_lab.diagnosis.verdict import Verdict
+from collectives_lab.diagnosis.mismatch import peer_of
+from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
 from collectives_lab.diagnosis.words import call_text
 from collectives_lab.formats.flight_recorder import Call
@@ -67,6 +69,57 @@ def odd_one(job: Job, found: Graph, circling: Sequence[int]) -> Verdict | None:
             "other rank departs from its past",
         ],
     )
+
+
+def odd_message(job: Job, found: Graph, sinks: Sequence[int]) -> Verdict | None:
+    """Judge ranks that are waited for in messages which they never had a part in.
+
+    So it is where a rank waits for another one than it always did. If its usual partner
+    waits for it meanwhile, that rank is the odd one; else nobody knows.
+    """
+    waiting = [r for r in found.at if {*found.absent[r]} & {*sinks}]
+    if not waiting or not all(_is_first(job, found, r, sinks) for r in waiting):
+        return None
+    rank, call = waiting[0], found.at[waiting[0]]
+    peer = peer_of(job, call)
+    way = "to" if call.verb == "send" else "from"
+    past = [c for c in job.calls[rank] if c.verb == call.verb and c.over]
+    usual = {peer_of(job, c) for c in past}
+    reasons = [f"no earlier {call.verb} of rank {rank} was {way} rank {peer}"]
+    for other in usual if len(waiting) == len(usual) == 1 else ():
+        theirs = found.at.get(other) if other is not None else None
+        if theirs is not None and theirs.is_p2p and peer_of(job, theirs) == rank:
+            reasons.append(
+                f"likely: all {len(past)} were {way} rank {other}, which waits for it "
+                f"in a {theirs.verb}"
+            )
+            return Verdict(
+                "order",
+                [rank],
+                answer=f"Rank {rank} likely waits in a {call.verb} {way} the wrong "
+                f"rank: {way} rank {peer} instead of rank {other}.",
+                lines={rank: call.where} if call.where else {},
+                reasons=reasons,
+            )
+    return Verdict(
+        "unknown",
+        answer=f"Rank {rank} waits in a {call.verb} {way} rank {peer}, to whose other "
+        "side that rank has not come yet, or never will.",
+        reasons=reasons,
+        decides=f"a py-spy dump of {short_ranks(sinks)}",
+    )
+
+
+def _is_first(job: Job, found: Graph, rank: int, sinks: Sequence[int]) -> bool:
+    """Return whether a rank's message is the first one of the two, of many others."""
+    call = found.at[rank]
+    peer = peer_of(job, call)
+    if not call.is_p2p or peer is None or peer not in sinks or peer in job.stacks:
+        return False
+    mine = [c for c in job.calls[rank] if c.verb == call.verb and c.over]
+    theirs = [c for c in job.calls.get(peer, ()) if c.is_p2p]
+    is_known = any(peer_of(job, c) == peer for c in mine)
+    return not is_known and len(mine) >= OFTEN and len(theirs) >= OFTEN
 
 
 def _departure(

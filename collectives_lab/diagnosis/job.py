@@ -182,12 +182,17 @@ class Job:
         self.__dict__.pop("_collectives", None)
 
     def group_name(self, group: str) -> str:
-        """Return a group in words: its description, where it has one."""
+        """Return a group in words: its name, and its description if it has one."""
+        description = self.description(group)
+        return f"{group} ({description})" if description else group
+
+    def description(self, group: str) -> str:
+        """Return the description of a group; "" where it has none of its own."""
         for dump in self.dumps.values():
             named = dump.groups.get(group.partition(" ")[0])
             if named and named.description not in ("", "undefined", "default_pg"):
-                return f"{group} ({named.description})"
-        return group
+                return named.description
+        return ""
 
     @property
     def missing_dumps(self) -> set[int]:

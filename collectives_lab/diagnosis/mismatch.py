@@ -1,8 +1,8 @@
 """Mismatches: calls of one number that do not fit together.
 
-Here `find` returns the first collective of which the ranks disagree about the verb, the
-elements or the dtype, `fingerprints` one that torch has found itself, and `message` the
-first send whose recv has another size.
+Here `first` asks the others: `find` returns the first collective of which the ranks
+disagree about the verb, the elements or the dtype, `fingerprints` one that torch has
+found itself, and `message` the first send whose recv has another size.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class Mismatch:
     calls: Mapping[int, Call]
     culprits: tuple[int, ...]
     is_tie: bool = False
+
+
+def first(job: Job) -> Mismatch | None:
+    """Return the first call that does not fit the others' of its number."""
+    return find(job) or fingerprints(job) or message(job)
 
 
 def find(job: Job) -> Mismatch | None:

@@ -44,6 +44,19 @@ class Wait:
     ranks: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class Offer:
+    """A program that shows a hang, or why there is none.
+
+    kind, culprits: what the lab must say of it; the ranks are those of the program.
+    """
+
+    text: str = ""
+    why: str = ""
+    kind: str = ""
+    culprits: tuple[int, ...] = ()
+
+
 @dataclass
 class Verdict:
     """The answer.
@@ -67,15 +80,20 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     picture: str = ""
     trace: Trace | None = None
-    write: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    write: Callable[[], Offer] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
-    def program(self) -> str:
-        """A program of some 20 lines that shows the same hang; "" without one.
+    def offer(self) -> Offer:
+        """A program of some 20 lines that shows the same hang, or why there is none.
 
         It is written and run when it is first asked for, which takes some ten seconds.
         """
-        return "" if self.write is None else self.write()
+        return Offer() if self.write is None else self.write()
+
+    @property
+    def program(self) -> str:
+        """The program that is offered; "" without one."""
+        return self.offer.text
 
     @property
     def hangs(self) -> bool:

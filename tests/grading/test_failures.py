@@ -11,7 +11,7 @@ import pytest
 from test_assignments import ROOT, program, read
 
 from collectives_lab import checking
-from collectives_lab.checking import failure_dumps, failure_recordings
+from collectives_lab.checking import failure_dumps, failure_recordings, mesh_training
 from collectives_lab.checking.exercises.failure_lab import DUMPS_WOULD_SHOW, WOULD_SHOW
 from collectives_lab.checking.failure_recordings import CASES, KINDS, Fault
 from collectives_lab.formats import flight_recorder
@@ -249,10 +249,9 @@ def test_a_job_with_a_fault_in_its_dumps_is_stuck() -> None:
         for job in failure_dumps._jobs(student).values():
             random = failure_recordings.random_of("", student)
             queues = [
-                failure_dumps._calls(job, rank, random)
-                for rank in range(job.world_size)
+                mesh_training.calls(job, rank, random) for rank in range(job.world_size)
             ]
-            failure_dumps._play(queues, job.groups)
+            mesh_training.play(queues, job.groups)
             calls = [call for queue in queues for call in queue]
             over = {(c.group, c.number) for c in calls if c.ended is not None}
             assert max(n for group, n in over if group == "0") == job.step

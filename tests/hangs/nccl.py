@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hangs.play import Call, Played, Shapes
+from collectives_lab.checking import nccl_dumps
+from hangs.play import Call, Played
 
 WATCHDOG = 100.0
 """Milliseconds between two looks of the watchdog, which finds out what is over."""
@@ -68,11 +69,8 @@ class Recorded(Played):
             yield self.fields(call) | {
                 "op_id": op,
                 "profiling_name": self.name(call, verb, peer),
-                **self.sizes(call, [shape], [shape]),
-                "state": "scheduled",
-                "time_discovered_started_ns": None,
-                "time_discovered_completed_ns": None,
-                "retired": False,
+                **nccl_dumps.tensors([shape], [shape], call.dtype),
+                **nccl_dumps.progress(None, None),
             }
 
     def name(self, call: Call, verb: str, peer: int) -> str:
@@ -80,13 +78,6 @@ class Recorded(Played):
         ranks = self.groups[call.group][1]
         arrow = "->" if verb == "send" else "<-"
         return f"nccl:{verb} {ranks.index(call.rank)}{arrow}{ranks.index(peer)}"
-
-    def sizes(self, call: Call, inputs: Shapes, outputs: Shapes) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for way, shapes in (("input", inputs), ("output", outputs)):
-            found[f"{way}_sizes"] = [list(shape) for shape in shapes]
-            found[f"{way}_dtypes"] = [call.dtype] * len(shapes)
-        return found
 
     def fields(self, call: Call) -> dict[str, Any]:
         """What an entry says before anything has happened on the GPU."""
@@ -108,18 +99,15 @@ class Recorded(Played):
     def entry(self, call: Call) -> dict[str, Any]:
         started = self.discovered(call.rank, call.started) if self.timing else None
         ended = self.discovered(call.rank, call.ended)
-        state = "completed" if ended else "started" if started else "scheduled"
         bare = call.is_batch
+        shapes = ((), ()) if bare else (call.inputs, call.outputs)
         name = f"nccl:{call.verb}"
         if call.peers and not bare:
             name = self.name(call, *call.peers[0])
         entry = self.fields(call) | {
             "profiling_name": name,
-            **self.sizes(call, *((), ()) if bare else (call.inputs, call.outputs)),
-            "state": state,
-            "time_discovered_started_ns": started,
-            "time_discovered_completed_ns": ended,
-            "retired": bool(ended),
+            **nccl_dumps.tensors(*shapes, call.dtype),
+            **nccl_dumps.progress(started, ended),
         }
         if ended and self.timing:
             entry["duration_ms"] = round(call.ended - call.started, 3)
@@ -159,28 +147,20 @@ class Recorded(Played):
         calls = [c for c in calls if not c.peers]
         over = [c.number for c in calls if self.discovered(rank, c.ended)]
         begun = [c.number for c in calls if self.discovered(rank, c.started)]
-        return {
-            "last_enqueued_collective": max((c.number for c in calls), default=-1),
-            "last_started_collective": max(begun * self.timing, default=-1),
-            "last_completed_collective": max(over, default=-1),
-        }
+        enqueued = [c.number for c in calls]
+        return nccl_dumps.status(enqueued, begun * self.timing, over)
 
     def dump(self, rank: int) -> dict[str, Any]:
         """All that a rank's recorder writes."""
         self.play()
         named = enumerate(self.entries(rank))
         entries = [{"record_id": n} | entry for n, entry in named][-self.buffer :]
-        config = {
-            name: {"name": name, "desc": desc, "ranks": str(ranks)}
-            for name, (desc, ranks) in self.groups.items()
-            if rank in ranks
-        }
         used = {entry["pg_id"]: entry["process_group"][0] for entry in entries}
         status = {str(n): self.status(rank, name) for n, name in sorted(used.items())}
         library = {"2.5": {}, "2.7": {"nccl_version": "2.26.2"}}
         return {
             "version": self.version,
-            "pg_config": config,
+            "pg_config": nccl_dumps.config(self.groups, rank),
             "pg_status": status,
             **library.get(self.version, {"comm_lib_version": "2.28.9"}),
             "entries": entries,
@@ -198,31 +178,21 @@ class Recorded(Played):
 
 
 def in_json(dump: dict[str, Any]) -> str:
-    """Write a dump as `dump_json` does: no frames, 0 for no time, status in strings."""
-    times = ("time_discovered_started_ns", "time_discovered_completed_ns")
-    entries = []
-    for entry in dump["entries"]:
-        entry = {name: value for name, value in entry.items() if name != "frames"}
-        entries.append(entry | {name: entry[name] or 0 for name in times})
-    status = {
-        name: {key: str(value) for key, value in numbers.items()}
-        for name, numbers in dump["pg_status"].items()
-    }
-    more = {"pg_status": status, "entries": entries, "nccl_comm_state": {}}
-    return json.dumps(dump | more, sort_keys=True)
+    """Write a dump as `dump_json` does."""
+    more = {"nccl_comm_state": {}}
+    return json.dumps(nccl_dumps.as_json(dump) | more, sort_keys=True)
 
 
 def frames(call: Call) -> list[dict[str, Any]]:
     """Where a call stands in the program, innermost first."""
     library = "/usr/lib/python3.12/site-packages/torch/distributed/"
     verb = "batch_isend_irecv" if call.is_batch else call.verb
-    places = [
+    return nccl_dumps.frames(
         (verb, f"{library}distributed_c10d.py", 2806),
         ("wrapper", f"{library}c10d_logger.py", 81),
         ("train_step", "/home/user/job/train.py", call.line or 40),
         ("<module>", "/home/user/job/train.py", 120),
-    ]
-    return [{"name": n, "filename": f, "line": line} for n, f, line in places]
+    )
 
 
 def py_spy(pid: int, *stack: str) -> str:

@@ -4,12 +4,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from conftest import ROOT
 
 import collectives_lab as lab
-from collectives_lab.diagnosis import KINDS
+from collectives_lab.diagnosis import KINDS, moments
+from collectives_lab.diagnosis.call_code import Unwritten
+from collectives_lab.diagnosis.evidence import collect
+from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.program_text import program
 from hangs import battery, cases
 from hangs.battery import (
     complaints,
@@ -53,6 +58,33 @@ def test_the_command_says_what_the_function_says(folder: Path) -> None:
         answer, said = lab.explain(folder / name), json.loads(done.stdout)
         assert said["culprits"] == list(answer.culprits)
         assert (said["kind"], said["proved"]) == (answer.kind, answer.proved)
+
+
+def test_each_failure_has_a_program_or_a_sentence(folder: Path) -> None:
+    """Of any choice of files, too: what they lack is made up, or nothing is offered."""
+    random, without = Random(19), set()
+    for case in cases.GENERATED * 3:
+        files = battery.files_of(folder / case.name)
+        some = random.sample(files, random.randint(1, len(files)))
+        for paths in ([folder / case.name], some):
+            verdict = lab.explain(paths)
+            if verdict.kind in ("healthy", "unknown"):
+                continue
+            try:
+                job = read_job(paths)
+                text = program(job, verdict).text
+            except Unwritten:
+                without.add(case.name)
+                continue
+            compile(text, case.name, "exec")
+            assert len(text.splitlines()) <= 32, text
+    assert without == {"forgotten_wait_streams"}
+
+
+def read_job(paths: list[Path]) -> Job:
+    job = Job.of(collect(paths))
+    moments.sort_out(job)
+    return job
 
 
 @pytest.mark.parametrize("judge", battery.WRONG)

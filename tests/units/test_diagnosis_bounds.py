@@ -80,6 +80,52 @@ def test_a_stack_of_one_moment_proves_nothing(tmp_path: Path) -> None:
     assert "second stack" in verdict.decides
 
 
+def test_who_waits_for_most_may_have_made_a_call_too_many(tmp_path: Path) -> None:
+    """Dumps alone do not say it; stacks do, of all that do not come."""
+    ranks = recorders(backend="gloo")
+    ranks[0].call(state="scheduled")
+    for r in ranks:
+        r.save(tmp_path)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits) == ("unknown", [])
+    assert verdict.answer.startswith("Either rank 0 made one call too many, or ranks 1")
+    assert verdict.decides == "a py-spy dump of ranks 1-3"
+    for rank in (1, 2, 3):
+        assert explain(tmp_path).kind == "unknown"
+        stack_of(tmp_path, rank, "_shutdown (threading.py:1590)")
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("order", [0], False)
+    stack_of(tmp_path, 3, "load (/home/me/train.py:77)")
+    verdict = explain(tmp_path)
+    assert verdict.kind == "unknown"
+    assert verdict.decides == "the end of the log of ranks 1 and 2"
+
+
+def test_a_message_to_a_new_partner_may_be_of_the_wrong_rank(tmp_path: Path) -> None:
+    """The usual one waits for it; the other one has nothing open, and is not blamed."""
+    ranks = recorders(steps=0)
+    for _ in range(3):
+        for rank in (0, 1, 2):
+            ranks[rank].message("send", rank + 1)
+            ranks[rank + 1].message("recv", rank)
+    ranks[2].message("send", 3, state="started", line=33)
+    ranks[3].message("recv", 1, state="started", line=31)
+    for r in ranks:
+        r.save(tmp_path)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("order", [3], False)
+    assert "from rank 1 instead of rank 2" in verdict.answer
+    stack_of(tmp_path, 1, "load (/home/me/train.py:77)")
+    assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("busy", [1])
+    (tmp_path / "stack_rank_1.txt").unlink()
+    for rank in range(4):
+        path = tmp_path / f"nccl_trace_rank_{rank}"
+        path.unlink()
+        verdict = explain(tmp_path)
+        assert verdict.culprits in ([], [3]), f"without {rank}: {verdict}"
+        ranks[rank].save(tmp_path)
+
+
 def test_a_program_at_its_exit_is_over(tmp_path: Path) -> None:
     """Its main thread waits for other threads, and makes no further call."""
     ranks = recorders(backend="gloo")
@@ -123,6 +169,53 @@ def test_a_missing_file_may_make_the_other_call_the_usual_one(tmp_path: Path) ->
     ranks[0].entries[-1]["input_sizes"] = [[9]]
     ranks[0].save(tmp_path)
     assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("shape", [2])
+
+
+CLOSED = (
+    "Traceback (most recent call last):\n"
+    '  File "/home/me/train.py", line 10, in step\n    dist.all_reduce(x)\n'
+    '  File "/x/torch/distributed/distributed_c10d.py", line 9, in all_reduce\n'
+    "    work.wait()\nRuntimeError: Connection closed by peer [10.0.0.2]:2901\n"
+)
+"""What the log of a rank says that another rank's end has ended in its call."""
+
+MISFIT = (
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+    "  what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. "
+    "36 vs 32. Received data size doesn't match expected size.\n"
+)
+"""What the log of a rank says that Gloo has ended."""
+
+
+def test_a_rank_that_gloo_has_ended_gave_no_larger_tensor(tmp_path: Path) -> None:
+    """It was sent more than it wants, so it does not side with the larger call."""
+    ranks = recorders(backend="gloo")
+    for r in ranks:
+        r.call(size=(9 if r.rank == 1 else 8,), state="scheduled")
+        if r.rank:
+            r.save(tmp_path)
+    assert explain(tmp_path).kind == "unknown"
+    log = tmp_path / "rank0.log"
+    log.write_text(MISFIT)
+    verdict = explain(tmp_path)
+    assert (verdict.kind, verdict.culprits, verdict.proved) == ("shape", [1], False)
+    for r in ranks[1:]:  # the odd one gives less, as the one that was ended may
+        size = [[8 if r.rank == 1 else 9]]
+        r.entries[-1].update(input_sizes=size, output_sizes=size)
+        r.save(tmp_path)
+    assert explain(tmp_path).kind == "unknown"
+
+
+def test_a_rank_without_a_file_died_only_if_all_others_have_one(tmp_path: Path) -> None:
+    """A second rank without a dump may have made another call, and so ended it."""
+    for r in recorders(backend="gloo"):
+        r.call(state="scheduled")
+        if r.rank:
+            r.save(tmp_path)
+            (tmp_path / f"rank{r.rank}.log").write_text(CLOSED)
+    assert (explain(tmp_path).kind, explain(tmp_path).culprits) == ("died", [0])
+    (tmp_path / "nccl_trace_rank_1").unlink()
+    assert explain(tmp_path).kind == "unknown"
 
 
 def test_explain_takes_lists_of_paths_and_names_a_bad_file_once(tmp_path: Path) -> None:

@@ -1,0 +1,307 @@
+"""A scene: the ranks and calls of a hang that are enough to show it.
+
+Here `of` takes them from a job, for the program of `reproduction`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from collectives_lab.diagnosis import call_code, code_place, mismatch, waits
+from collectives_lab.diagnosis.call_code import Unwritten
+from collectives_lab.diagnosis.job import DEFAULT, Job
+from collectives_lab.diagnosis.verdict import Verdict
+from collectives_lab.formats.flight_recorder import Call
+
+MOST, MOST_IN_A_CIRCLE = 4, 6
+"""Ranks of a program: enough to see whose call is the usual one, and a circle."""
+
+CALLS = 4
+"""Calls of a rank that are shown."""
+
+
+@dataclass
+class Scene:
+    """What a program shows.
+
+    ranks: of the job, in the order of those that stand for them. steps: by rank of the
+    job, calls and lines of Python. members: by group, those of its ranks that are here.
+    notes: what was made up.
+    """
+
+    ranks: list[int]
+    steps: dict[int, list[Call | str]] = field(default_factory=dict)
+    members: dict[str, list[int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def calls(self) -> list[tuple[int, Call]]:
+        return [
+            (rank, step)
+            for rank in self.ranks
+            for step in self.steps.get(rank, ())
+            if isinstance(step, Call)
+        ]
+
+
+def of(job: Job, verdict: Verdict) -> Scene:
+    """Return what shows a verdict; raises Unwritten where nothing does."""
+    found = waits.graph(job)
+    if verdict.kind in ("shape", "dtype", "order"):
+        odd = mismatch.first(job)
+        if odd is not None:
+            scene = _differing(job, odd)
+        elif verdict.kind == "order":
+            scene = _departing(job, verdict, found)
+        else:
+            scene = _misfit(job, verdict)
+    elif verdict.kind == "deadlock":
+        scene = _circle(job, verdict, found)
+    elif verdict.kind == "forgotten_wait":
+        scene = _forgotten(job, verdict, found)
+    else:
+        scene = _absent(job, verdict, found)
+    name_members(job, scene)
+    return scene
+
+
+def chosen(job: Job, first: Sequence[int], others: Iterable[int]) -> list[int]:
+    """Return the ranks that are shown: all of a small job, else some."""
+    if 1 < len(job.world) <= MOST:
+        return [*job.world]
+    others = [rank for rank in others if rank not in first]
+    return sorted([*first[:2], *others][:MOST])
+
+
+# -- calls that differ -----------------------------------------------------------------
+
+
+def _differing(job: Job, odd: mismatch.Mismatch) -> Scene:
+    calls = odd.calls
+    if any(call.is_p2p for call in calls.values()):
+        return Scene(sorted(calls), {rank: [call] for rank, call in calls.items()})
+    usual = [rank for rank in calls if rank not in odd.culprits]
+    ranks = [r for r in chosen(job, odd.culprits, usual) if r in calls]
+    return Scene(ranks, {rank: [calls[rank]] for rank in ranks})
+
+
+def _misfit(job: Job, verdict: Verdict) -> Scene:
+    """Show a rank that Gloo has ended, whose call no dump holds."""
+    known = {r: job.pending(r)[0] for r in sorted(job.calls) if job.pending(r)}
+    if not known:
+        raise Unwritten("no dump holds the call that differs")
+    call = next(iter(known.values()))
+    halves = tuple((-(-size[0] // 2), *size[1:]) for size in call.inputs if size)
+    (rank,) = verdict.culprits
+    ranks = chosen(job, [rank], known)
+    steps: dict[int, list[Call | str]] = {r: [known[r]] for r in ranks if r in known}
+    steps[rank] = [replace(call, inputs=halves, outputs=halves, where="")]
+    notes = [f"The size on rank {rank} is made up: no dump holds it."]
+    return Scene(ranks, steps, notes=notes)
+
+
+# -- ranks that wait -------------------------------------------------------------------
+
+
+def _circle(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+    cycle = found.cycle()
+    ranks = found.circling(cycle) if cycle else verdict.culprits
+    if len(ranks) > MOST_IN_A_CIRCLE:
+        ranks = cycle
+    if not 1 < len(ranks) <= MOST_IN_A_CIRCLE:
+        raise Unwritten(f"a circle of {len(ranks)} ranks makes no short program")
+    scene = Scene(sorted(ranks))
+    if not all(rank in found.at for rank in ranks):
+        return _by_stacks(job, scene)
+    left_out = verdict.culprits if verdict.kind == "order" else []
+    _add_waits(job, found, scene, left_out)
+    return scene
+
+
+def _departing(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+    """Show a rank that left a call out, in a circle, or that makes one more."""
+    if found.cycle():
+        return _circle(job, verdict, found)
+    absent = [r for ranks in found.absent.values() for r in ranks]
+    scene = Scene(chosen(job, verdict.culprits, dict.fromkeys(absent)))
+    _add_waits(job, found, scene, scene.ranks)
+    return scene
+
+
+def _add_waits(
+    job: Job, found: waits.Graph, scene: Scene, left_out: Sequence[int]
+) -> None:
+    """Add the calls in which shown ranks wait, and those in which others wait for them.
+
+    The latter come last, as their ranks do not come to them, but for the ranks that
+    have left them out.
+    """
+    at = [found.at[rank] for rank in scene.ranks if rank in found.at]
+    keys = {(call.group, call.number) for call in at if not call.is_p2p}
+    for rank in scene.ranks:
+        made = [c for c in job.calls.get(rank, ()) if (c.group, c.number) in keys]
+        steps = [call for call in made if not call.is_p2p]
+        if rank in found.at:
+            messages = [c for c in job.standing(rank) if c.is_p2p]
+            steps += [c for c in messages if mismatch.peer_of(job, c) in scene.ranks]
+        if rank not in left_out:
+            seen = [_key(call) for call in steps]
+            met = _met_by(job, found, scene, rank)
+            steps += [call for call in met if _key(call) not in seen]
+        scene.steps[rank] = [*steps[:CALLS]]
+
+
+def _key(call: Call) -> tuple:
+    """Return what is the same of a collective on all ranks, or what a message is."""
+    return (call.verb, call.peer) if call.is_p2p else (call.group, call.number)
+
+
+def _by_stacks(job: Job, scene: Scene) -> Scene:
+    """Show messages of which only stacks are known."""
+    for n, rank in enumerate(scene.ranks):
+        inside = (
+            code_place.communication(job.stacks[rank]) if rank in job.stacks else ""
+        )
+        verb = inside.removeprefix("i")
+        if verb not in ("send", "recv"):
+            raise Unwritten("no file holds the calls of the circle")
+        peer = scene.ranks[(n + 1) % len(scene.ranks)]
+        where = job.stacks[rank].where
+        scene.steps[rank] = [Call(verb, verb, DEFAULT, 1, peer=peer, where=where)]
+    scene.notes = ["No dump holds the messages: who meets whom is made up, and sizes."]
+    return scene
+
+
+def _absent(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+    """Show ranks that do not come, and those that wait for them, over others too."""
+    culprits = verdict.culprits
+    waiting: list[int] = []
+    for _ in range(MOST):
+        wanted = {*culprits, *waiting}
+        waiting += [
+            r
+            for r in found.at
+            if r not in wanted and wanted & {*found.absent.get(r, ())}
+        ]
+    scene = Scene(chosen(job, culprits, waiting))
+    _add_waits(job, found, scene, ())
+    if not any(scene.steps.values()):
+        _add_last(job, scene, culprits)
+    for rank in {*culprits} & {*scene.ranks}:
+        scene.steps[rank].insert(0, _act(job, verdict, rank))
+    return scene
+
+
+def _add_last(job: Job, scene: Scene, culprits: Sequence[int]) -> None:
+    """Add the last call of ranks where no dump shows that one waits."""
+    last = [c[-1] for r, c in job.calls.items() if c and r not in culprits]
+    call = last[0] if last else Call("all_reduce", "all_reduce", DEFAULT, 1)
+    if not last:
+        scene.notes.append("No dump holds the call in which the others wait.")
+    for rank in scene.ranks:
+        if rank in job.ranks_of(call.group)[0] or not last:
+            scene.steps[rank] = [call]
+
+
+def _met_by(job: Job, found: waits.Graph, scene: Scene, rank: int) -> list[Call]:
+    """Return the calls in which others wait for a rank, as it would make them."""
+    met: dict[tuple, Call] = {}
+    for other in scene.ranks:
+        if rank not in found.absent.get(other, ()):
+            continue
+        for call in job.standing(other):
+            if not call.is_p2p:
+                met.setdefault((call.group, call.number), call)
+            elif mismatch.peer_of(job, call) == rank:
+                met[other, call.number] = other_side(job, call, other)
+    return [*met.values()]
+
+
+def other_side(job: Job, call: Call, rank: int) -> Call:
+    verb = "recv" if call.verb == "send" else "send"
+    members = job.members.get(call.group, ())
+    peer = members.index(rank) if rank in members else rank
+    return replace(call, verb=verb, name=verb, peer=peer, where="", batch=0)
+
+
+def _act(job: Job, verdict: Verdict, rank: int) -> str:
+    """Return what a rank does that does not come."""
+    stack, where = job.stacks.get(rank), verdict.lines.get(rank, "")
+    note = f"  # {call_code.place(where)}" if where else ""
+    if verdict.kind == "busy":
+        place = code_place.place(stack) if stack else "in other code"
+        after = f", {'at' if stack else 'after'} {note[4:]}" if note else ""
+        return f"time.sleep(60)  # {place}{after}"
+    told = [f for f in job.facts if (f.rank, f.kind) == (rank, verdict.kind)]
+    text = next((f.text for f in reversed(told) if f.where == where), "")
+    if verdict.kind == "died":
+        is_fault = re.search(r"SIGSEGV|-11\b|Segmentation", text) is not None
+        number = "signal.SIGSEGV" if is_fault else "signal.SIGKILL"
+        return f"os.kill(os.getpid(), {number}){note}"
+    name, _, words = text.partition(": ")
+    kind = getattr(builtins, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        name, words = "RuntimeError", text
+    if issubclass(getattr(builtins, name), UnicodeError):
+        name = "ValueError"  # which takes one argument
+    words = textwrap.shorten(words.strip("'"), 50, placeholder=" ...")
+    text = f"raise {name}({words!r})"
+    return text + note if len(text + note) < 80 else text
+
+
+# -- forgotten -------------------------------------------------------------------------
+
+
+def _forgotten(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+    """Show a message that its rank drops, and the call that it goes on to."""
+    (rank, *_) = verdict.culprits
+    pending, notes = job.pending(rank), []
+    if job.records_no_messages:
+        inside = {r: code_place.communication(s) for r, s in job.stacks.items()}
+        peer = next(r for r, call in inside.items() if call in code_place.P2P)
+        dropped = Call("send", "send", DEFAULT, 1, peer=peer)
+        notes = ["No dump holds the message: its size is made up."]
+    else:
+        dropped, pending = pending[0], pending[1:]
+        if not dropped.is_p2p:
+            raise Unwritten(
+                f"Gloo ends the {dropped.verb} though nobody waits for it, so that "
+                "nothing hangs by it on this machine"
+            )
+        peer = mismatch.peer_of(job, dropped) or 0
+    after = next((c for c in pending if not c.is_p2p), None)
+    others = job.ranks_of(after.group)[0] if after is not None else ()
+    scene = Scene(chosen(job, [rank, peer], others), notes=notes)
+    other = found.at.get(peer)
+    met = (
+        other if other is not None and other.is_p2p else other_side(job, dropped, rank)
+    )
+    for r in scene.ranks:
+        scene.steps[r] = [after] if after is not None and r in others else []
+    scene.steps[rank].insert(0, replace(dropped, verb=f"i{dropped.verb}"))
+    late = "time.sleep(0.5)  # a message that is met at once would be lucky"
+    scene.steps[peer][:0] = [late, met]
+    return scene
+
+
+# -- groups ----------------------------------------------------------------------------
+
+
+def name_members(job: Job, scene: Scene) -> None:
+    """Find which of the shown ranks are in which group."""
+    alone = []
+    for rank, call in scene.calls():
+        if call.group in scene.members:
+            continue
+        members, knows = job.ranks_of(call.group)
+        scene.members[call.group] = [r for r in scene.ranks if r in members]
+        if not knows and len(members) == 1:
+            alone.append((rank, call.group))
+    for n, (rank, group) in enumerate(alone):
+        other = alone[(n + 1) % len(alone)][0]
+        scene.members[group] = sorted({rank, other})
+    if alone:
+        scene.notes.append("No dump says who else is in a group: the next one is here.")
