@@ -19,7 +19,9 @@ from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.plans.pieces import algorithms_like, story
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
+from collectives_lab.predictions import predict
 from collectives_lab.trace import Event, Trace
+from collectives_lab.widgets import choice as choice_page
 from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
@@ -73,7 +75,7 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page
+    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page, choice_page
     names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
@@ -665,6 +667,49 @@ def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
         "bandwidth, one way": "400 GB/s",
         "alpha, a message": "0 ns",
     }
+
+
+# -- the explorer of NCCL's choice -----------------------------------------------------
+
+
+def test_a_choice_is_that_of_the_predictions():
+    """What is picked is what `predict` picks, and a ring is as much slower."""
+    words = repr(widgets.explore_choice(2**26, nodes=16))
+    call = predict("all_reduce", 2**26, fabrics.dgx_h100(16))
+    ring = predict("all_reduce", 2**26, fabrics.dgx_h100(16), algorithm="ring")
+    assert words.startswith("64 MiB on 128 GPUs: NCCL takes nvlstree in Simple, about")
+    assert (
+        f"{format_seconds(call.seconds)} by the model. Instead, a ring would" in words
+    )
+    assert f"take {number(ring.seconds / call.seconds)} times as long, and a" in words
+    assert widgets.explore_choice(nodes=1, gpus=1).words() == choice_page.ALONE
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"size": 2.0**21, "nodes": 1},
+        {"size": 2.0**33, "nodes": 512},
+        {"nodes": 2, "gpus": 1},
+        {"nodes": 1, "gpus": 1},
+    ],
+)
+def test_the_page_says_what_python_says_of_a_choice(values):
+    """Choice, time and factors are the same sentence, also where one is missing."""
+    explorer = widgets.explore_choice()
+    place = json.dumps(at(explorer, **values))
+    begun = {"nbytes" if key == "size" else key: n for key, n in values.items()}
+    sentence = script(f"choiceWords(data, {place})", explorer.data)
+    assert sentence == repr(widgets.explore_choice(**begun))
+
+
+def test_a_choice_of_other_sizes_is_refused():
+    """The error names what was found, and what there is."""
+    with pytest.raises(ValueError, match="nbytes is 1000; need a power of two"):
+        widgets.explore_choice(1000)
+    with pytest.raises(ValueError, match="gpus is 3; need one of 1, 2, 4, 8"):
+        widgets.explore_choice(gpus=3)
 
 
 # -- the explorer of verbs -------------------------------------------------------------
