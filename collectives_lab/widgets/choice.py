@@ -58,7 +58,7 @@ class ChoiceExplorer:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """What the page shows: sliders, and by servers, GPUs and size what NCCL does."""
+        """What the page shows: sliders, and by servers, GPUs and size NCCL's choice."""
         places = (self.nodes.values, self.gpus.values)
         table = [[_by_size(self.servers, n, g) for g in places[1]] for n in places[0]]
         return {
@@ -111,15 +111,15 @@ class ChoiceExplorer:
 
 
 def explore_choice(
-    servers: Servers = dgx_h100,
     nbytes: float = 2**16,
     nodes: int = 3,
     gpus: int = 8,
+    servers: Servers = dgx_h100,
 ) -> ChoiceExplorer:
     """Show what NCCL takes for an all-reduce under sliders, beginning with these.
 
-    servers: the cluster, as `fabrics.dgx_h100`. nbytes: a power of two from 256 B to
-    8 GiB. gpus: those in use of each server: 1, 2, 4 or 8.
+    nbytes: a power of two from 256 B to 8 GiB. gpus: those in use of each server: 1, 2,
+    4 or 8. servers: the cluster, as `fabrics.dgx_h100`.
     Raises ValueError for other sizes and GPUs.
     """
     return ChoiceExplorer(servers, nbytes, nodes, gpus)
