@@ -863,8 +863,9 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    explorers = cost_page, message_page, ratio_page, verb_page, sum_page, scrubber
-    needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
+    explorers = cost_page, message_page, ratio_page, verb_page, sum_page, choice_page
+    pages_of = *explorers, scrubber
+    needed = {"live.css"}.union(*(module.SCRIPTS for module in pages_of))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
     }
