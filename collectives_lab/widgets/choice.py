@@ -101,7 +101,9 @@ class ChoiceExplorer:
             for name, times in zip(NAMES, by_size["seconds"], strict=True)
             if times[0] is not None
         }
-        return cost_curves(curves, SIZES, caption=self.words())
+        figure = cost_curves(curves, SIZES, caption=self.words())
+        figure.alt = f"Curves of time against size: {', '.join(curves)}. {self.words()}"
+        return figure
 
     def _repr_html_(self) -> str:
         return page.explorer(self.diagram(), SCRIPTS, "exploreChoice", self.data)

@@ -814,7 +814,7 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums"
+LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums", "choice"
 
 
 @cache
@@ -828,6 +828,7 @@ def live(name):
         "timeline": lambda: widgets.step_through(timeline),
         "verbs": widgets.explore_verbs,
         "sums": lambda: widgets.explore_sums(TERMS),
+        "choice": widgets.explore_choice,
     }
     made = make[name]()
     return made, page_of(made)
@@ -847,7 +848,7 @@ def test_a_page_needs_nothing_from_outside(name):
 @pytest.mark.parametrize("name", LIVE)
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
-    word = "latency" if name == "message" else "ranks"
+    word = {"message": "latency", "choice": "GPUs"}.get(name, "ranks")
     _, page = live(name)
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     (picture, *_) = Page(left).all("img")
