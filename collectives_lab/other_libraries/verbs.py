@@ -1,10 +1,11 @@
 """The same verbs in other libraries, run here if they are installed, else as recorded.
 
 Here you can let MPI call a verb on real ranks (`mpi`), see what XLA's compiler makes of
-one (`xla`) and run it over Gloo (`xla_over_gloo`). Each starts a program of
-`collectives_lab.scripts` and returns a `Started`, whose `answer()` has the program's
-output, from here or from the record that ships. They need the packages openmpi and
-mpi4py, and jax: the extra `libraries`.
+one (`xla_compiled`) and run it over Gloo (`xla_over_gloo`). Each starts a program of
+`collectives_lab.scripts`; `mpi_program` and `jax_program` start one of your own. All
+return a `Started`, whose `answer()` has the program's output, from here or from the
+record that ships. They need the packages openmpi and mpi4py, and jax: the extra
+`libraries`.
 
 `python -m collectives_lab.other_libraries.verbs` makes the records anew.
 """
@@ -23,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -58,25 +60,41 @@ def mpi(verbs: str, *sizes: int, world_size: int = 4, algorithm: str = "") -> St
     `said["calls"][verb][str(size)]` has "wire", the bytes from rank to rank, and
     "results", each rank's first and last number.
     """
-    launcher, why_not = _mpirun(), _why_not("mpi4py")
     rule = [*FORCED, "coll_tuned_allreduce_algorithm", algorithm]
-    options = [*ONE_MACHINE, *OVER_TCP, *(rule if algorithm else [])]
-    command = [launcher or "mpirun", "-n", str(world_size), *options]
-    command += [sys.executable, str(SCRIPTS / "mpi_verbs.py"), verbs, *map(str, sizes)]
+    command = _on_ranks(world_size, *(rule if algorithm else []))
+    command += [str(SCRIPTS / "mpi_verbs.py"), verbs, *map(str, sizes)]
     name = f"mpi {verbs} {world_size} {algorithm or 'decides'}"
-    if launcher is None:
-        why_not = "Open MPI is not installed"
-    return Started(" ".join([name, *map(str, sizes)]), command, why_not)
+    return Started(" ".join([name, *map(str, sizes)]), command, _why_no_mpi())
 
 
-def xla() -> Started:
-    """Let XLA compile sums over four devices of one process.
+def mpi_program(path: str | Path, world_size: int = 4) -> Started:
+    """Run a program of yours with `mpirun`, whose last line of output is JSON.
 
-    The answer's `said["programs"]` has, by the names of the functions in
-    `scripts/xla_verbs.py`, the collectives "asked" for and "compiled", and "result".
+    The answer's `said["printed"]` has what it printed.
     """
-    command = [sys.executable, str(SCRIPTS / "xla_verbs.py")]
-    return Started("xla", command, _why_not("jax", "jaxlib"))
+    command = [*_on_ranks(world_size), str(path)]
+    return Started(f"mpi {Path(path).name} {world_size}", command, _why_no_mpi())
+
+
+def jax_program(path: str | Path) -> Started:
+    """Run a program of yours that imports jax, whose last line of output is JSON.
+
+    The answer's `said["printed"]` has what it printed.
+    """
+    command = [sys.executable, str(path)]
+    return Started(Path(path).name, command, _why_not("jax", "jaxlib"))
+
+
+def xla_compiled(path: str | Path) -> Started:
+    """Let XLA compile the functions of a file, each for four devices of one process.
+
+    The answer's `said["printed"]` has, by their names, the instructions that
+    communicate. A function gets its shard of 8 numbers and runs over the axis "ranks".
+    """
+    command = [sys.executable, str(SCRIPTS / "xla_compiled.py"), str(path)]
+    return Started(
+        f"xla_compiled {Path(path).name}", command, _why_not("jax", "jaxlib")
+    )
 
 
 def xla_over_gloo(nbytes: int) -> Started:
@@ -128,7 +146,14 @@ class Started:
         if self._program.returncode:
             last_line = (errors.strip() or "no message").splitlines()[-1]
             return _recorded(self.name, f"it failed here ({last_line})")
-        report = json.loads(stdout.splitlines()[-1])
+        try:
+            report = json.loads(stdout.splitlines()[-1])
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{self.name} printed {stdout[-80:]!r}; need a last line of JSON"
+            ) from None
+        if not isinstance(report, dict) or "library" not in report:
+            report = {"library": _library(self.name), "printed": report}
         return Answer(report, True, f"run here: {report['library']}")
 
     def stop(self) -> None:
@@ -153,6 +178,24 @@ def _why_not(*packages: str) -> str:
     return ""
 
 
+def _why_no_mpi() -> str:
+    """Return why no program of MPI can run here; empty if one can."""
+    return _why_not("mpi4py") if _mpirun() else "Open MPI is not installed"
+
+
+def _on_ranks(world_size: int, *rule: str) -> list[str]:
+    """Return the command that starts a Python program on so many ranks, over TCP."""
+    launcher = [_mpirun() or "mpirun", "-n", str(world_size)]
+    return [*launcher, *ONE_MACHINE, *OVER_TCP, *rule, sys.executable]
+
+
+def _library(name: str) -> str:
+    """Return the library of a program that does not name it, with its version."""
+    if name.startswith("mpi "):
+        return f"mpi4py {version('mpi4py')}"
+    return f"jax {version('jax')}"
+
+
 @cache
 def _mpirun() -> str | None:
     """Return the launcher of Open MPI beside this Python, else on the path."""
@@ -161,10 +204,10 @@ def _mpirun() -> str | None:
     if path is None:
         return None
     command = [path, "--version"]
-    version = subprocess.run(
+    asked = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=20
     )
-    return path if "Open MPI" in version.stdout else None
+    return path if "Open MPI" in asked.stdout else None
 
 
 def _recorded(name: str, reason: str) -> Answer:
@@ -194,7 +237,9 @@ def calls() -> list[Started]:
     """Start all calls that have a record in the package."""
     forced = [mpi("all_reduce", 2**20, algorithm=name) for name in FORCIBLE]
     decided = [mpi("all_reduce", *SIZES), mpi("reduce_scatter", 2**22)]
-    return [*decided, *forced, mpi(VERBS, 2**20), xla(), xla_over_gloo(2**20)]
+    sums = mpi_program(SCRIPTS / "mpi_sum.py"), jax_program(SCRIPTS / "jax_sum.py")
+    xla = xla_compiled(SCRIPTS / "jax_sums.py"), xla_over_gloo(2**20)
+    return [*decided, *forced, mpi(VERBS, 2**20), *sums, *xla]
 
 
 def record() -> None:

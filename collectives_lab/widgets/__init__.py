@@ -3,14 +3,16 @@
 Here you can go through an algorithm, a run or a replay step by step (`step_through`),
 and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_verbs`), of a sum and its rounding (`explore_sums`), of the cost formulas
-(`explore_costs`), of a training step (`explore_ratio`), of one that is sharded
-(`explore_sharding`), of experts of limited capacity (`explore_capacity`) and of ring
-attention (`explore_attention`). All of them are pages with a script of their own: they
-need no kernel, work in an exported book, and show a picture where no script runs.
+(`explore_costs`), of NCCL's choice (`explore_choice`), of a training step
+(`explore_ratio`), of one that is sharded (`explore_sharding`), of experts of limited
+capacity (`explore_capacity`) and of ring attention (`explore_attention`). All of them
+are pages with a script of their own: they need no kernel, work in an exported book, and
+show a picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
 from collectives_lab.widgets.capacity import CapacityExplorer, explore_capacity
+from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
 from collectives_lab.widgets.message import MessageExplorer, explore_message
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
@@ -29,6 +31,8 @@ __all__ = [
     "MessageExplorer",
     "explore_costs",
     "CostExplorer",
+    "explore_choice",
+    "ChoiceExplorer",
     "explore_ratio",
     "explore_attention",
     "AttentionExplorer",

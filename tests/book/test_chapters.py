@@ -40,7 +40,7 @@ FEWEST_WORDS, MOST_WORDS = 2000, 9000
 
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?|`s\d+-")
 ENDING = ["Errata", "Recap", "Exercises", "Reading"]
-SECOND_EDITION = {1, 2, 3, 4, 5, 6, 7, 9}
+SECOND_EDITION = {1, 2, 3, 4, 5, 6, 7, 9, 10}
 """Chapters that keep the rules of the second edition: their errata are in an appendix,
 no cell gives an answer away, and a hint is below each exercise."""
 MOST_IN_A_ROW = 3
@@ -687,16 +687,94 @@ CLAIMS = {
         assert 4 / 8 / 2 == 1 / 4, "all_to_all against the ring, for eight ranks"
     """,
     "10_the_libraries": """
-        assert all(a.live for a in (mpi, xla, xla_wire, large, *forced.values()))
-        assert sizes == (2**10, 4 * 2**10, 8 * 2**10, 2**20)
-        assert extra == 4 * [144 * 48] and names == 4 * ["ring"], "Gloo's own bytes"
-        assert round(gloo_wire[KiB].sum() / KiB, 2) == 12.75
-        assert [round(w.sum() / n, 1) for n, w in wires.items()] == [8.3, 8.1, 6.1, 6]
-        assert switch == 8 * KiB and left == [1, 1, 1, 0]
-        assert abs(wire.sum() - 3.75) < 0.01 and abs(wire[:, 0].sum() - 3) < 0.01
-        assert abs(both["PyTorch"] - 6.01) < 0.03 and abs(both["XLA"] - 3.5) < 0.01
-        assert by_library["MPI"][1:] == [[4, 4], [16, 16], [64, 64]]
-        assert by_library["Gloo"][1:] != by_library["MPI"][1:]
+        answers = in_mpi, in_jax, of_mpi, *forced.values(), compiled, by_jax, of_large
+        assert all(answer.live for answer in (*answers, of_all))
+        for name in ("mpi_sum.py", "jax_sum.py", "jax_sums.py"):
+            with open(f"{programs.name}/{name}") as written:
+                assert written.read() == (libraries.SCRIPTS / name).read_text()
+        assert list(sizes) == [2**10, 2**12, 8 * 2**10, 2**20] and 2**11 == 2 * KiB
+        assert x_after == [85, 1, 1] and {total for _, total in by_rank["JAX"]} == {85}
+        assert recognized == dict.fromkeys(sizes, "ring") and 6912 == 144 * 48
+        assert all(wire.sum() - 6 * n == 6912 for n, wire in by_gloo.items())
+        assert round(by_gloo[KiB].sum() / KiB, 2) == 12.75 and 6912 > 6 * KiB
+        sent_by_mpi = [round(w.sum() / n, 2) for n, w in by_mpi.items()]
+        assert sent_by_mpi[0] == 8.3 and sent_by_mpi[-1] == 6, sent_by_mpi
+        assert switch == 8 * 2**10 and saved == 4 and GiB == 2**30
+        by_steps = {name: steps(name) for name in NAMES}
+        assert [by_steps[n] for n in NAMES[1::2]] == [6, 2] and by_steps[NAMES[4]] == 4
+        alpha, beta = 10e-6, 1 / 10e9
+        assert np.isclose(alpha / beta, 100_000) and np.isclose(slow["alpha"] /
+                                                                slow["beta"], 100_000)
+        equal = [cost(4, switch, alpha=switch / 4, beta=1) for cost in (
+            costs.halving_doubling_all_reduce, costs.recursive_doubling_all_reduce)]
+        assert equal[0] == equal[1] and switch / 4 == 2 * KiB
+        assert 1.35 < np.median(halving / doubling) < 1.65, halving / doubling
+        busiest_of = {row[0]: round(row[3], 1) for row in rows_forced}
+        assert busiest_of == dict(basic_linear=3, nonoverlapping=2, ring=1.5,
+                                  recursive_doubling=2, rabenseifner=1.5)
+        assert [left[name] for name in hlo] == [1, 1, 0, 0]
+        assert "reduce-scatter(" in hlo["scattered_sum"][0]
+        assert abs(scattered.sum() - 3.5) < 0.01 and abs(by_torch.sum() - 6) < 0.03
+        assert apart < 0.001 and (halves.sum(), swaps.sum()) == (3, 0.5)
+        assert all(abs(sent[verb] - bound[verb]) < 0.01 for verb in bound)
+        assert abs(large.sum() - 3.75) < 0.01 and abs(large[:, 0].sum() - 3) < 0.01
+        for M, G in ((3, 8), (1, 8), (16, 4)):
+            some = nccl.Cluster(M, G, 8, 24e9, 24e9)
+            ours = (ring_latency(6.6, 1.0 if M > 1 else 0.6, 2.7, M, G),
+                    tree_latency(6.8, 0.6, 5.0, M, G))
+            theirs = [1e6 * nccl.latency(some, a, "LL") for a in ("ring", "tree")]
+            assert np.allclose(ours, theirs)
+        assert np.isclose(nccl.HOP["tree", "network"][0], 5e-6 / 1e-6)
+        assert 2 * (24 - 1) == 46 and 2 * (7 + 1) == 16
+        assert picked == ["tree LL", "ring LL128", "ring Simple"]
+        assert nccl.choose(cluster, 8 * MiB)[0] == "tree"
+        jump = [nccl.seconds(cluster, n * KiB, "ring", "Simple") for n in (16, 32)]
+        assert 1.3 < jump[1] / jump[0] < 1.5 and 24 * 16 * 64 == 24 * KiB
+        assert min(min(tenths) for tenths in nccl.SAGGING.values()) == 10 - 6
+        P, choice = 24, ("ring", "LL128")
+        its_alpha = nccl.latency(cluster, *choice) / (2 * (P - 1))
+        as_ours = costs.ring_all_reduce(P, at, its_alpha, 1 / (0.92 * 8 * 24e9))
+        assert np.allclose(nccl.seconds(cluster, at, *choice), as_ours, rtol=1e-12)
+        assert list(handover.values()) == [1, 16 * MiB, 256 * MiB, 2 * GiB]
+        assert 1.7 < ring_only / fastest < 1.8
+        assert 1.5 < by_bytes < 1.6 and 1.3 < by_model < 1.36
+        from collectives_lab.libraries import multicast
+        assert multicast.SHARE["Hopper"] == 0.85 and multicast.FEWEST["Hopper"] == 5
+        starts = [1e6 * lab.predict("all_reduce", 8, dgx, algorithm=a).seconds
+                  for a in ("nvls", "ring")]
+        assert round(starts[0]) == 25 and 14.5 < starts[1] < 15.1, starts
+        gained = [row[2] / row[1] for row in rows_pat]
+        assert 0.6 < gained[0] < gained[1] < 0.75 and 1 < gained[2] < gained[3]
+        assert [row[3] for row in rows_pat] == ["pat", "pat", "ring", "ring"]
+        four = [lab.predict("all_reduce", n, fabrics.dgx_h100(1, 4)).algorithm
+                for n in 2.0 ** np.arange(8, 34)]
+        assert set(four) == {"ring"}
+        begun = lab.widgets.explore_choice(64 * MiB, 16, 8).words()
+        assert "nvlstree" in begun and "a tree would take 0.9" in begun
+        ends = {n: [lab.predict("all_reduce", s, fabrics.dgx_h100(n)).algorithm
+                    for s in (KiB, GiB)] for n in (1, 16)}
+        assert ends == {1: ["ring", "nvls"], 16: ["tree", "nvlstree"]}
+        in_turn = np.argmin([by_algorithm[n] for n in ("ring", "tree", "nvlstree")], 0)
+        assert 0 not in in_turn and grid[in_turn == 1].max() == 128 * MiB
+        assert sums == [[sum(4**r for r in range(8))]] * 2 and sums[0] == [21845]
+        assert 15 < up_to / KiB < 16.5 and round(7.8 - 4.5, 1) == 3.3
+        pat = lab.predict("all_gather", 8, one_each, algorithm="pat").seconds
+        assert np.isclose(1e6 * pat, 8 + 64 * 2.8 + 6 * 14 / 3.5, atol=0.1)
+        both = lambda n: np.array([lab.predict("all_reduce", n, sixteen, algorithm=a
+                                               ).seconds for a in ("tree", "nvlstree")])
+        assert both(170 * MiB)[0] < both(170 * MiB)[1]
+        assert both(190 * MiB)[0] > both(190 * MiB)[1] and 180 * 2**20
+        ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
+        assert 0.28 < kernel_seconds(KiB)["one-shot"] / ring_of_one < 0.35
+        assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
+        assert len(rings[0]) == 20 and all(row[2] for row in rows_estimated)
+        assert all(abs(float(row[4]) / float(row[3]) - 1) < 1e-6
+                   for row in rows_estimated)
+        assert (measured, round(measured / estimates[64 * KiB])) == (345.6, 9)
+        assert [round(1e6 * usual.low), round(1e6 * usual.high)] == [26, 50]
+        assert rings[1].index(16) == rings[1].index(17) + 1
+        assert after_mpi[1:] == [[4, 4], [16, 16], [64, 64]]
+        assert after_gloo[1:] != after_mpi[1:]
         assert not dist.is_mpi_available() and "invalid tensor size" in refused
     """,
     "11_placement": """

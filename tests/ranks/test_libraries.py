@@ -21,7 +21,10 @@ RECORDS = json.loads(shipped(verbs.RECORDS).read_text())
 KiB, MiB = 2**10, 2**20
 
 
-def python(code: str, name: str = "xla") -> Started:
+XLA_CALL = "xla_compiled jax_sums.py"
+
+
+def python(code: str, name: str = XLA_CALL) -> Started:
     return Started(name, [sys.executable, "-c", code])
 
 
@@ -36,7 +39,7 @@ def test_what_runs_here_is_live() -> None:
 @pytest.mark.parametrize(
     "started, why",
     [
-        (lambda: Started("xla", [], "jax is not installed"), "jax is not installed"),
+        (lambda: Started(XLA_CALL, [], "jax is not there"), "jax is not there"),
         (lambda: python("1 / 0"), r"it failed here \(ZeroDivisionError: .*\)"),
         (lambda: python("raise SystemExit(3)"), r"it failed here \(no message\)"),
     ],
@@ -44,8 +47,21 @@ def test_what_runs_here_is_live() -> None:
 def test_what_does_not_run_here_is_a_record(started, why: str) -> None:
     """The record that ships is shown, and the answer says so, why and from when."""
     answer = started().answer()
-    assert not answer.live and answer.said == RECORDS["xla"]
+    assert not answer.live and answer.said == RECORDS[XLA_CALL]
     assert re.fullmatch(rf"{why}; recorded 20\d\d-\d\d-\d\d with jax .*", answer.where)
+
+
+def test_what_is_no_json_is_refused() -> None:
+    """A program of a reader that prints words is told what its last line must be."""
+    with pytest.raises(ValueError, match=r"mine printed 'done\\n'; need a last line"):
+        python("print('done')", "mine").answer()
+
+
+def test_a_program_of_ones_own_names_no_library() -> None:
+    """What it prints is its answer, and the version of the library is beside it."""
+    answer = python("print([1, 2])", "jax_sum.py").answer()
+    assert answer.said["printed"] == [1, 2]
+    assert re.fullmatch(r"run here: jax [\d.]+", answer.where)
 
 
 def alive(leader: int) -> list[int]:
@@ -109,15 +125,17 @@ def mpi_facts(all_reduce: dict, ring: dict) -> None:
 
 def xla_facts(record: dict) -> None:
     """What it says of XLA's compiler."""
-    left = {
-        name: len(program["compiled"]) for name, program in record["programs"].items()
-    }
+    left = {name: len(lines) for name, lines in record["printed"].items()}
     assert left == {
-        **{"one_sum": 1, "two_sums": 1, "own_piece_of_the_sum": 1},
-        **{"scattered_sum": 1, "unused_sum": 0},
+        **{"two_sums": 1, "own_piece_of_the_sum": 1},
+        **{"unused_sum": 0, "scattered_sum": 1},
     }
-    assert "reduce-scatter(" in record["programs"]["scattered_sum"]["compiled"][0]
-    assert record["programs"]["one_sum"]["result"][0] == 85
+    assert "reduce-scatter(" in record["printed"]["scattered_sum"][0]
+
+
+def sum_facts(record: dict) -> None:
+    """What the programs of one sum print: each rank's input after it, and the sum."""
+    assert record["printed"] == [[4**rank, 85] for rank in range(4)]
 
 
 def gloo_facts(record: dict) -> None:
@@ -133,7 +151,9 @@ MPI_CALL = "mpi all_reduce 4 decides 1024 4096 8192 1048576"
 def test_the_records_say_what_the_chapter_says() -> None:
     """A reader without these libraries sees the same."""
     mpi_facts(RECORDS[MPI_CALL], RECORDS["mpi all_reduce 4 ring 1048576"])
-    xla_facts(RECORDS["xla"])
+    xla_facts(RECORDS[XLA_CALL])
+    sum_facts(RECORDS["mpi mpi_sum.py 4"])
+    sum_facts(RECORDS["jax_sum.py"])
     gloo_facts(RECORDS["xla_over_gloo 1048576"])
 
 
@@ -144,10 +164,9 @@ def test_a_wrong_record_is_found() -> None:
     wrong = {"calls": {"all_reduce": {str(KiB): calls, str(MiB): calls}}}
     with pytest.raises(AssertionError):
         mpi_facts(wrong, ring)
-    programs = RECORDS["xla"]["programs"]
-    two = programs["two_sums"] | {"compiled": ["a", "b"]}
+    compiled = RECORDS[XLA_CALL]["printed"] | {"two_sums": ["a", "b"]}
     with pytest.raises(AssertionError):
-        xla_facts({"programs": programs | {"two_sums": two}})
+        xla_facts({"printed": compiled})
 
 
 @pytest.mark.slow
@@ -157,16 +176,21 @@ def test_mpi_really_runs() -> None:
         verbs.mpi("all_reduce", KiB, MiB),
         verbs.mpi("all_reduce", MiB, algorithm="ring"),
     )
-    answers = decided.answer(100), forced.answer(100)
+    one_sum = verbs.mpi_program(verbs.SCRIPTS / "mpi_sum.py")
+    answers = decided.answer(100), forced.answer(100), one_sum.answer(100)
     assert all(answer.live for answer in answers), answers
     mpi_facts(answers[0].said, answers[1].said)
+    sum_facts(answers[2].said)
 
 
 @pytest.mark.slow
 def test_xla_really_runs() -> None:
     """So does XLA, in one process and over Gloo on four."""
-    over_gloo, compiled = verbs.xla_over_gloo(MiB), verbs.xla()
-    answers = compiled.answer(100), over_gloo.answer(100)
+    over_gloo = verbs.xla_over_gloo(MiB)
+    compiled = verbs.xla_compiled(verbs.SCRIPTS / "jax_sums.py")
+    one_sum = verbs.jax_program(verbs.SCRIPTS / "jax_sum.py")
+    answers = compiled.answer(100), over_gloo.answer(100), one_sum.answer(100)
     assert all(answer.live for answer in answers), answers
     xla_facts(answers[0].said)
     gloo_facts(answers[1].said)
+    sum_facts(answers[2].said)

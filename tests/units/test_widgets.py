@@ -22,9 +22,11 @@ from collectives_lab.plans.pieces import algorithms_like, story
 from collectives_lab.plots.attention_picture import ORDERS, Divided
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene
+from collectives_lab.predictions import predict
 from collectives_lab.trace import Event, Trace
 from collectives_lab.widgets import attention as attention_page
 from collectives_lab.widgets import capacity as capacity_page
+from collectives_lab.widgets import choice as choice_page
 from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
@@ -80,6 +82,7 @@ def node():
 EXPLORERS = (
     attention_page,
     capacity_page,
+    choice_page,
     cost_page,
     message_page,
     ratio_page,
@@ -724,6 +727,49 @@ def test_a_wrong_table_of_sharding_is_found():
     assert sentence != repr(explorer) and "14,000 tokens" in sentence
 
 
+# -- the explorer of NCCL's choice -----------------------------------------------------
+
+
+def test_a_choice_is_that_of_the_predictions():
+    """What is picked is what `predict` picks, and a ring is as much slower."""
+    words = repr(widgets.explore_choice(2**26, nodes=16))
+    call = predict("all_reduce", 2**26, fabrics.dgx_h100(16))
+    ring = predict("all_reduce", 2**26, fabrics.dgx_h100(16), algorithm="ring")
+    assert words.startswith("64 MiB on 128 GPUs: NCCL takes nvlstree in Simple, about")
+    assert (
+        f"{format_seconds(call.seconds)} by the model. Instead, a ring would" in words
+    )
+    assert f"take {number(ring.seconds / call.seconds)} times as long, and a" in words
+    assert widgets.explore_choice(nodes=1, gpus=1).words() == choice_page.ALONE
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"size": 2.0**21, "nodes": 1},
+        {"size": 2.0**33, "nodes": 512},
+        {"nodes": 2, "gpus": 1},
+        {"nodes": 1, "gpus": 1},
+    ],
+)
+def test_the_page_says_what_python_says_of_a_choice(values):
+    """Choice, time and factors are the same sentence, also where one is missing."""
+    explorer = widgets.explore_choice()
+    place = json.dumps(at(explorer, **values))
+    begun = {"nbytes" if key == "size" else key: n for key, n in values.items()}
+    sentence = script(f"choiceWords(data, {place})", explorer.data)
+    assert sentence == repr(widgets.explore_choice(**begun))
+
+
+def test_a_choice_of_other_sizes_is_refused():
+    """The error names what was found, and what there is."""
+    with pytest.raises(ValueError, match="nbytes is 1000; need a power of two"):
+        widgets.explore_choice(1000)
+    with pytest.raises(ValueError, match="gpus is 3; need one of 1, 2, 4, 8"):
+        widgets.explore_choice(gpus=3)
+
+
 # -- the explorer of verbs -------------------------------------------------------------
 
 
@@ -926,6 +972,7 @@ def timeline():
 LIVE = {
     "attention": widgets.explore_attention,
     "capacity": widgets.explore_capacity,
+    "choice": widgets.explore_choice,
     "costs": widgets.explore_costs,
     "message": widgets.explore_message,
     "ratio": widgets.explore_ratio,
@@ -957,7 +1004,12 @@ def test_a_page_needs_nothing_from_outside(name):
 @pytest.mark.parametrize("name", LIVE)
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
-    words = {"message": "latency", "sharding": "tokens", "capacity": "tokens"}
+    words = {
+        "capacity": "tokens",
+        "choice": "GPUs",
+        "message": "latency",
+        "sharding": "tokens",
+    }
     word = words.get(name, "ranks")
     _, page = live(name)
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)

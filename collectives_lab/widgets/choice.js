@@ -1,0 +1,54 @@
+// The explorer of NCCL's choice. `data.table`, by servers and GPUs, has by size what NCCL
+// picks and what each algorithm takes; Python computed all of it (see choice.py).
+
+function choiceNow(data, at) {
+  const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
+  const { picked, how, seconds } = data.table[at.nodes][at.gpus];
+  const ranks = value("nodes") * value("gpus");
+  return { ranks, picked: picked[at.size], how: how[at.size], seconds };
+}
+
+// The sentences below the picture; ChoiceExplorer.words in choice.py says the same.
+function choiceWords(data, at) {
+  const { ranks, picked, how, seconds } = choiceNow(data, at);
+  if (ranks < 2) return "One GPU has nobody to sum with.";
+  const size = data.knobs.find(({ key }) => key === "size").texts[at.size];
+  const time = seconds[picked][at.size];
+  const others = seconds.flatMap((times, n) => (n === picked || times[at.size] === null ? []
+    : `${data.names[n]} would take ${formatNumber(times[at.size] / time)} times`));
+  others[0] = others[0].replace(" times", " times as long");
+  return `${size} on ${formatNumber(ranks)} GPUs: NCCL takes ${how}, about ` +
+    `${formatSeconds(time)} by the model. Instead, ${others.join(", and ")}.`;
+}
+
+function choicePicture(data, at, width) {
+  const { ranks, picked, seconds } = choiceNow(data, at), { sizes } = data;
+  const x = { low: sizes[0], high: sizes.at(-1), text: (n) => formatBytes(n), name: "size S" };
+  // One scale for all sliders, or the curves would stand still and the axis move.
+  const y = { low: 5e-6, high: 1e1, text: formatSeconds, name: "time by the model" };
+  x.ticks = powers(2, x.low, x.high, width / 90);
+  y.ticks = powers(10, y.low, y.high, 8);
+  const chart = new Chart(width, 320, x, y, choiceWords(data, at));
+  const { top, bottom } = chart.box, mark = chart.x(sizes[at.size]);
+  chart.add("line", { x1: mark, x2: mark, y1: top, y2: bottom, stroke: "currentColor" });
+  seconds.forEach((times, n) => {
+    const points = sizes.map((size, i) => [size, times[i]]);
+    chart.line(points, { "stroke-width": 2, ...dash(data.looks[n]) });
+  });
+  if (ranks > 1) chart.ring(sizes[at.size], seconds[picked][at.size], { r: 7, "stroke-width": 2.2 });
+  return chart.picture;
+}
+
+function exploreChoice(root, data) {
+  const [knobs, stage, key, sentence] = [".knobs", ".stage", ".key", ".sentence"]
+    .map((part) => root.querySelector(part));
+  const draw = () => {
+    stage.replaceChildren(choicePicture(data, at, stage.clientWidth));
+    sentence.textContent = choiceWords(data, at);
+  };
+  const items = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
+  items.push(["○", " what NCCL takes"]);
+  key.replaceChildren(...items.map((item) => element("span", {}, ...item)));
+  const at = sliders(knobs, data.knobs, draw);
+  whenever(stage, draw);
+}
