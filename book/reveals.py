@@ -37,6 +37,7 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
     """
     shown: list[NotebookNode] = []
     folded, what_of_opening = False, ""
+    cells = [part for cell in cells for part in _at_headings(cell)]
     for number, cell in enumerate(cells):
         is_code = cell.cell_type == "code"
         asks = is_code and QUESTION.match(cell.source.strip())
@@ -75,6 +76,15 @@ def _last_paragraph(
         return [cell], []
     explained, _, question = cell.source.rpartition("\n\n")
     return [_html(explained)] if explained else [], [_html(question)]
+
+
+def _at_headings(cell: NotebookNode) -> list[NotebookNode]:
+    """Part a text where a heading stands in it, so that a fold can end there."""
+    if cell.cell_type != "markdown" or not HEADING.search(cell.source, 1):
+        return [cell]
+    first = next(HEADING.finditer(cell.source, 1)).start()
+    before, rest = cell.source[:first].rstrip(), cell.source[first:]
+    return [_html(before), *_at_headings(_html(rest))]
 
 
 def _begins_a_section(cell: NotebookNode) -> bool:

@@ -349,20 +349,21 @@ def form(name: str, what: str, button: str = reveals.BUTTON) -> str:
 def test_an_answer_is_folded_until_its_section_ends() -> None:
     """A question is a place to type, and what explains it opens with a click.
 
-    The takeaway as well, which says the answer.
+    The takeaway as well, which says the answer. A heading ends it wherever it stands.
     """
     asked = code("my_guess = None  # bytes, <S>")
     compared = code("lab.compare(my_guess=my_guess, predicted=3)")
     one = [text("## One"), asked, compared, text("Three.\n\n**And now?**")]
     four = text("Four.\n\n> **Takeaway.** Five.")
-    cells = [asked, *one, asked, compared, four, text("## Two")]
+    six = text("Six.\n\n### Seven\n\n# eight")
+    cells = [asked, *one, asked, compared, four, six, text("## Two")]
     sources = [cell.source for cell in reveals.with_reveals(cells)]
     alone = form("guess", "bytes, &lt;S&gt;", "")
     answered = form("guess", "bytes, &lt;S&gt;")
     assert sources == [
         *(alone, "## One", answered, reveals.OPEN, compared.source, "Three."),
         *(reveals.CLOSE, "**And now?**", answered, reveals.OPEN, compared.source),
-        *(four.source, reveals.CLOSE, "## Two"),
+        *(four.source, "Six.", reveals.CLOSE, "### Seven", "# eight", "## Two"),
     ]
 
 
