@@ -10,7 +10,8 @@ NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
 `Matrix`). Of times: what they are by size (`message_time`, `cost_curves`), who is
 fastest where (`winner_map`), and how far a prediction is off (`predicted_measured`),
 or those of many machines (`ratios`).
-Of a GPU: what it computes by its tokens (`roofline`). Of anything else: `lines`. Every
+Of a GPU: what it computes by its tokens (`roofline`). Of a policy in a world of
+squares: which way it goes (`grid_policy`). Of anything else: `lines`. Every
 function gives a `Diagram`: a matplotlib Figure that
 shows itself once at the end of a cell, with or without `%matplotlib inline`, and
 carries a caption and alternative text; some of them go `side_by_side`. A rank has the
@@ -53,6 +54,7 @@ from collectives_lab.plots.figure import (
     rank_color,
     side_by_side,
 )
+from collectives_lab.plots.grid_picture import grid_policy
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
 from collectives_lab.plots.message_picture import message_time
@@ -96,6 +98,7 @@ __all__ = [
     "predicted_measured",
     "ratios",
     "lines",
+    "grid_policy",
     "roofline",
     "STYLE",
     "INK",

@@ -3,15 +3,16 @@
 Here you can go through an algorithm, a run or a replay step by step (`step_through`),
 and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_verbs`), of a sum and its rounding (`explore_sums`), of the cost formulas
-(`explore_costs`) and of a training step (`explore_ratio`). All of them are pages with a
-script of their own: they need no kernel, work in an exported book, and show a picture
-where no script runs.
+(`explore_costs`), of a training step (`explore_ratio`) and of a server whose workers
+run ahead (`explore_staleness`). All of them are pages with a script of their own: they
+need no kernel, work in an exported book, and show a picture where no script runs.
 """
 
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
 from collectives_lab.widgets.message import MessageExplorer, explore_message
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
+from collectives_lab.widgets.staleness import StalenessExplorer, explore_staleness
 from collectives_lab.widgets.stepper import Stepper
 from collectives_lab.widgets.sums import SumExplorer, explore_sums
 from collectives_lab.widgets.verbs import VerbExplorer, explore_verbs
@@ -26,6 +27,8 @@ __all__ = [
     "explore_costs",
     "CostExplorer",
     "explore_ratio",
+    "explore_staleness",
+    "StalenessExplorer",
     "explore_sums",
     "SumExplorer",
     "explore_verbs",

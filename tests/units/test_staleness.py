@@ -30,7 +30,9 @@ def test_a_bound_bounds_the_lead_and_the_misses(bound: int) -> None:
     """A worker that begins is at most `bound` ahead of what had arrived by then."""
     done = play(4, bound, one_is_slow, steps=20)
     for g in done:
-        clock = [sum(h.worker == w and h.end <= g.begin for h in done) for w in range(4)]
+        clock = [
+            sum(h.worker == w and h.end <= g.begin for h in done) for w in range(4)
+        ]
         assert clock[g.worker] - min(clock) <= bound
     assert max(g.missed for g in done) <= 3 * (2 * bound + 1)
     assert len(done) == 80

@@ -25,6 +25,7 @@ from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
+from collectives_lab.widgets import staleness as staleness_page
 from collectives_lab.widgets import sums as sum_page
 from collectives_lab.widgets import verbs as verb_page
 from collectives_lab.widgets.knobs import knob
@@ -73,7 +74,7 @@ def node():
 
 def script(expression, data=None):
     """What an expression over `data` gives in the scripts of the pages."""
-    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page
+    pages_of = cost_page, message_page, ratio_page, verb_page, sum_page, staleness_page
     names = dict.fromkeys(name for page in pages_of for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
     given = json.dumps(data)
@@ -578,6 +579,39 @@ def test_a_wrong_table_of_a_message_is_found():
     assert sentence != repr(widgets.explore_message())
 
 
+# -- the explorer of a bound on staleness ----------------------------------------------
+
+
+def test_a_bound_begins_with_what_is_asked():
+    """Its updates lie between those in step and those without a bound."""
+    in_step, bounded, free = (
+        repr(widgets.explore_staleness(bound)) for bound in (0, 2, None)
+    )
+    assert "makes 24 updates; in step 24, without a bound 78" in in_step
+    assert "makes 30 updates; in step 24" in bounded and "9 at most" in bounded
+    assert free.startswith("Bound none; rank 4 is slow") and "12 at most" in free
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"bound": 0, "factor": 8}, {"bound": 24, "who": 1}, {"factor": 1}]
+)
+def test_the_page_says_what_python_says_of_a_bound(values):
+    """The sentence is that of the place of the sliders, and so are the bars."""
+    explorer = widgets.explore_staleness()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"stalenessWords(data, {place})", explorer.data)
+    begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
+    assert sentence == staleness_page._words(**begun)
+    bars = script(f"data.bars[stalenessPlace(data, {place})]", explorer.data)
+    assert bars == staleness_page._bars(**begun)
+
+
+def test_workers_in_step_begin_together():
+    """With bound 0, every bar of the page begins where the slowest one has ended."""
+    for bars in staleness_page._bars(0, 4, 0):
+        assert bars[::2] == list(range(0, 24, 4))
+
+
 # -- the explorer of the ratio ---------------------------------------------------------
 
 
@@ -769,7 +803,7 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums"
+LIVE = "costs", "ratio", "message", "timeline", "verbs", "sums", "staleness"
 
 
 @cache
@@ -783,6 +817,7 @@ def live(name):
         "timeline": lambda: widgets.step_through(timeline),
         "verbs": widgets.explore_verbs,
         "sums": lambda: widgets.explore_sums(TERMS),
+        "staleness": widgets.explore_staleness,
     }
     made = make[name]()
     return made, page_of(made)
@@ -818,8 +853,9 @@ def test_a_name_cannot_end_the_script():
 
 def test_the_scripts_are_in_the_package():
     """What a page is made of lies beside the modules, where a wheel takes it along."""
-    explorers = cost_page, message_page, ratio_page, verb_page, sum_page, scrubber
-    needed = {"live.css"}.union(*(module.SCRIPTS for module in explorers))
+    explorers = cost_page, message_page, ratio_page, verb_page, sum_page
+    live_pages = *explorers, staleness_page, scrubber
+    needed = {"live.css"}.union(*(module.SCRIPTS for module in live_pages))
     assert needed == {
         path.name for path in SOURCES.iterdir() if path.suffix in SUFFIXES
     }
