@@ -510,10 +510,10 @@ CLAIMS = {
         assert np.isclose(by_table, costs.chain_broadcast(
             RANKS, WEIGHTS, ALPHA, BETA, segment=WEIGHTS / m))
         assert 3.7 < through_one[0] < 4.3 and 0.49 < directly[0] < 0.72
-        assert into_a_gpu == 0.25 and 0.97 < out_of_a_trainer < 1
+        assert np.isclose(into_a_gpu, 0.25) and 0.97 < out_of_a_trainer < 1
         assert 1e12 / 128 / 50e9 == 0.15625
         assert round(seconds["flat"] / seconds["tree"]) == 100
-        assert np.isclose(direct, replayed)
+        assert np.isclose(direct, replayed, rtol=1e-3)
         assert 1 < direct / tree < 1.01
     """,
     "09_composing_verbs": """
