@@ -2,7 +2,7 @@
 
 Here: `synchronous`, in which all workers go in step; `stale`, in which a worker goes on
 as soon as the server has its gradient, at most `bound` steps ahead of the slowest one
-(or as far as it likes); `Clocks`, the rule of `stale` by itself; `gradient_of`, the
+(or as far as it likes), by the rule of `replay.staleness.Clocks`; `gradient_of`, the
 gradients of a model; and `curve`, the loss against time.
 
 Who owns what: rank 0, the server, holds the weights, S bytes, and the optimizer's
@@ -38,6 +38,7 @@ from torch.nn.utils import vector_to_parameters
 from collectives_lab import recorder
 from collectives_lab.basics import devices
 from collectives_lab.parallel import data, problem
+from collectives_lab.replay.staleness import Clocks
 
 SERVER = 0
 
@@ -132,38 +133,6 @@ def stale(
         worker = server.take()
         server.serve(clocks, clocks.arrived(worker))
     return Log(weights, server.updates)
-
-
-class Clocks:
-    """The clocks of the workers: the rule of bounded staleness.
-
-    A worker's clock is how many gradients it has brought. It may begin its next one
-    while it is at most `bound` ahead of the slowest worker that is not through.
-    """
-
-    def __init__(self, workers: int, steps: int, bound: int | None):
-        """Start all clocks at 0; None bounds nothing."""
-        if bound is not None and bound < 0:
-            raise ValueError(f"bound is {bound}; need 0 or more clocks, or None")
-        self.clock = [0] * workers
-        self.steps, self.bound = steps, bound
-        self.waiting: list[int] = []
-
-    def ahead(self, worker: int) -> int:
-        """Return how many clocks a worker is ahead of the slowest one."""
-        return self.clock[worker] - min(self.clock)
-
-    def arrived(self, worker: int) -> list[int]:
-        """Count a worker's gradient; return the workers that may now go on."""
-        self.clock[worker] += 1
-        if self.clock[worker] < self.steps:
-            self.waiting.append(worker)
-        free = [w for w in self.waiting if self._may_go(w)]
-        self.waiting = [w for w in self.waiting if w not in free]
-        return free
-
-    def _may_go(self, worker: int) -> bool:
-        return self.bound is None or self.ahead(worker) <= self.bound
 
 
 class _Server:

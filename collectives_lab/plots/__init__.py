@@ -17,7 +17,8 @@ Of times: what they are by size (`message_time`, `cost_curves`), who is fastest 
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
 machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
 and what they hide behind computing (`overlap`). Of a GPU: what it computes by tokens
-(`roofline`). Of anything else: `lines`.
+(`roofline`). Of a policy in a world of squares: which way it goes (`grid_policy`). Of
+anything else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -66,6 +67,7 @@ from collectives_lab.plots.figure import (
     rank_color,
     side_by_side,
 )
+from collectives_lab.plots.grid_picture import grid_policy
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
 from collectives_lab.plots.memory_picture import memory, shards
@@ -124,6 +126,7 @@ __all__ = [
     "predicted_measured",
     "ratios",
     "lines",
+    "grid_policy",
     "roofline",
     "STYLE",
     "INK",

@@ -5,9 +5,10 @@ and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_verbs`), of a sum and its rounding (`explore_sums`), of the cost formulas
 (`explore_costs`), of NCCL's choice (`explore_choice`), of a training step
 (`explore_ratio`), of one that is sharded (`explore_sharding`), of experts of limited
-capacity (`explore_capacity`) and of ring attention (`explore_attention`). All of them
-are pages with a script of their own: they need no kernel, work in an exported book, and
-show a picture where no script runs.
+capacity (`explore_capacity`), of a server whose workers run ahead
+(`explore_staleness`) and of ring attention (`explore_attention`). All of them are pages
+with a script of their own: they need no kernel, work in an exported book, and show a
+picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
@@ -18,6 +19,7 @@ from collectives_lab.widgets.message import MessageExplorer, explore_message
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
 from collectives_lab.widgets.sharding import ShardingExplorer, explore_sharding
+from collectives_lab.widgets.staleness import StalenessExplorer, explore_staleness
 from collectives_lab.widgets.stepper import Stepper
 from collectives_lab.widgets.sums import SumExplorer, explore_sums
 from collectives_lab.widgets.verbs import VerbExplorer, explore_verbs
@@ -40,6 +42,8 @@ __all__ = [
     "ShardingExplorer",
     "explore_capacity",
     "CapacityExplorer",
+    "explore_staleness",
+    "StalenessExplorer",
     "explore_sums",
     "SumExplorer",
     "explore_verbs",

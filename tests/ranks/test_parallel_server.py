@@ -15,7 +15,7 @@ import collectives_lab as lab
 from collectives_lab import fabrics
 from collectives_lab.algorithms import ring_all_reduce
 from collectives_lab.parallel import problem, server
-from collectives_lab.parallel.server import Clocks
+from collectives_lab.replay.staleness import Clocks
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

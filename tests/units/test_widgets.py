@@ -33,6 +33,7 @@ from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
 from collectives_lab.widgets import sharding as sharding_page
+from collectives_lab.widgets import staleness as staleness_page
 from collectives_lab.widgets import sums as sum_page
 from collectives_lab.widgets import verbs as verb_page
 from collectives_lab.widgets.knobs import knob
@@ -87,6 +88,7 @@ EXPLORERS = (
     message_page,
     ratio_page,
     sharding_page,
+    staleness_page,
     sum_page,
     verb_page,
 )
@@ -770,6 +772,39 @@ def test_a_choice_of_other_sizes_is_refused():
         widgets.explore_choice(gpus=3)
 
 
+# -- the explorer of a bound on staleness ----------------------------------------------
+
+
+def test_a_bound_begins_with_what_is_asked():
+    """Its updates lie between those in step and those without a bound."""
+    in_step, bounded, free = (
+        repr(widgets.explore_staleness(bound)) for bound in (0, 2, None)
+    )
+    assert "makes 24 updates; in step 24, without a bound 78" in in_step
+    assert "makes 30 updates; in step 24" in bounded and "9 at most" in bounded
+    assert free.startswith("Bound none; rank 4 is slow") and "12 at most" in free
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"bound": 0, "factor": 8}, {"bound": 24, "who": 1}, {"factor": 1}]
+)
+def test_the_page_says_what_python_says_of_a_bound(values):
+    """The sentence is that of the place of the sliders, and so are the bars."""
+    explorer = widgets.explore_staleness()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"stalenessWords(data, {place})", explorer.data)
+    begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
+    assert sentence == staleness_page._words(**begun)
+    bars = script(f"data.bars[stalenessPlace(data, {place})]", explorer.data)
+    assert bars == staleness_page._bars(**begun)
+
+
+def test_workers_in_step_begin_together():
+    """With bound 0, every bar of the page begins where the slowest one has ended."""
+    for bars in staleness_page._bars(0, 4, 0):
+        assert bars[::2] == list(range(0, 24, 4))
+
+
 # -- the explorer of verbs -------------------------------------------------------------
 
 
@@ -977,6 +1012,7 @@ LIVE = {
     "message": widgets.explore_message,
     "ratio": widgets.explore_ratio,
     "sharding": widgets.explore_sharding,
+    "staleness": widgets.explore_staleness,
     "sums": lambda: widgets.explore_sums(TERMS),
     "timeline": lambda: widgets.step_through(timeline()),
     "verbs": widgets.explore_verbs,
