@@ -1,7 +1,8 @@
 """Contributions in each chunk: an algorithm played on sets of ranks, without numbers.
 
 Here you can say what moves in each step (`ring_steps`, `halving_doubling_steps`), and
-play it (`chunk_states`): what every rank holds in every chunk, after each step.
+play it (`chunk_states`): what every rank holds in every chunk, after each step. Of an
+all-gather: `bruck_states`.
 """
 
 from __future__ import annotations
@@ -196,6 +197,37 @@ def halving_doubling_steps(world_size: int) -> list[tuple[str, list[Move]]]:
         for sent in reversed(there)
     ]
     return halving + doubling
+
+
+def bruck_states(world_size: int) -> list[ChunkState]:
+    """Play Bruck's all-gather: the state before it and after each of its steps.
+
+    At the start rank r holds chunk r alone. In step k it receives from rank r + 2^k as
+    many chunks as it has, or those that it lacks. Raises ValueError for no rank.
+    """
+    if world_size < 1:
+        raise ValueError(f"world_size is {world_size}; need at least 1 rank")
+    p, have, moves = world_size, 1, list[list[Move]]([[]])
+    while have < p:
+        more = min(have, p - have)
+        moves.append(
+            [
+                Move((rank + have) % p, rank, (rank + have + n) % p, adds=False)
+                for rank in range(p)
+                for n in range(more)
+            ]
+        )
+        have += more
+    states, held = [], {(rank, rank) for rank in range(p)}
+    for step, sent in enumerate(moves):
+        held |= {(move.dst, move.chunk) for move in sent}
+        holds = tuple(
+            tuple((chunk,) if (rank, chunk) in held else () for chunk in range(p))
+            for rank in range(p)
+        )
+        phase = "all-gather" if step else "start"
+        states.append(ChunkState(step, len(moves) - 1, phase, tuple(sent), holds))
+    return states
 
 
 def _ring(p: int) -> Iterator[tuple[str, Moves]]:

@@ -4,14 +4,17 @@ Of a trace, or of a Run or a Timeline that has one, here you can draw who waited
 whom (`space_time`), when each rank computes (`computing`), who sends to whom
 (`traffic_matrix`) and how much each rank sends (`bytes_by_rank`). Of an algorithm: what
 all ranks hold before and after it (`before_after`), step by step which ranks are in
-which chunk (`chunk_table` of `chunk_states`), the `ring` with its messages, and
-`trees`. Of a Fabric: its nodes with their GPUs, switches and cards (`cluster`). Of
-NCCL: what its `protocols` write. Of matrices: who has which block (`product` of
-`Matrix`), which verb is which (`verb_matrices`), and what is sent around divided layers
-(`copy_and_sum`). Of a merge: which item survives (`merge_trees`). Of memory: the parts
-that ranks keep (`shards`), and bars against what a GPU has (`memory`). Of experts:
-where tokens go (`expert_layer`), what each rank receives when (`arrivals`), and the
-ways between two nodes (`routes`).
+which chunk (`chunk_table` of `chunk_states` or `bruck_states`), the `ring` with its
+messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and cards
+(`cluster`). Of NCCL: what its `protocols` write. Of what nobody recorded: who is busy
+and who waits (`timetable` of `Span` and `Arrow`).
+
+Of matrices: who has which block (`product` of `Matrix`), which verb is which
+(`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
+which item survives (`merge_trees`). Of memory: the parts that ranks keep (`shards`),
+and bars against what a GPU has (`memory`). Of experts: where tokens go
+(`expert_layer`), what each rank receives when (`arrivals`), and the ways between two
+nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
@@ -43,6 +46,7 @@ except ImportError as _error:
 from collectives_lab.plans.chunks import (
     ChunkState,
     Move,
+    bruck_states,
     chunk_states,
     halving_doubling_steps,
     ring_steps,
@@ -82,6 +86,7 @@ from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.route_picture import routes
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
+from collectives_lab.plots.timetable import Arrow, Span, timetable
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.tree_picture import trees
 from collectives_lab.plots.verb_matrices import verb_matrices
@@ -101,12 +106,16 @@ __all__ = [
     "chunk_states",
     "ring_steps",
     "halving_doubling_steps",
+    "bruck_states",
     "ring",
     "states_of_sums",
     "trees",
     "expert_layer",
     "arrivals",
     "routes",
+    "timetable",
+    "Span",
+    "Arrow",
     "protocols",
     "message_time",
     "call_order",

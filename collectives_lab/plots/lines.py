@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
 from collectives_lab.plots.figure import STYLE, Diagram, diagram, key_above
-from collectives_lab.plots.series import seconds_axis, series_look
+from collectives_lab.plots.series import bytes_axis, seconds_axis, series_look
 
 FEW = 20
 """Points up to which each has a mark."""
@@ -37,7 +38,7 @@ def lines(
     width, height: inches. below: the series that others lie on, broad and pale. looks:
     all names of several pictures, so that each looks the same in all of them. log: both
     axes logarithmic, y in seconds. axes: what `Axes.set` takes, as `xlabel="step"` or
-    `xscale="log"`.
+    `xscale="log"`; a logarithmic x that is called "bytes" has ticks such as 1 MiB.
     Raises ValueError for x and y of different lengths.
     """
     figure, ax = diagram(width, height)
@@ -58,6 +59,9 @@ def lines(
     for axis, where in ((ax.xaxis, "x"), (ax.yaxis, "y")):
         if axes.get(f"{where}scale") == "log":
             plain_ticks(axis)
+    if axes.get("xlabel") == "bytes" and ax.get_xscale() == "log":
+        sizes = np.concatenate([line.get_xdata() for line in drawn.values()])
+        bytes_axis(ax.xaxis, sizes.min(), sizes.max())
     if log:
         ax.minorticks_off()
     figure.caption, figure.alt = caption, f"{', '.join(series)}. {caption}"

@@ -22,7 +22,7 @@ from collectives_lab.plots.dots import Dots
 from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, rank_color
 
 MOST_RANKS = 8
-CELL = 0.27  # inches of a chunk
+FEW = 4  # ranks whose boxes are so narrow that the circle can be small
 MARGIN = 0.3  # inches around the middles of the outermost boxes, for names and arrows
 WIDEST = 9.5  # inches
 
@@ -112,27 +112,33 @@ def ring(
 def _middle(rank: int, p: int) -> tuple[float, float]:
     """Return where a rank is, in inches: rank 0 above, the next ones clockwise."""
     angle = math.pi / 2 - 2 * math.pi * rank / p
-    radius = max(0.9, 0.27 * p)
-    return radius * (1 + CELL * p / 4) * math.cos(angle), -radius * math.sin(angle)
+    radius = max(0.92, 0.27 * p * (p > FEW))
+    wider = 1 + _cell(p) * p / (8 if p <= FEW else 4)
+    return radius * wider * math.cos(angle), -radius * math.sin(angle)
+
+
+def _cell(p: int) -> float:
+    """Return the inches of a chunk: a page has room for larger ones of few ranks."""
+    return 0.34 if p <= FEW else 0.27
 
 
 def _span(p: int) -> tuple[float, float]:
     """Return the width and the height of a panel in inches."""
     x, y = zip(*(_middle(rank, p) for rank in range(p)), strict=True)
     return (
-        max(x) - min(x) + CELL * p + 2 * MARGIN,
-        max(y) - min(y) + CELL + 2 * MARGIN,
+        max(x) - min(x) + _cell(p) * p + 2 * MARGIN,
+        max(y) - min(y) + _cell(p) + 2 * MARGIN,
     )
 
 
 def _draw(ax: Axes, state: ChunkState, sent: Sequence[Move]) -> None:
     p, (across, down) = state.world_size, _span(state.world_size)
-    top = _middle(0, p)[1] - CELL / 2 - MARGIN
+    top = _middle(0, p)[1] - _cell(p) / 2 - MARGIN
     ax.set(xlim=(-across / 2, across / 2), ylim=(top + down, top), aspect="equal")
     ax.set_axis_off()
     after = f"after {state.step} step{'s' * (state.step > 1)}"
     ax.set_title(after if state.step else "start", fontsize=9, pad=2)
-    dots = Dots(0.8 * CELL / math.ceil(math.sqrt(p)), 1.0, p)
+    dots = Dots(0.8 * _cell(p) / math.ceil(math.sqrt(p)), 1.0, p)
     boxes = [_box(ax, dots, state, rank) for rank in range(p)]
     dots.draw(ax)
     for move in sent:
@@ -142,23 +148,24 @@ def _draw(ax: Axes, state: ChunkState, sent: Sequence[Move]) -> None:
 def _box(ax: Axes, dots: Dots, state: ChunkState, rank: int) -> Rectangle:
     """Draw a rank's chunks beside each other, with its name above them."""
     p, (x, y) = state.world_size, _middle(rank, state.world_size)
-    left, top, bottom = x - CELL * p / 2, y - CELL / 2, y + CELL / 2
+    cell = _cell(p)
+    left, top, bottom = x - cell * p / 2, y - cell / 2, y + cell / 2
     senders = {move.chunk: move.src for move in state.moves if move.dst == rank}
     for chunk in range(p):
-        cell = (left + chunk * CELL, top)
+        corner = (left + chunk * cell, top)
         shade = (INK, WHOLE[True]) if state.is_whole(rank, chunk) else "none"
         style = {"fc": shade, "ec": (INK, 0.5), "lw": 0.6}
-        ax.add_patch(Rectangle(cell, CELL, CELL, **style))
-        middle = cell[0] + CELL / 2
+        ax.add_patch(Rectangle(corner, cell, cell, **style))
+        middle = corner[0] + cell / 2
         dots.grid(middle, y, state.terms(rank, chunk))
         ax.text(middle, bottom + 0.07, str(chunk), ha="center", va="center", size=6)
         if chunk in senders:
             style = {"fc": "none", "ec": rank_color(senders[chunk]), "lw": 1.8}
-            inside = (cell[0] + 0.015, top + 0.015)
-            ax.add_patch(Rectangle(inside, CELL - 0.03, CELL - 0.03, zorder=2, **style))
+            inside = (corner[0] + 0.015, top + 0.015)
+            ax.add_patch(Rectangle(inside, cell - 0.03, cell - 0.03, zorder=2, **style))
     ax.text(x, top - 0.08, f"rank {rank}", ha="center", va="center", size=8)
     # What arrows end at: the chunks with the names above and the numbers below.
-    around = (left - 0.03, top - 0.16), CELL * p + 0.06, CELL + 0.3
+    around = (left - 0.03, top - 0.16), cell * p + 0.06, cell + 0.3
     outline = Rectangle(*around, fc="none", ec="none")
     ax.add_patch(outline)
     return outline

@@ -40,7 +40,7 @@ from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
-SOLID, HATCHED, PALE = "in flight", "blocked", "blocked, message under way"
+SOLID, HATCHED, PALE = "in flight", "waits", "message under way"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -197,11 +197,11 @@ def _draw_bars(ax: Axes, seen: Scene) -> None:
             if moves < bar.end:
                 add(bar, PALE, moves, bar.end)
     for (rank, look), boxes in shapes.items():
-        for style in _styles(rank_color(rank), look, is_plain):
+        for style in bar_styles(rank_color(rank), look, is_plain):
             ax.add_collection(PolyCollection(boxes, zorder=2, **style), autolim=False)
 
 
-def _styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, Any]]:
+def bar_styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, Any]]:
     """Return looks to draw in turn: SVG has no hatch on a transparent face."""
     width = 0.3 if is_plain else 0.7
     # Snapped to pixels, thin bars below each other would run into one.
@@ -270,7 +270,7 @@ def _signs(seen: Scene) -> dict[str, Any]:
     is_hatched = any(bar.moves is None or bar.moves > bar.wait for bar in waits)
 
     def sign(look: str) -> tuple[Patch, ...]:
-        return tuple(Patch(**style) for style in _styles(INK, look))
+        return tuple(Patch(**style) for style in bar_styles(INK, look))
 
     signs = {
         "computing": any(bar.is_compute for bar in bars) and sign("computing"),

@@ -35,6 +35,7 @@ from collectives_lab.plots.series import (
 SIZES = np.geomspace(1, 1e10, 301)
 WORLD_SIZES = 2 ** np.arange(1, 18)
 CLOSE = 0.05
+EDGE = 6  # pixels between a name and the right edge of the map
 
 
 @mpl.rc_context(STYLE)
@@ -152,6 +153,7 @@ def _name(labels: Labels, region: np.ndarray, text: str) -> bool:
     width, height = labels.size(text)
     box = math.ceil(width / cell_width), math.ceil(height / cell_height)
     free = region.copy()
+    free[:, -math.ceil(EDGE / cell_width) :] = False
     for one in labels.occupied:
         left, right = ((x - frame.x0) / cell_width for x in (one.x0, one.x1))
         low, high = ((y - frame.y0) / cell_height for y in (one.y0, one.y1))

@@ -344,7 +344,7 @@ WRONG = [
     (2, "Ethernet it is 36.", "Ethernet it is 37.", "2.6: '37'"),
     (4, "in thousands of weights", "in 2713 weights", "4.4: '2713'"),
     (5, "its gradient 1023 times", "its gradient 1022 times", "5.1: '1022 times'"),
-    (5, "from about 15 MiB on", "from about 25 MiB on", "5.8: '25 MiB'"),
+    (5, "from about 15 MiB on", "from about 25 MiB on", "5.9: '25 MiB'"),
     (9, "**21,333 times**", "**21,334 times**", "Recap: '21,334 times'"),
     (11, "about 40x narrower", "much narrower", "11.1: '40'"),
     (12, "needed | 12.2, 12.6 |", "needed | 12.3 |", "12.11: '78'"),

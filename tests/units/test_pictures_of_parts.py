@@ -283,3 +283,52 @@ def test_a_policy_of_another_shape_is_refused() -> None:
     """A row a square, of a square world, with four directions."""
     with pytest.raises(ValueError, match=r"shape \(3, 4\); need \(side \* side, 4\)"):
         plots.grid_policy([[0.0] * 4] * 3, "")
+
+
+SPANS = {
+    "Python": [plots.Span(0, 1, "send"), plots.Span(1, 4, "wait()", waits=True)],
+    "NCCL": [plots.Span(2, 4, "transfer")],
+}
+
+
+def test_a_timetable_has_a_lane_a_name_and_hatches_who_waits() -> None:
+    """Each span is in its place and its lane's colour; no word is on another."""
+    arrow = plots.Arrow("Python", 1, "NCCL", 2)
+    figure = plots.timetable(SPANS, "Who waits.", arrows=[arrow], ranks=[3, 5])
+    assert_readable(figure)
+    (ax,) = figure.axes
+    boxes = [patch for patch in ax.patches if type(patch) is Rectangle]
+    places = {(box.get_x(), box.get_width()) for box in boxes if not box.get_hatch()}
+    assert places == {(0, 1), (1, 3), (2, 2)}
+    (hatched,) = [box for box in boxes if box.get_hatch()]
+    assert hatched.get_x() == 1
+    assert boxes[-1].get_edgecolor()[:3] == pytest.approx(_rgb(rank_color(5)))
+    (drawn,) = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
+    leaves, down = drawn.get_path().vertices[0]
+    assert leaves == pytest.approx(1, abs=0.1) and 0 < down < 0.5, "from its lane"
+    assert figure.alt == "Who waits. Python: send, wait() (waits). NCCL: transfer."
+
+
+@pytest.mark.parametrize(
+    "lanes, arrows, complaint",
+    [
+        ({"a": [plots.Span(2, 1, "x")]}, [], "ends before it begins"),
+        (SPANS, [plots.Arrow("Python", 0, "GPU", 1)], "needs lanes {'GPU'}"),
+    ],
+)
+def test_what_is_no_timetable_is_refused(
+    lanes: dict, arrows: list, complaint: str
+) -> None:
+    """A mistake in a lane or an arrow is named."""
+    with pytest.raises(ValueError, match=complaint):
+        plots.timetable(lanes, "", arrows=arrows)
+
+
+def test_bytes_have_their_units_on_a_logarithmic_axis() -> None:
+    """Powers of two and not of ten, and no label on another one."""
+    sizes = [2.0**n for n in range(3, 31)]
+    figure = plots.lines(
+        {"LL": (sizes, [*range(28)])}, "", xscale="log", xlabel="bytes"
+    )
+    assert_readable(figure)
+    assert {"1 KiB", "1 MiB", "1 GiB"} <= {*written(figure)}

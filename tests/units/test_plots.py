@@ -178,7 +178,7 @@ def test_a_message_under_way_is_told_from_a_rank_that_waits():
         for c in drawn
     }
     assert spans == {(False, 1.0), (True, 1.0), (False, 2.0)}  # a hatch has a face
-    assert {"blocked", "blocked, message under way"} < {
+    assert {"waits", "message under way"} < {
         text.get_text() for text in figure.axes[0].get_legend().get_texts()
     }
     gone = [call(0, "send", 0.0, 0.5, peer=1), call(1, "recv", 1.0, 3.0, peer=0)]
@@ -391,7 +391,7 @@ def test_a_plan_is_drawn_in_steps(p):
     assert ax.get_xlabel() == "step" and ax.get_xticks().tolist() == [1, 2]
     assert len(arrows(figure)) == 2 * p
     assert figure.caption == f"{p} ranks, 2 steps: {2 * p} messages."
-    assert "blocked" not in [t.get_text() for t in texts(figure)]
+    assert "waits" not in [t.get_text() for t in texts(figure)]
     assert_readable(figure)
 
 
@@ -807,6 +807,21 @@ def test_what_moves_in_halving_doubling_is_what_its_plan_sends():
     assert np.array_equal(sent, planned)
     with pytest.raises(ValueError, match="world_size is 6; need a power of two"):
         plots.halving_doubling_steps(6)
+
+
+@pytest.mark.parametrize("p", [1, 2, 6, 8, 13])
+def test_what_moves_in_bruck_s_all_gather_is_what_its_plan_sends(p):
+    """Every rank ends with all chunks, in as few steps and the same bytes by pair."""
+    states = plots.bruck_states(p)
+    assert len(states) == 1 + (p - 1).bit_length()
+    assert states[-1].counts().all() and states[0].counts().sum() == p
+    sent = np.zeros((p, p))
+    for state in states:
+        for move in state.moves:
+            sent[move.src, move.dst] += 3
+    assert np.array_equal(sent, plans.bruck_all_gather(p, p * 3).bytes_by_pair())
+    with pytest.raises(ValueError, match="at least 1 rank"):
+        plots.bruck_states(0)
 
 
 def wrong_ring(p):

@@ -1,0 +1,101 @@
+"""Lanes with named spans of time, for what a text describes and nobody recorded.
+
+Here you can draw who is busy with what, who waits for whom, and what moves from lane to
+lane (`timetable` of `Span`). What was recorded is drawn by `space_time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+from collectives_lab.plots.figure import STYLE, Diagram, diagram, pill_text, rank_color
+from collectives_lab.plots.spacetime import HATCHED, PALE, bar_styles
+
+HALF = 0.3
+"""Half of the height of a span, in lanes."""
+
+
+class Span(NamedTuple):
+    """A time in a lane, with its name; hatched if who is in the lane waits."""
+
+    begin: float
+    end: float
+    name: str
+    waits: bool = False
+
+
+class Arrow(NamedTuple):
+    """What leaves a lane at one time and comes to another lane at another."""
+
+    src: str
+    leaves: float
+    dst: str
+    comes: float
+
+
+@mpl.rc_context(STYLE)
+def timetable(
+    lanes: Mapping[str, Sequence[Span]],
+    caption: str,
+    *,
+    arrows: Sequence[Arrow] = (),
+    ranks: Sequence[int] = (),
+    width: float = 6.4,
+    **axes: Any,
+) -> Diagram:
+    """Draw a lane for each name, from the top, with its spans and the arrows.
+
+    ranks: the ranks whose colours the lanes have; 0, 1, ... if left out. width: inches.
+    axes: what `Axes.set` takes; time has no numbers unless it has `xticks`.
+    Raises ValueError for a span that ends before it begins, and for an arrow from or to
+    a lane that is not there.
+    """
+    figure, ax = diagram(width, 0.48 * len(lanes) + 0.5)
+    for lane, (name, spans) in enumerate(lanes.items()):
+        color = rank_color((*ranks, *range(len(ranks), len(lanes)))[lane])
+        for span in spans:
+            if span.end < span.begin:
+                raise ValueError(f"{span} of {name!r} ends before it begins")
+            _draw(ax, lane, span, color)
+    names = list(lanes)
+    for arrow in arrows:
+        if missing := {arrow.src, arrow.dst} - {*names}:
+            raise ValueError(f"{arrow} needs lanes {missing}; there are {names}")
+        _point(ax, arrow, names)
+    ax.set_ylim(len(lanes) - 0.5, -0.5)
+    ax.set_yticks(range(len(lanes)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.set(**({"xlabel": "time", "xticks": []} | axes))
+    figure.caption = caption
+    said = (f"{name}: {_words(spans)}." for name, spans in lanes.items())
+    figure.alt = f"{caption} {' '.join(said)}"
+    return figure
+
+
+def _draw(ax: Axes, lane: int, span: Span, color: str) -> None:
+    corner, length = (span.begin, lane - HALF), span.end - span.begin
+    for style in bar_styles(color, HATCHED if span.waits else PALE):
+        ax.add_patch(Rectangle(corner, length, 2 * HALF, **style))
+    ax.autoscale_view(scaley=False)
+    pill_text(ax, (span.begin + span.end) / 2, lane, span.name, 8, zorder=5)
+
+
+def _point(ax: Axes, arrow: Arrow, names: list[str]) -> None:
+    down = 1 if names.index(arrow.dst) > names.index(arrow.src) else -1
+    ends = [
+        (arrow.leaves, names.index(arrow.src) + down * HALF),
+        (arrow.comes, names.index(arrow.dst) - down * HALF),
+    ]
+    ink = mpl.rcParams["text.color"]
+    look = {"arrowstyle": "-|>", "mutation_scale": 9, "shrinkA": 0, "shrinkB": 0}
+    ax.add_patch(FancyArrowPatch(*ends, color=ink, linewidth=1.2, zorder=4, **look))
+
+
+def _words(spans: Sequence[Span]) -> str:
+    return ", ".join(f"{s.name} (waits)" if s.waits else s.name for s in spans)
