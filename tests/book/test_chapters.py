@@ -273,7 +273,8 @@ CLAIMS = {
         assert 4 * 20000 == 80000 and 21.25 == 85 / 4 and 4 * 128 == 512
         assert (3 * 1 + 5) / 4 == 2 and round((30 + 5) / 31, 2) == 1.13
         assert len(strangers[0]) == len(drifting[0]) == len(together[0]) == 1 + 200
-        assert 4 * 3 * 2 == 24 and STEPS == 200 and untrained.shape == trained.shape == (1024, 4225)
+        assert 4 * 3 * 2 == 24 and STEPS == 200
+        assert untrained.shape == trained.shape == (1024, 4225)
         assert half == [inf, 20000, small, 0] and brain == [19968, 19968, small, small]
         assert torch.finfo(torch.float16).max == 65504
         assert together[0].shape == fifth.shape == (201, 4225)
