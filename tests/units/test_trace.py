@@ -763,7 +763,7 @@ def test_the_last_round_begins_at_zero():
     assert [e.op for e in zero] == ["compute", "send"]
     assert [(e.issued, e.completed) for e in zero] == [(0, 2), (1, 3)]
     assert [(e.issued, e.completed) for e in one] == [(0.75, 1.75), (1.5, 3.5)]
-    assert zero[1].nbytes == 16 and zero[1].waited == 2 and len(trace.messages()) == 1
+    assert zero[1].nbytes == 16 and zero[1].waited == 2 and len(trace.messages) == 1
     assert last_round(rounds_of_two_ranks()).ops() == {"send": 1, "recv": 1}
 
 
