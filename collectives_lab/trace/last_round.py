@@ -65,5 +65,10 @@ def _since(zero: float, event: Event) -> Event:
 def _computing(rank: int, left: float, spans: Spans) -> Iterator[Event]:
     """Yield the computing of a rank that left the barrier at a time."""
     for begin, end in spans:
-        times = {"issued": left + begin, "completed": left + end}
-        yield Event(rank, "compute", seconds=end - begin, **times)
+        yield Event(
+            rank,
+            "compute",
+            issued=left + begin,
+            completed=left + end,
+            seconds=end - begin,
+        )
