@@ -25,7 +25,7 @@ from collectives_lab.plots.figure import (
 
 Cut = Literal["columns", "rows", "terms"] | None
 
-SHEET = 0.14  # inches by which a term lies beside the one below it
+SHEET = 0.18  # inches by which a term lies beside the one below it
 MARGIN = 0.1
 SIGN, LETTER = 0.24, 0.085  # inches around a sign, and for each of its letters
 ABOVE, BELOW = 0.3, 0.28  # inches for the name and the shape

@@ -23,7 +23,7 @@ from collectives_lab.plots.figure import (
 Tree = Any
 """The number of a rank, or a pair of trees: the left argument and the right one."""
 
-LEAF, LEVEL = 0.92, 0.55  # inches between leaves, and between levels
+LEAF, LEVEL = 0.92, 0.5  # inches between leaves, and between levels
 
 
 @mpl.rc_context(STYLE)
@@ -37,6 +37,7 @@ def merge_trees(
 ) -> Diagram:
     """Draw what each merge of a tree returns, in the colour of the rank it is from.
 
+    The trees stand below each other, so that a narrow page has room for them.
     trees: by title, nested pairs of ranks such as `((0, 1), (2, 3))`, the left argument
     first. items: what each rank has. merge: called on two items; a result that is none
     of the items is grey. label: writes an item. Raises ValueError for a rank that has
@@ -50,15 +51,15 @@ def merge_trees(
             raise ValueError(
                 f"{title}: rank {unknown[0]} has no item; need 0 to {len(items) - 1}"
             )
-    levels = max(map(_height, trees.values())) + 1
-    wide = sum(map(len, leaves.values())) + 0.15 * len(trees)
-    figure = blank(LEAF * wide, LEVEL * levels + 0.5)
-    grid = figure.add_gridspec(1, len(trees), width_ratios=[*map(len, leaves.values())])
+    levels = [_height(tree) + 1.15 for tree in trees.values()]
+    wide = max(map(len, leaves.values()))
+    figure = blank(LEAF * wide, LEVEL * sum(levels) + 0.25 * len(trees))
+    grid = figure.add_gridspec(len(trees), 1, height_ratios=levels)
     results = []
-    for column, (title, tree) in enumerate(trees.items()):
-        ax = figure.add_subplot(grid[column])
+    for row, (title, tree) in enumerate(trees.items()):
+        ax = figure.add_subplot(grid[row])
         ax.set_title(title, fontsize=9, pad=2)
-        ax.set(xlim=(-0.55, len(leaves[title]) - 0.45), ylim=(-0.75, levels - 0.6))
+        ax.set(xlim=(-0.5, wide - 0.5), ylim=(-0.75, levels[row] - 0.75))
         ax.set(xticks=[], yticks=[])
         ax.set_axis_off()
         results.append(_draw(ax, tree, iter(range(len(items))), items, merge, label)[2])

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, rank_color
 
 ACROSS = 4  # matrices in a row
+LONGEST = 2  # times the shorter side, which has to hold the numbers of the ranks
 
 
 @mpl.rc_context(STYLE | {"axes.spines.top": True, "axes.spines.right": True})
@@ -56,7 +57,9 @@ def _draw(ax: Axes, matrix: np.ndarray, ranks: int) -> None:
     for rank in range(ranks):
         own = np.s_[:, columns * rank // ranks : columns * (rank + 1) // ranks]
         colors[own][matrix[own]] = to_rgba(rank_color(rank))
-    ax.imshow(colors, interpolation="nearest")
+    sides = rows / columns
+    cell = min(max(sides, 1 / LONGEST), LONGEST) / sides  # its height over its width
+    ax.imshow(colors, interpolation="nearest", aspect=cell)
     for side, ticks, line in (
         (columns, ax.set_xticks, ax.axvline),
         (rows, ax.set_yticks, ax.axhline),

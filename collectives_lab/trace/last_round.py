@@ -1,0 +1,74 @@
+"""The last of several rounds in a trace, with what each rank computed in it.
+
+Here you can cut a trace at its last barrier (`last_round`), so that a picture of one
+round begins at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from collectives_lab.trace.event import Event
+from collectives_lab.trace.trace import Trace
+
+Spans = Sequence[tuple[float, float]]
+"""Begins and ends, in seconds since the rank's last barrier ended."""
+
+
+def last_round(trace: Trace, computed: Sequence[Spans] = ()) -> Trace:
+    """Return the calls after the last barrier, with times since its first end.
+
+    computed: by rank, when it computed, which the recorder cannot see; each span
+    becomes a `compute` event. Raises ValueError if a rank has no barrier that ended, or
+    if there are spans of some ranks only.
+    """
+    if computed and len(computed) != trace.world_size:
+        raise ValueError(
+            f"spans of {len(computed)} ranks for a trace of {trace.world_size}; need a "
+            "list of spans for each rank"
+        )
+    calls = [trace.of_rank(rank) for rank in range(trace.world_size)]
+    last = [_last_barrier(rank, events) for rank, events in enumerate(calls)]
+    ends = [events[at].completed or 0.0 for events, at in zip(calls, last, strict=True)]
+    zero = min(ends)
+    events: list[Event] = []
+    for rank, (at, end) in enumerate(zip(last, ends, strict=True)):
+        own = [_since(zero, event) for event in calls[rank][at + 1 :]]
+        own += _computing(rank, end - zero, computed[rank] if computed else ())
+        events += sorted(own, key=lambda event: event.issued or 0.0)
+    return Trace.from_events(events, trace.world_size, trace.groups, meta=trace.meta)
+
+
+def _last_barrier(rank: int, events: Sequence[Event]) -> int:
+    """Return which of a rank's calls it is."""
+    ended = [
+        n
+        for n, event in enumerate(events)
+        if event.op == "barrier" and event.completed is not None
+    ]
+    if not ended:
+        raise ValueError(
+            f"rank {rank} has {len(events)} calls and no barrier that ended; begin "
+            "each round with dist.barrier()"
+        )
+    return ended[-1]
+
+
+def _since(zero: float, event: Event) -> Event:
+    names = ("issued", "waited", "completed")
+    times = {name: getattr(event, name) for name in names}
+    known = {name: time - zero for name, time in times.items() if time is not None}
+    return replace(event, **known)
+
+
+def _computing(rank: int, left: float, spans: Spans) -> Iterator[Event]:
+    """Yield the computing of a rank that left the barrier at a time."""
+    for begin, end in spans:
+        yield Event(
+            rank,
+            "compute",
+            issued=left + begin,
+            completed=left + end,
+            seconds=end - begin,
+        )
