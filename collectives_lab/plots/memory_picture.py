@@ -90,10 +90,12 @@ def memory(
     caption: str,
     xlabel: str,
     limits: Mapping[str, float] | None = None,
+    most: float | None = None,
 ) -> Diagram:
     """Draw a bar for each name, stacked by kind; a kind has its colour in all bars.
 
-    limits: dashed lines by name, such as what a GPU has.
+    limits: dashed lines by name, such as what a GPU has. most: where the axis ends; a
+    longer bar is cut there, with an arrow behind its sum.
     """
     figure, ax = diagram(7.6, 0.3 * len(bars) + 1.2)
     kinds = list(dict.fromkeys(kind for bar in bars.values() for kind in bar))
@@ -103,15 +105,21 @@ def memory(
         for row, (name, bar) in enumerate(bars.items()):
             ax.barh(row, bar.get(kind, 0), 0.62, ends[name], color=color)
             ends[name] += bar.get(kind, 0)
+    edge = most or max([*ends.values(), *(limits or {}).values()])
     for row, end in enumerate(ends.values()):
-        ax.text(end, row, f" {round(end, 2):.3g}", va="center", fontsize=8)
+        text = f" {round(end, 2):.3g}" if end < 1000 else f" {end:,.0f}"
+        text += " →" if end > edge else ""
+        ax.text(min(end, edge), row, text, va="center", fontsize=8)
     signs = {k: Patch(fc=series_look(n)["color"]) for n, k in enumerate(kinds)}
     for name, at in (limits or {}).items():
         signs[name] = ax.axvline(at, color=INK, linestyle="--", linewidth=1)
     key_above(ax, signs, most=5)
-    most = max([*ends.values(), *(limits or {}).values()])
     ax.set_yticks(range(len(bars)), list(bars))
-    ax.set(xlabel=xlabel, xlim=(0, 1.08 * most), ylim=(len(bars) - 0.5, -0.6))
+    ax.set(
+        xlabel=xlabel,
+        xlim=(0, edge if most else 1.08 * edge),
+        ylim=(len(bars) - 0.5, -0.6),
+    )
     figure.caption = caption
     sums = "; ".join(f"{name}: {end:.3g}" for name, end in ends.items())
     figure.alt = f"Bars stacked by {', '.join(kinds)}. {sums}. {caption}"

@@ -10,6 +10,11 @@ keeps is what is said here: tests compare the two.
 """
 
 from collectives_lab.strategies import clusters, models
+from collectives_lab.strategies.calls import (
+    busiest,
+    predicted_calls,
+    recorded_calls,
+)
 from collectives_lab.strategies.clusters import Cluster, call_seconds
 from collectives_lab.strategies.fitted import Constants, constants
 from collectives_lab.strategies.forecast import Forecast, forecast
@@ -39,6 +44,7 @@ __all__ = [
     "Sentences",
     "StepTime",
     "Strategy",
+    "busiest",
     "call_seconds",
     "clusters",
     "constants",
@@ -46,7 +52,9 @@ __all__ = [
     "forecast",
     "memory",
     "models",
+    "predicted_calls",
     "published",
+    "recorded_calls",
     "scaling",
     "sentences",
     "step_time",

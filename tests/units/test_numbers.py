@@ -49,10 +49,9 @@ ALLOWED = {
         "NCCL's issue 569, and the share that cards attain, both in `truth`",
     ),
     **dict.fromkeys(
-        [(13, n) for n in ("2 %", "430", "7 %")],
+        [(13, n) for n in ("2 %", "7 %")],
         "of published steps, in `truth`",
     ),
-    (13, "64"): "ranks that share DeepSeek-V3's experts, in its report",
     (14, "32"): "the lost transport of 14.7, by the table of its cell",
     (12, "10 Gb/s"): "an exercise chooses another network",
 }

@@ -332,3 +332,33 @@ def test_bytes_have_their_units_on_a_logarithmic_axis() -> None:
     )
     assert_readable(figure)
     assert {"1 KiB", "1 MiB", "1 GiB"} <= {*written(figure)}
+
+
+def test_a_mesh_has_a_line_for_each_group() -> None:
+    """Every group is a line through its ranks, and is named in the words."""
+    figure = plots.mesh({"pipeline": 2, "data": 2, "tensor": 2}, "Eight ranks.")
+    (ax,) = figure.axes
+    assert len(ax.lines) == 12, "four pairs along each of three dimensions"
+    assert sorted(int(word) for word in written(figure) if word.isdigit()) == [
+        *range(8)
+    ]
+    assert "groups along data: [[0, 2], [1, 3], [4, 6], [5, 7]]" in figure.alt
+    assert "groups along tensor: [[0, 1], [2, 3], [4, 5], [6, 7]]" in figure.alt
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize("degrees", [{}, dict.fromkeys("abcd", 2), {"data": 64}])
+def test_a_mesh_without_room_is_refused(degrees: dict[str, int]) -> None:
+    """Four dimensions and 64 ranks make no picture that one can read."""
+    with pytest.raises(ValueError, match="at most 32 ranks"):
+        plots.mesh(degrees, "Too many.")
+
+
+def test_a_bar_that_is_too_long_is_cut() -> None:
+    """It ends with the axis, and its sum is still written."""
+    bars = {"short": {"a": 10.0, "b": 20.0}, "long": {"a": 90.0, "b": 1400.0}}
+    figure = plots.memory(bars, caption="Two bars.", xlabel="GB", most=100)
+    (ax,) = figure.axes
+    assert ax.get_xlim() == (0, 100)
+    assert {" 30", " 1,490 →"} <= {*written(figure)}
+    assert_readable(figure)
