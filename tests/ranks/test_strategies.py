@@ -1,7 +1,6 @@
 """Strategies on paper say what `parallel` says on real ranks, call by call."""
 
 import sys
-from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -32,6 +31,8 @@ from collectives_lab.strategies import (
     Strategy,
     memory,
     models,
+    predicted_calls,
+    recorded_calls,
     sentences,
 )
 from collectives_lab.strategies.memory import _pieces_on_their_way, activations
@@ -57,26 +58,6 @@ def new_model() -> nn.Sequential:
 # -- what is said ----------------------------------------------------------------------
 
 
-def recorded(trace: Trace, rank: int) -> Counter:
-    """How often a rank calls each verb with so many bytes, and among whom.
-
-    Without what is said once before the first step, and groups of one.
-    """
-    calls = Counter()
-    for event in trace.of_rank(rank):
-        ranks = trace.groups[event.group]
-        if event.op != "broadcast" and len(ranks) > 1:
-            calls[event.op, event.nbytes, ranks] += 1
-    return calls
-
-
-def predicted(strategy: Strategy, rank: int) -> Counter:
-    calls = Counter()
-    for s in sentences(strategy, strategy.stage(rank)):
-        calls[s.verb, s.nbytes, strategy.members(s.group, rank)] += s.times
-    return calls
-
-
 def says(run: lab.Run, strategy: Strategy) -> bool:
     """Whether all ranks say what the strategy says, and send as many bytes."""
     ranks = range(strategy.world_size)
@@ -84,9 +65,9 @@ def says(run: lab.Run, strategy: Strategy) -> bool:
         sentences(strategy, strategy.stage(rank)).bytes_sent()
         for rank in range(run.trace.world_size)
     ]
-    return all(recorded(run.trace, r) == predicted(strategy, r) for r in ranks) and (
-        without_broadcasts(run.trace).bytes_sent() == pytest.approx(sent, rel=1e-12)
-    )
+    return all(
+        recorded_calls(run.trace, r) == predicted_calls(strategy, r) for r in ranks
+    ) and (without_broadcasts(run.trace).bytes_sent() == pytest.approx(sent, rel=1e-12))
 
 
 def without_broadcasts(trace: Trace) -> Trace:
@@ -156,8 +137,10 @@ def test_zero(world_size: int, micro: int, stage: int) -> None:
     there = TINY(data=world_size, zero=stage, micro_batches=micro, unit=unit)
     run = by_zero(world_size, stage, micro)
     for rank in range(world_size):
-        twice = {call: 2 * times for call, times in predicted(there, rank).items()}
-        assert recorded(run.trace, rank) == twice
+        twice = {
+            call: 2 * times for call, times in predicted_calls(there, rank).items()
+        }
+        assert recorded_calls(run.trace, rank) == twice
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
@@ -167,8 +150,8 @@ def test_zero_fills_up_the_last_part(stage: int) -> None:
         batch=9, data=3, zero=stage, unit="model" if stage == 1 else "layer"
     )
     run = by_zero(3, stage)
-    twice = {call: 2 * times for call, times in predicted(strategy, 0).items()}
-    assert recorded(run.trace, 0) == twice
+    twice = {call: 2 * times for call, times in predicted_calls(strategy, 0).items()}
+    assert recorded_calls(run.trace, 0) == twice
 
 
 @pytest.mark.parametrize("by_sequence", [False, True])
@@ -217,7 +200,7 @@ def test_three_dimensions(p: int, d: int, t: int, micro: int) -> None:
     strategy = TINY(pipeline=p, data=d, tensor=t, micro_batches=micro)
     run = by_three(p, d, t, micro)
     for rank in range(p * d * t):
-        assert recorded(run.trace, rank) == predicted(strategy, rank)
+        assert recorded_calls(run.trace, rank) == predicted_calls(strategy, rank)
 
 
 def again(x: torch.Tensor, block: nn.Module) -> torch.Tensor:
