@@ -1041,6 +1041,8 @@ CLAIMS = {
         assert fabrics.gb200_nvl72().machine.gpus == 72
         assert shared.world_size == unshared.world_size == 16_384
         assert st.step_time(unshared, H100).mfu < 1 / 16 and 8192 * 16 == 131_072
+        report = st.Published(shared, H100, 380e12, False, "")
+        assert round(report.gap, 1) == 1.7 and round(100 * report.mfu) == 38
         whole_texts = long_texts(context=1, data=8, micro_batches=16)
         kept_whole = st.memory(whole_texts).activations / st.memory(shared).activations
         assert 15.5 < kept_whole < 16.5
