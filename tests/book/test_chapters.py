@@ -1088,6 +1088,7 @@ CLAIMS = {
         assert round(st.memory(on_8192.but(copies=128)).total / 1e9, 1) == 4.4
         assert [round(100 * n) for n in (ours[0], ours[-1], fair[1024])] == [79, 76, 93]
         assert round(8192 * 4096 / 1e6) == 34
+        assert 128 * 8 * 16 == 16_384 and 8192 / 128 == 64 and 8 * 9 == 72
     """,
     "14_when_it_falls_down": """
         assert counts == (4, 1), said
