@@ -40,7 +40,7 @@ FEWEST_WORDS, MOST_WORDS = 2000, 9000
 
 LEFTOVERS = re.compile(r"TODO|FIXME|XXX|\bseeds?/|/work/|/tmp/|/home/|\?\?\?|`s\d+-")
 ENDING = ["Errata", "Recap", "Exercises", "Reading"]
-SECOND_EDITION = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13}
+SECOND_EDITION = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14}
 """Chapters that keep the rules of the second edition: their errata are in an appendix,
 no cell gives an answer away, and a hint is below each exercise."""
 MOST_IN_A_ROW = 3
@@ -1091,20 +1091,73 @@ CLAIMS = {
         assert 128 * 8 * 16 == 16_384 and 8192 / 128 == 64 and 8 * 9 == 72
     """,
     "14_when_it_falls_down": """
-        assert counts == (4, 1), said
+        from torch.distributed.constants import default_pg_timeout
+        assert counts == [4, 1], reported
+        assert first_diagnosis.rank == 2 and "KeyError" in str(first_diagnosis)
         assert still.ranks == [0] and uneven.ranks == [0, 1, 2]
-        assert raised == [2, 3] and "names the ranks" in shown["dtype", "with DETAIL"]
+        assert "finished" in str(still)
+        assert sums_of_rank_1 == [85, 84, 85] and 1 + 4 + 16 + 64 == 85
+        assert printed_by_rank[0][1:] == [["loss, step 1", "84"],
+                                          ["gradient, step 1", "85"]]
+        assert printed_by_rank[1] == printed_by_rank[2] == printed_by_rank[3]
+        assert raised == [2, 3]
+        assert "the ranks are named" in shown["dtype", "with DETAIL"]
         assert all(v[:2] != "ri" for v in shown.values()), "none sums up rightly"
+        step = np.spacing(np.float32(64 + 4 + 1))  # from this float to the next one
+        assert ends["dtype", "Gloo alone"][0] == 64 + 4 + 1 + 16 * step
+        assert round(ends["dtype", "Gloo alone"][0], 6) == 69.000122
+        assert 2 in other_op.ranks, "and those who have come by then"
+        assert (dead.rank, dead.status) == (1, -9) and 128 + signal.SIGKILL == 137
+        assert "rank 1: busy" in str(busy) and "ranks 0, 2 and 3: waiting" in str(busy)
+        assert not any(stacks[:1] + stacks[2:])
+        assert "Ranks 1 failed" in by_barrier[0]
+        assert "check rank 0 logs" in by_barrier[2]
         assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in " ".join(hasty[1:])
+        assert default_pg_timeout == timedelta(minutes=30)
+        assert "10 minutes for NCCL" in dist.init_process_group.__doc__
+        assert int(512 * 10 / 60) == 85
         assert last == [(3, 2), (3, 2), (2, 2), (3, 2)]
         assert culprit == by_chance[0] and len(waits_for) == 3
         assert not_reached == "dist.all_reduce(part, group=pairs[rank // 2])"
         assert (verdict.kind, verdict.culprits) == ("busy", [culprit])
         assert not verdict.proved and verdict.waits
+        numbers_of_log = "work: 808, last enqueued NCCL work: 811", "work: 807."
+        assert all(n in report[i] for n in numbers_of_log for i in (2, 4))
+        assert 808 + 3 == 811
+        torch_h = Path(torch.__file__).parent / "include/torch/csrc/distributed"
+        recorder_h = (torch_h / "c10d/FlightRecorder.hpp").read_text()
+        assert f'"TORCH_NCCL_TRACE_BUFFER_SIZE"}}, {2000})' in recorder_h
         assert bad == [0, 4, 4, 4] and fits["a NaN"][0][2] == ["step 10: rank 3"]
         assert [fits[f][0][1] for f in faults] == [[], [3], [3], []]
+        pcie_hops, card = 7, infiniband.bandwidth  # of the 8 hops of a GPU
+        by_slowest_hop = [10, 4, pcie_hops * card / pcie.bandwidth,
+                          8 * card / tcp.bandwidth]
+        assert np.allclose(by_slowest_hop, by_rings, rtol=0.02)
+        assert np.round(by_one_ring, 2).tolist() == [10, 1, 1.98, 3.98]
+        assert round(by_rings[3]) == 32 and card == 2 * pcie.bandwidth
+        assert tcp.bandwidth == card / 4
+        assert min(slow_rank) == slow_rank[2] and np.ptp(slow_network) < 1e-6
+        assert wait_less == [1, 0]
+        assert np.round(shares, 2).tolist() == [0.03, 48.23, 99.42], shares
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
-        assert (begin, apart) == (10, 0) and "exitcode: -9) local_rank: 0" in errors
+        assert over_rdma == ["A"] and headers == {"RoCE": 82, "InfiniBand": 26}
+        assert np.round(costs["RoCE"], 1).tolist() == [5.6, 22.7]
+        assert np.round(costs["InfiniBand"], 1).tolist() == [1.9, 8.6]
+        assert sum(CAUSES.values()) == 419 and round(100 * 148 / 419, 1) == 35.3
+        assert np.round(per_cent, 1).tolist() == [64, 10, 1.4]
+        assert round(30.1 + 17.2 + 4.5 + 4.1 + 1.4 + 1.4, 1) == 58.7, "as printed"
+        assert objections == [0, 3]
+        assert all(finite and not odd for finite, odd, _ in audits)
+        assert (begin, apart) == (10, 0) and "exitcode: -9) local_rank: 0" in (
+            complaints.read_text())
+        assert status_of_torchrun == 0 and restarted.keys() == calm.keys()
+        assert "step 11:" in printed.split("attempt 1")[0]
+        assert 3 < F / 3600 < 3.2 and 5.5 < 16384 * F / 86400 / 365 < 6
+        assert [round(x) for x in by_formula] == [19, 10]
+        assert all(abs(a - b) < 5 for a, b in by_interval.values())
+        assert round(best_interval(6) / best_interval(60), 1) == 0.3
+        assert 11 < for_restarts / interruptions / 60 < 11.5
+        assert round(lost(2 * best, 60) / lost_at_best, 2) == 1.25
     """,
     "15_fewer_bytes_fewer_times": """
         assert abs(byte - whole) < noise / 5 and winners[1] == "a byte"

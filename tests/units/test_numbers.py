@@ -53,6 +53,7 @@ ALLOWED = {
         "of published steps, in `truth`",
     ),
     (14, "32"): "the lost transport of 14.7, by the table of its cell",
+    (13, "64"): "ranks that share DeepSeek-V3's experts, in its report",
     (12, "10 Gb/s"): "an exercise chooses another network",
 }
 """Chapter and number: the reason why nothing produces it and nobody is cited for it."""
