@@ -127,7 +127,8 @@ def latency(cluster: Cluster, algorithm: Algorithm, protocol: Protocol) -> float
     """Return the first term in seconds: a base, and the hops one after another.
 
     A ring has 2 (P-1) hops, 2 (nodes-1) of them over the network. A tree is a chain
-    inside each node and a binary tree over the nodes, up and down. Where a node has one
+    inside each node and a tree over the nodes, up and down, for which NCCL counts
+    floor(log2(nodes)) levels. Where a node has one
     GPU, a ring's hop over the network costs what a tree's does.
     """
     protocol_index = _index(protocol)
@@ -152,7 +153,8 @@ def bandwidth(cluster: Cluster, algorithm: Algorithm, protocol: Protocol) -> flo
 
     The rate of all channels is limited by caps and by the share of the payload in the
     protocol (half in LL, 120 of 128 bytes in LL128). It is divided by the times that
-    each byte is sent: 2 (P-1)/P in a ring, 2 in a tree. LL128 needs NVLink.
+    each byte is sent: 2 (P-1)/P in a ring, 2 in a tree. LL128 needs NVLink in a node,
+    and a short path to the network card; for nodes of one GPU `link` stands for that.
     """
     _index(protocol)
     if protocol == "LL128" and cluster.link != "NVLink":

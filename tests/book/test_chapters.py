@@ -833,7 +833,7 @@ CLAIMS = {
         assert 4 / 8 / 2 == 1 / 4, "all_to_all against the ring, for eight ranks"
     """,
     "10_the_libraries": """
-        answers = in_mpi, in_jax, of_mpi, *forced.values(), compiled, by_jax, of_large
+        answers = in_mpi, in_jax, of_mpi, *forced.values(), compiled, by_jax
         assert all(answer.live for answer in (*answers, of_all))
         for name in ("mpi_sum.py", "jax_sum.py", "jax_sums.py"):
             with open(f"{programs.name}/{name}") as written:
@@ -858,12 +858,16 @@ CLAIMS = {
         busiest_of = {row[0]: round(row[3], 1) for row in rows_forced}
         assert busiest_of == dict(basic_linear=3, nonoverlapping=2, ring=1.5,
                                   recursive_doubling=2, rabenseifner=1.5)
+        for name, by_rank_sent in (("basic_linear", [3, 1, 1, 1]),
+                                   ("nonoverlapping", [1, 2, 2, 1])):
+            wire = forced[name].said["calls"]["all_reduce"][str(MiB)]["wire"]
+            assert np.allclose(np.sum(wire, 1) / MiB, by_rank_sent, atol=0.01)
+            assert np.isclose(np.sum(wire, 0)[0] / MiB, 3, atol=0.01)
         assert [left[name] for name in hlo] == [1, 1, 0, 0]
         assert "reduce-scatter(" in hlo["scattered_sum"][0]
         assert abs(scattered.sum() - 3.5) < 0.01 and abs(by_torch.sum() - 6) < 0.03
         assert apart < 0.001 and (halves.sum(), swaps.sum()) == (3, 0.5)
         assert all(abs(sent[verb] - bound[verb]) < 0.01 for verb in bound)
-        assert abs(large.sum() - 3.75) < 0.01 and abs(large[:, 0].sum() - 3) < 0.01
         for M, G in ((3, 8), (1, 8), (16, 4)):
             some = nccl.Cluster(M, G, 8, 24e9, 24e9)
             ours = (ring_latency(6.6, 1.0 if M > 1 else 0.6, 2.7, M, G),
@@ -873,7 +877,23 @@ CLAIMS = {
         assert np.isclose(nccl.HOP["tree", "network"][0], 5e-6 / 1e-6)
         assert 2 * (24 - 1) == 46 and 2 * (7 + 1) == 16
         assert picked == ["tree LL", "ring LL128", "ring Simple"]
-        assert nccl.choose(cluster, 8 * MiB)[0] == "tree"
+        assert [nccl.choose(cluster, n * MiB)[0] for n in (8, 16)] == ["tree", "ring"]
+        of = {c: (nccl.latency(cluster, *c), nccl.bandwidth(cluster, *c))
+              for c in nccl.CHOICES}
+        by_table = lambda n: min(of, key=lambda c: of[c][0] + n / of[c][1])
+        assert [" ".join(by_table(n)) for n in (64 * KiB, 32 * MiB, GiB)] == picked
+        assert by_table(17 * MiB)[0] == "tree" and by_table(18 * MiB)[0] == "ring"
+        shares = {"ring": (1 / 2, 0.92, 1), "tree": (1 / 3.8, 120 / 128, 1)}
+        for name, share in shares.items():
+            tree = name == "tree"
+            for protocol, one in zip(nccl.PROTOCOLS, share):
+                rate = one * 192e9 * (0.92 if tree else 1)
+                rate = min(rate, 20.4e9) if protocol == "LL" else rate
+                rate = rate * 0.85 / 2 if tree else rate / (46 / 24)
+                assert np.isclose(nccl.bandwidth(cluster, name, protocol), rate)
+        at_1_GiB = lab.predict("all_reduce", GiB, fabrics.dgx_h100(3), algorithm="ring")
+        slower = nccl.seconds(cluster, GiB, "ring", "Simple") / at_1_GiB.seconds
+        assert 1.7 < slower < 1.95, slower
         jump = [nccl.seconds(cluster, n * KiB, "ring", "Simple") for n in (16, 32)]
         assert 1.3 < jump[1] / jump[0] < 1.5 and 24 * 16 * 64 == 24 * KiB
         assert min(min(tenths) for tenths in nccl.SAGGING.values()) == 10 - 6
@@ -889,9 +909,12 @@ CLAIMS = {
         starts = [1e6 * lab.predict("all_reduce", 8, dgx, algorithm=a).seconds
                   for a in ("nvls", "ring")]
         assert round(starts[0]) == 25 and 14.5 < starts[1] < 15.1, starts
-        gained = [row[2] / row[1] for row in rows_pat]
-        assert 0.6 < gained[0] < gained[1] < 0.75 and 1 < gained[2] < gained[3]
-        assert [row[3] for row in rows_pat] == ["pat", "pat", "ring", "ring"]
+        one_each = fabrics.dgx_h100(64, gpus_per_node=1)
+        gather = lambda n, **more: lab.predict("all_gather", n, one_each, **more)
+        ring, pat = (gather(64 * KiB, algorithm=a).seconds for a in ("ring", "pat"))
+        assert 0.6 < pat / ring < 0.75, (pat, ring)
+        taken = [gather(n).algorithm for n in (64 * KiB, MiB, 64 * MiB, GiB)]
+        assert taken == ["pat", "pat", "ring", "ring"]
         four = [lab.predict("all_reduce", n, fabrics.dgx_h100(1, 4)).algorithm
                 for n in 2.0 ** np.arange(8, 34)]
         assert set(four) == {"ring"}
@@ -903,7 +926,8 @@ CLAIMS = {
         in_turn = np.argmin([by_algorithm[n] for n in ("ring", "tree", "nvlstree")], 0)
         assert 0 not in in_turn and grid[in_turn == 1].max() == 128 * MiB
         assert sums == [[sum(4**r for r in range(8))]] * 2 and sums[0] == [21845]
-        assert 15 < up_to / KiB < 16.5 and round(7.8 - 4.5, 1) == 3.3
+        assert 15 < up_to[0] < 16.5 and 20.5 < up_to[1] < 22
+        assert round(7.8 - 4.5, 1) == 3.3
         pat = lab.predict("all_gather", 8, one_each, algorithm="pat").seconds
         assert np.isclose(1e6 * pat, 8 + 64 * 2.8 + 6 * 14 / 3.5, atol=0.1)
         both = lambda n: np.array([lab.predict("all_reduce", n, sixteen, algorithm=a
@@ -911,14 +935,15 @@ CLAIMS = {
         assert both(170 * MiB)[0] < both(170 * MiB)[1]
         assert both(190 * MiB)[0] > both(190 * MiB)[1] and 180 * 2**20
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
-        assert 0.28 < kernel_seconds(KiB)["one-shot"] / ring_of_one < 0.35
+        rounded = kernel_seconds(KiB, softplus)["one-shot"]
+        assert 0.28 < rounded / ring_of_one < 0.37, rounded / ring_of_one
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert len(rings[0]) == 20 and all(row[2] for row in rows_estimated)
         assert all(abs(float(row[4]) / float(row[3]) - 1) < 1e-6
                    for row in rows_estimated)
         assert (measured, round(measured / estimates[64 * KiB])) == (345.6, 9)
         assert [round(1e6 * usual.low), round(1e6 * usual.high)] == [26, 50]
-        assert rings[1].index(16) == rings[1].index(17) + 1
+        assert rings[1][rings[1].index(16) + 1] == 23
         assert after_mpi[1:] == [[4, 4], [16, 16], [64, 64]]
         assert after_gloo[1:] != after_mpi[1:]
         assert not dist.is_mpi_available() and "invalid tensor size" in refused
