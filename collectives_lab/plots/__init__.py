@@ -6,8 +6,9 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states` or `bruck_states`), the `ring` with its
 messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and cards
-(`cluster`). Of NCCL: what its `protocols` write. Of what nobody recorded: who is busy
-and who waits (`timetable` of `Span` and `Arrow`).
+(`cluster`). Of NCCL: what its `protocols` write. Of a kernel that reads other GPUs'
+memory: which parts move (`moved_parts`). Of what nobody recorded: who is busy and who
+waits (`timetable` of `Span` and `Arrow`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
@@ -78,6 +79,7 @@ from collectives_lab.plots.memory_picture import memory, shards
 from collectives_lab.plots.merge_picture import merge_trees
 from collectives_lab.plots.mesh_picture import mesh
 from collectives_lab.plots.message_picture import message_time
+from collectives_lab.plots.moved_parts import moved_parts
 from collectives_lab.plots.overlap_picture import overlap
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
@@ -114,6 +116,7 @@ __all__ = [
     "expert_layer",
     "arrivals",
     "routes",
+    "moved_parts",
     "timetable",
     "Span",
     "Arrow",

@@ -254,6 +254,24 @@ def test_routes_have_an_arrow_for_each_hop() -> None:
         plots.routes({})
 
 
+def test_moved_parts_say_what_leaves_each_gpu() -> None:
+    """A part that moves has its GPU's colour, a row ends with what leaves in all."""
+    steps = {"all": [[0, 1], [0, 1]], "one": [[None, None], [None, 0]]}
+    figure = plots.moved_parts(steps)
+    assert_readable(figure)
+    faces = [[p.get_facecolor() for p in ax.patches] for ax in figure.axes]
+    colors = [_rgb(rank_color(rank)) for rank in (0, 1)]
+    assert [face[:3] for face in faces[0]] == [pytest.approx(c) for c in colors] * 2
+    assert [face[3] for face in faces[1]] == [0, 0, 0, 1]
+    assert "all: S from GPU 0, S from GPU 1; one: 0 from GPU 0, S/2" in figure.alt
+    three = plots.moved_parts({"most": [[None, 0, 0, 0]] * 4})
+    assert "3S/4 from GPU 3" in three.alt
+    with pytest.raises(ValueError, match=r"all: rows of \{1\} parts; need 2"):
+        plots.moved_parts({"all": [[0], [0]]})
+    with pytest.raises(ValueError, match="0 steps; need 1 to 4"):
+        plots.moved_parts({})
+
+
 def test_capacity_bars_sum_up() -> None:
     """Kept and dropped tokens are those wanted; kept and empty places the room."""
     figure = capacity_bars([4.0, 0.5], 1.0)
