@@ -877,7 +877,10 @@ CLAIMS = {
         assert np.isclose(nccl.HOP["tree", "network"][0], 5e-6 / 1e-6)
         assert 2 * (24 - 1) == 46 and 2 * (7 + 1) == 16
         assert picked == ["tree LL", "ring LL128", "ring Simple"]
-        assert [nccl.choose(cluster, n * MiB)[0] for n in (8, 16)] == ["tree", "ring"]
+        assert nccl.choose(cluster, 8 * MiB)[0] == "tree"
+        assert nccl.choose(cluster, 16 * MiB)[0] == "ring"
+        above = tree_of_nodes(4, 4)
+        assert [r for r in range(16) if above[r] != r - 1] == [0, 4, 8, 12]
         of = {c: (nccl.latency(cluster, *c), nccl.bandwidth(cluster, *c))
               for c in nccl.CHOICES}
         by_table = lambda n: min(of, key=lambda c: of[c][0] + n / of[c][1])
@@ -928,6 +931,7 @@ CLAIMS = {
         assert sums == [[sum(4**r for r in range(8))]] * 2 and sums[0] == [21845]
         assert 15 < up_to[0] < 16.5 and 20.5 < up_to[1] < 22
         assert round(7.8 - 4.5, 1) == 3.3
+        assert len(tensors[0]) == 2 * 4096
         pat = lab.predict("all_gather", 8, one_each, algorithm="pat").seconds
         assert np.isclose(1e6 * pat, 8 + 64 * 2.8 + 6 * 14 / 3.5, atol=0.1)
         both = lambda n: np.array([lab.predict("all_reduce", n, sixteen, algorithm=a
