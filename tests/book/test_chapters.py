@@ -683,6 +683,7 @@ CLAIMS = {
             assert lab.run(by_page, 4, args=[lag], backend="gloo").results[0] < 1e-12
         assert 14.9 < by_lag[0] < 22 and all(9.9 < time < 17 for time in by_lag[1:])
         assert by_lag[1:].max() < by_lag[0]
+        assert 60 - 16 == 44
         assert actors.HORIZON == 30 and {len(path) for path in returns} == {60}
         assert failed[0] == 0 and failed[0] <= failed[1] <= failed[2] <= failed[3] >= 3
         assert all(min(finals(0.1, lag)) > -12 for lag in (0, 1, 4))
@@ -704,6 +705,9 @@ CLAIMS = {
         assert np.isclose(by_table, costs.chain_broadcast(
             RANKS, WEIGHTS, ALPHA, BETA, segment=WEIGHTS / m))
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
+        assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
+        assert np.isclose(UNIT * 2 / 4, 50e-3)
+        assert WEIGHTS / GPUS_EACH == 12.5e9
         assert np.isclose(into_a_gpu, 0.25) and 0.97 < out_of_a_trainer < 1
         assert 1e12 / 128 / 50e9 == 0.15625 and round(1e12 / 128 / 1e9) * 1e9 == 8e9
         assert round(seconds["flat"] / seconds["tree"]) == 100
