@@ -16,7 +16,7 @@ cell_name: Callable[[str], str | None] = lambda file: None  # noqa: E731 (replac
 def describe(where: str) -> str:
     """Write `"/a/b.py:3"` as `` line 3 of b.py: `dist.recv(x, 1)` ``; keep `""`."""
     file, _, number = where.rpartition(":")
-    if not file:
+    if not file or not number.isdigit():  # a frame between two lines has no number
         return ""
     source = linecache.getline(file, int(number)).strip()
     source = source if len(source) <= 80 else source[:77] + "..."

@@ -33,7 +33,7 @@ def grid_policy(logits: ArrayLike, caption: str, size: float = 3.0) -> Diagram:
     """Draw the chances of the four directions in each square of a square world.
 
     logits: (squares, 4), row by row from the start to the goal; up, down, left, right.
-    An arrow is the longer and the darker, the likelier its direction. size: inches.
+    An arrow is the longer and the stronger, the likelier its direction. size: inches.
     Raises ValueError for another shape.
     """
     table = np.asarray(logits, float)
@@ -81,7 +81,7 @@ def _arrows(ax: Axes, side: int, shares: np.ndarray) -> None:
                 shrinkA=0,
                 shrinkB=0,
                 color=rank_color(0),
-                alpha=0.15 + 0.85 * share,
+                alpha=0.35 + 0.65 * share,
                 linewidth=1.4,
             )
             ax.add_patch(arrow)

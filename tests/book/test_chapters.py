@@ -647,15 +647,24 @@ CLAIMS = {
         assert 6 < statistics.mean(by_slow) <= 15
         assert 2 < statistics.mean(by_any) <= 3 and by_any[0] == 0
         assert 3 <= max(u.missed for u in updates["bound 2"]) <= 15
+        paces = {(3, 0): 1e-3, (3, 1): 1e-3}  # fast first and slow later
+        most = staleness.play(4, 2, lambda w, step: paces.get((w, step), 1 + 9 * (
+            w == 3)), 16)
+        assert max(one.missed for one in most) == 15 == 3 * (2 * 2 + 1)
+        no_lead = staleness.play(4, 0, lambda w, step: 1.0, 16)
+        assert [one.missed for one in no_lead] == 16 * [0, 1, 2, 3]
         assert [half_done(b, one_is_slow) for b in (0, 2, math.inf)] == [32, 25, 10]
         assert clock["no bound"][HALF - 1] < 0.8 * clock["bound 2"][HALF - 1]
         assert clock["bound 2"][HALF - 1] < clock["in step"][HALF - 1]
         gain = {b: late[0][1] - late[b][1] for b in late}
         assert late[8][0] == 2 * late[math.inf][0]
-        assert gain[2] > 0.5 * gain[math.inf] and gain[8] > 0.9 * gain[math.inf]
+        assert gain[2] > 0.75 * gain[math.inf] and gain[8] > 0.9 * gain[math.inf]
         differences = [(w - undisturbed).abs().max() for w in (elastic, unbounded)]
         assert differences[0] < 1e-5 and differences[1] > 1e-3
         assert round(np.log(problem.VOCABULARY), 2) == 4.85
+        fresh_models = [problem.new_model(width=16, seed=seed) for seed in SEEDS]
+        firsts = [problem.loss(model, problem.batch(0), 32) for model in fresh_models]
+        assert all(5.0 < first < 5.1 for first in firsts)
         assert failing == ["rate 0.5, momentum 0.9"]
         assert all(loss == math.inf for loss in stale[failing[0]]), "with every seed"
         assert in_step[failing[0]][-1] < in_step["rate 0.5"][0]
@@ -674,6 +683,7 @@ CLAIMS = {
             assert lab.run(by_page, 4, args=[lag], backend="gloo").results[0] < 1e-12
         assert 14.9 < by_lag[0] < 22 and all(9.9 < time < 17 for time in by_lag[1:])
         assert by_lag[1:].max() < by_lag[0]
+        assert 60 - 16 == 44
         assert actors.HORIZON == 30 and {len(path) for path in returns} == {60}
         assert failed[0] == 0 and failed[0] <= failed[1] <= failed[2] <= failed[3] >= 3
         assert all(min(finals(0.1, lag)) > -12 for lag in (0, 1, 4))
@@ -683,7 +693,8 @@ CLAIMS = {
         assert np.round([*seconds.values()], 2).tolist() == [2000.01, 20, 4.01, 2.35]
         segment = math.sqrt(WEIGHTS * ALPHA / ((RANKS - 2) * BETA))
         assert round(segment / 1e6, 1) == 8.4 and math.ceil(math.log2(RANKS)) == 10
-        assert 2 + 1000 * ALPHA < 2 * 1.01, "where latencies overlap"
+        overlapping = 2 + 1000 * ALPHA + 999 * 512e3 * BETA
+        assert round(overlapping, 2) == 2.02, "where latencies overlap"
         assert costs.nccl.HOP["ring", "network"][2] == 1e6 * ALPHA
         by_plan = dict(flat=plans.flat_broadcast, tree=plans.binomial_broadcast)
         for name, plan in by_plan.items():
@@ -694,6 +705,9 @@ CLAIMS = {
         assert np.isclose(by_table, costs.chain_broadcast(
             RANKS, WEIGHTS, ALPHA, BETA, segment=WEIGHTS / m))
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
+        assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
+        assert np.isclose(UNIT * 2 / 4, 50e-3)
+        assert WEIGHTS / GPUS_EACH == 12.5e9
         assert np.isclose(into_a_gpu, 0.25) and 0.97 < out_of_a_trainer < 1
         assert 1e12 / 128 / 50e9 == 0.15625 and round(1e12 / 128 / 1e9) * 1e9 == 8e9
         assert round(seconds["flat"] / seconds["tree"]) == 100

@@ -553,6 +553,11 @@ def test_a_line_of_a_notebook_is_named_by_its_cell(
     assert str(verdict).startswith("Rank 2 raised at line 16 of Cell In[4].\n")
 
 
+def test_a_line_without_a_number_is_left_out() -> None:
+    """A frame may be between two lines when a rank is asked where it is."""
+    assert source_lines.in_line("/tmp/ipykernel_7/31.py:None") == ""
+
+
 def test_the_program_is_written_when_somebody_asks(tmp_path: Path) -> None:
     """It takes ten seconds, and neither the answer nor its text waits for it."""
     verdict, *_ = judged(healthy_at_the_end, tmp_path)

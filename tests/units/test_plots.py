@@ -721,6 +721,15 @@ def test_matrix_of_a_collective_is_the_wire():
         plots.traffic_matrix(ring(4), "wire")
 
 
+def test_matrices_can_share_their_shades():
+    """With `darkest` the same bytes have the same shade, whatever else is there."""
+    few, many = (
+        plots.traffic_matrix(np.eye(3) * nbytes, darkest=2048) for nbytes in (512, 2048)
+    )
+    images = [figure.axes[0].images[0] for figure in (few, many)]
+    assert [image.norm(image.get_array().max()) for image in images] == [0.25, 1]
+
+
 def test_matrix_of_many_ranks_has_a_scale():
     """More than 8 ranks get a colour bar in bytes in place of numbers."""
     figure = plots.traffic_matrix(np.full((16, 16), 2**20))
