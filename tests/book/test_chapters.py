@@ -589,6 +589,8 @@ CLAIMS = {
         every_pair = node_by_node(64, S).bytes_by_pair()
         assert every_pair == plans.direct_all_to_all(64, S).bytes_by_pair()
         assert bytes_sent[64] / bytes_sent[8] == 1.125 and 56 / 64 == 7 / 8
+        assert round(1e3 * SMALL / 8 * BETA, 1) == 1.6 and round(0.1 * fair, 1) == 3.2
+        assert 44 < 51 * 7 / 8 < 45 and 58 > 50
         assert S == 4096 * 4096 * 2 and node_by_node(
             64, S).bytes_sent()[0] < S
         call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
