@@ -159,9 +159,13 @@ class Row:
 
 
 def _item(one: Diagram) -> str:
-    """Return the HTML of a diagram that shrinks to stay in its row, to 3/4 at most."""
+    """Return the HTML of a diagram that shrinks to stay in its row, to 3/4 at most.
+
+    Where a page keeps figures wider than the window, as the site does on phones, the
+    caption stays as wide as the window: hence `min-width`.
+    """
     width = round(one.get_figwidth() * DPI)
-    style = f"flex:{width} 1 {round(0.75 * width)}px;max-width:{width}px"
+    style = f"flex:{width} 1 {round(0.75 * width)}px;min-width:0;max-width:{width}px"
     return f'<div style="{style}">{one._repr_html_()}</div>'
 
 

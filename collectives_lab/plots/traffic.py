@@ -40,7 +40,7 @@ MOST_RULED = 64  # rows between which there is room for a line
 
 # From nothing to a dark colour, on white and on black: much is what stands out.
 SHADES = LinearSegmentedColormap.from_list("bytes", ["#5A4FCF10", "#5A4FCF"])
-READ_ON_SHADE = 0.45  # of the colour; a number on less of it is as the text around
+READ_ON_SHADE = 0.2  # of the colour; a number on less of it is as the text around
 
 SOURCES = {
     "messages": "payloads of the sends",
@@ -133,12 +133,17 @@ def _matrix(
 def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
     """Write numbers into the cells that have one, light on dark or dark on light."""
     colors = image.to_rgba(image.get_array())
+    # A light number on a pale cell of a white page needs an edge of the full colour.
+    edge = [withStroke(linewidth=1.5, foreground=SHADES(1.0))]
     for (src, dst), nbytes in np.ndenumerate(matrix):
         if nbytes:
             shade = colors[src, dst, 3]
             color = on_color(colors[src, dst, :3]) if shade > READ_ON_SHADE else INK
             text = format_bytes(nbytes).replace(" ", "\n")
-            ax.text(dst, src, text, color=color, fontsize=8, ha="center", va="center")
+            label = ax.text(dst, src, text, color=color, fontsize=8)
+            label.set(ha="center", va="center")
+            if shade > READ_ON_SHADE:
+                label.set_path_effects(edge)
 
 
 def _scale(nbytes: float) -> tuple[float, str]:

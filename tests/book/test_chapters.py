@@ -554,8 +554,12 @@ CLAIMS = {
         assert apart(torch.cat(of_expert_of), of_experts) < 1e-12
         assert apart(sum(of_routers), of_router) < 1e-9
         assert sum(map(len, (tokens_of(rank) for rank in range(4)))) == 1024
+        assert {(len(tokens_of(r)), tokens_of(r)[0].nbytes) for r in range(4)} == {
+            (256, 256)}
         assert 6 <= 100 * lost_shares[0] < 7 and abs(overflow / fair - 0.066) < 1e-3
         assert lost_shares[1] > 2 * lost_shares[0]
+        many = torch.randint(8, (20, 4096), generator=torch.Generator().manual_seed(0))
+        assert 3.4 < lost_shares[0] / dropped_share(many) < 4.6, "a quarter as many"
         assert again == 0 and forwards.sum() == backwards.sum() > 10
         for rank, expert_of in enumerate(chosen):
             scores_of_rank = router(tokens_of(rank))
@@ -572,35 +576,49 @@ CLAIMS = {
         rough = np.diff(logs[..., 0], axis=2)[:, :, 10:].std(axis=2)
         assert (abs(rough / rough[0] - 1) < 0.2).all(), "as smooth as without"
         assert int(np.argmin(in_combine)) == 0 and min(in_combine[1:]) > 300
-        assert 1.5 < seconds_of(hot_run) / seconds_of(fair_run) < 2.2
+        assert 1.5 < seconds_of(hot_run) / seconds_of(fair_run) < 2.1
         assert [row[1:3] for row in rows_of_limits[:2]] == [["0%", 4], ["25%", 2]]
         assert rows_of_limits[0][3] == "75%" and rows_of_limits[-1][2] == 1
         assert 2.7e-3 < 4096 * 16 * 4096**2 / 400e12 < 2.8e-3
         assert 3.5 < np.median(factors) < 5.2 and round(
-            predicted_ways[0] / predicted_ways[1], 1) == 4.8
-        assert np.round(growth, 1).tolist() == [9.8, 17.3, 7.7], growth
+            predicted_ways[0] / predicted_ways[1], 1) == 4.8, factors
+        assert np.round(growth, 1).tolist() == [8.8, 17.3, 7.7], growth
+        crossing = {P: (P - 8) / P * S / 50e9 + 14e-6 for P in WORLDS[1:]}
+        assert all(0 < seconds_on_dgx[P][0] / crossing[P] - 1 < 0.015 for P in crossing)
+        with_incast = {P: (P - 1) / P * S / 50e9 + 14e-6 for P, _ in rows_of_orders}
+        assert all(abs(t / with_incast[P] - 1) < 1e-3 for P, t in rows_of_orders)
+        assert (neighbour_order.elapsed, number_order.elapsed) == (7, 4)
+        every_pair = node_by_node(64, S).bytes_by_pair()
+        assert every_pair == plans.direct_all_to_all(64, S).bytes_by_pair()
         assert bytes_sent[64] / bytes_sent[8] == 1.125 and 56 / 64 == 7 / 8
-        assert S == 4096 * 4096 * 2 and plans.direct_all_to_all(
+        assert round(1e3 * SMALL / 8 * BETA, 1) == 1.6
+        assert round(FACTORS["f = 0.1"] * 256 / 8, 1) == 3.2
+        assert 44 < 51 * 7 / 8 < 45 and 58 > 50
+        assert S == 4096 * 4096 * 2 and node_by_node(
             64, S).bytes_sent()[0] < S
         call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
         assert call.high == 2 * call.seconds and "No measurement" in call.support
         links = dgx.inside, dgx.across
         assert [(link.alpha, link.overhead) for link in links] == [
             (3.4e-6, 0.6e-6), (14e-6, 1e-6)]
-        assert round(dgx.across.half_size / 1e3) == 700
+        half_sizes = {P: fabrics.dgx_h100(P // 8).across.half_size for P in WORLDS[1:]}
+        assert {round(n / 1e3) for n in half_sizes.values()} == {700}
         assert round(S / dgx.across.half_size) == 48
         assert 64 * max(4, experts.capacity(64, 64, 1, 1.0)) == 256
-        assert round(slower[0, -1], 1) == 7.0 and round(slower[1, -1], 1) == 3.1
+        assert np.round(slower, 1).tolist() == [7.8, 3.1]
         assert round(bad_order.elapsed) == 9 and round(good_order.elapsed) == 5
         median = np.median(in_messages, axis=0)
         assert 5 <= median[0] < 6.5 and median[1] > 2.5 * median[0]
+        assert 2 * (6 - 1) <= in_messages[:, 1].min() <= in_messages[:, 1].max() < 30
         assert 1.3 * median[0] < median[2] < median[1], "at once is no cure"
-        assert [round(gain(n), 1) for n in (2**14, S)] == [2.7, 1.0]
+        assert [round(gain(n), 1) for n in (2**14, S)] == [2.7, 0.9]
         twice = seconds_on_64(plans.pairwise_all_to_all, S) / hierarchical_plan(
             64, S, is_at_once=False).replay(dgx).elapsed
         assert round(twice, 1) == 2.0
         assert all(two_level < bruck for two_level, bruck in
-                   zip(curves["hierarchical"], curves["Bruck"])), "never pays"
+                   zip(curves["direct"], curves["Bruck"])), "never beats at once"
+        one_phase = plans.direct_all_to_all(8, S).replay(fabrics.dgx_h100())
+        assert round(1e6 * one_phase.elapsed) == 69
         assert felt_levels[0] > 3 * felt_levels[1], felt_levels
         assert int((to_others > 0).sum()) == 7 and to_others.sum() == 7 / 8 * S
         assert abs(free_choice[0] - 7) < 0.03 and abs(free_choice[1] - 4.63) < 0.05
@@ -608,7 +626,6 @@ CLAIMS = {
             limited_choice[1] * fp8) < 4.1
         assert abs(computing - 7e-3) < 3e-4
         assert 0.8 < (dispatching + combining) / computing < 1
-        assert fabrics.gb200_nvl72().machine.gpus == 72
         assert round(1e6 * seconds_on_dgx[8][0]) == 69
     """,
     "08_moving_weights_and_experience": """

@@ -557,6 +557,7 @@ def test_diagrams_beside_each_other_are_one_output():
     page = plots.side_by_side(*pair)._repr_html_()
     assert page.count("<img") == 2 and page.count("alt=") == 2
     assert page.index("of 3") < page.index("of 4")
+    assert page.count("min-width:0") == 2, "captions wrap in a narrow window"
 
 
 def test_no_times_no_picture():
