@@ -13,6 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from collectives_lab.basics.tensor_forms import (
+    all_gather_single,
+    reduce_scatter_single,
+)
+
 Case = Any
 """A `case.Case`, which holds a verb."""
 
@@ -63,11 +68,6 @@ def ping_pong(sent: torch.Tensor, got: torch.Tensor) -> None:
         dist.send(sent, 0)
 
 
-def _newest(*names: str) -> Function:
-    """Return the first of these functions that this version of torch has."""
-    return next(getattr(dist, name) for name in names if hasattr(dist, name))
-
-
 def _two(case: Case) -> tuple:
     return case.got, case.sent
 
@@ -102,7 +102,7 @@ VERBS = {
         ),
         Verb(
             "all_gather",
-            _newest("all_gather_single", "all_gather_into_tensor"),
+            all_gather_single,
             _two,
             "part",
             "whole",
@@ -119,7 +119,7 @@ VERBS = {
         ),
         Verb(
             "reduce_scatter",
-            _newest("reduce_scatter_single", "reduce_scatter_tensor"),
+            reduce_scatter_single,
             lambda case: (case.got, case.sent, case.reduce_op),
             "whole",
             "part",

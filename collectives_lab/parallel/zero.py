@@ -106,7 +106,7 @@ class Unit:
 
 
 class Held(NamedTuple):
-    """Bytes that a rank keeps from step to step."""
+    """Bytes that a rank holds, by kind."""
 
     parameters: int
     gradients: int

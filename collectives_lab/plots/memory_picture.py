@@ -107,9 +107,10 @@ def memory(
             ends[name] += bar.get(kind, 0)
     edge = most or max([*ends.values(), *(limits or {}).values()])
     for row, end in enumerate(ends.values()):
-        text = f" {round(end, 2):.3g}" if end < 1000 else f" {end:,.0f}"
+        text = f"{round(end, 2):.3g}" if end < 1000 else f"{end:,.0f}"
         text += " →" if end > edge else ""
-        ax.text(min(end, edge), row, text, va="center", fontsize=8)
+        look = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+        ax.annotate(text, (min(end, edge), row), fontsize=7.5, **look)
     signs = {k: Patch(fc=series_look(n)["color"]) for n, k in enumerate(kinds)}
     for name, at in (limits or {}).items():
         signs[name] = ax.axvline(at, color=INK, linestyle="--", linewidth=1)

@@ -479,23 +479,35 @@ CLAIMS = {
         assert in_s["FSDP2"] == 4 * [1]
         uneven = in_s["ZeroRedundancyOptimizer"]
         assert max(uneven) > 2.5 > min(uneven)
-        peak = max(sum(note[1:]) for note in notes) / S
-        assert np.isclose(peak, kept_then + whole_then) and round(peak, 2) == 2.05
+        peak_of_3 = max(sum(note[1:]) for note in notes) / S
+        assert np.isclose(peak_of_3, kept_then + whole_then)
+        assert round(peak_of_3, 2) == 2.05
         assert round(block, 2) == 0.36 and round(embedding + head, 2) == 0.27
         assert len(notes) == len(moments) == 12
+        after_2 = 1 + 2 / 4 + (head + block) / 4 + block + (1 + 1 / 4) * block
+        assert np.allclose(peaks, [3.75, after_2, peak_of_3]), peaks
+        assert np.isclose(in_s["ZeRO-3"][0] - 1 / 4, 0.75)
         assert max(moments, key=lambda n: sum(moments[n].values())) == "reduce block 1"
         llama_block = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
         assert round(128_256 * 4096 / llama_block, 1) == 2.4
         assert round(8.03e9 / (128_256 * 4096)) == 15
-        assert np.allclose(in_shares, [3, 3, 2, 3 - (embedding + head), 3])
+        assert np.allclose(in_shares, [3, 3, 2, 3 - (embedding + head)])
         wires = [wire for wire, _, _ in of_theirs.values()]
-        doubled = [2.25, 3, 2.25, 0.75 * (4 - (embedding + head)), 2.25]
+        doubled = [2.25, 3, 2.25, 0.75 * (4 - (embedding + head))]
         assert all(1 <= w / b < 1.04 for w, b in zip(wires, doubled)), wires
         called = [{op: n for op, n in calls.items() if n}
             for *_, calls in of_theirs.values()]
         assert called[0] == {"all_reduce": 1, "broadcast": 20}
         assert called[1] == {"all_gather": 8, "reduce_scatter": 4}
-        assert called[4] == {"all_reduce": 1, "broadcast": 4}
+        buckets = {"parameters_as_bucket_view": True, "lr": problem.RATE}
+        def in_buckets(model):
+            replica = DistributedDataParallel(model, gradient_as_bucket_view=True)
+            own = ZeroRedundancyOptimizer(replica.parameters(), Adam, **buckets)
+            return replica, own
+        _, recorded, calls = per_step(in_buckets)
+        assert np.isclose(recorded, 3 * 3 / 4)
+        assert {op: n for op, n in calls.items() if n} == {
+            "all_reduce": 1, "broadcast": 4}
         sizes = [embedding, block, block, head]
         for name, letters in (("ZeRO-3", "aaaaarararar"), ("FSDP2", "aaaaaarararr")):
             order = with_layers(name)
@@ -503,12 +515,12 @@ CLAIMS = {
             of_layer = [sizes[layers.index(layer)] * S for _, layer in order]
             recorded = [c.nbytes for c in runs[name].trace.of_rank(0)[-12:]]
             assert np.allclose(recorded, of_layer)
-        assert by_law == [2, 5, 12, 9, 2] and 3 * 8 / 2 == 12
-        assert np.allclose([r / 0.75 for _, r, _ in of_micro.values()], by_law)
-        assert np.allclose(law_ratios(1.0, 1.0), [5 / 3, 4 / 3, 1, 2])
+        assert by_formula == [2, 5, 12, 9, 2] and 3 * 8 / 2 == 12
+        assert np.allclose([r / 0.75 for _, r, _ in of_micro.values()], by_formula)
+        assert np.allclose(predicted_ratios(1.0, 1.0), [5 / 3, 4 / 3, 1, 2])
         x = np.geomspace(1e-3, 1e3, 200)
         for f, measured in ((1.0, at_equal), (1 / 4, at_quarter)):
-            far = measured / law_ratios(f, 1.0)
+            far = measured / predicted_ratios(f, 1.0)
             assert (0.8 < far).all() and (far < 1.3).all(), measured
         from collectives_lab.costs import training
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
@@ -519,14 +531,15 @@ CLAIMS = {
         assert [round(n) for n in even] == [778, 7000] and round(even[0], -2) == 800
         assert round(tokens_at_equality(8 * 50e9, 64), -2) == 1000
         assert round(tokens_at_equality(50e9, 64), -3) == 8000
-        assert law_ratios(x, np.ones(200))[2].max() < 1.5
-        assert np.allclose(law_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1)
+        assert predicted_ratios(x, np.ones(200))[2].max() < 1.5
+        assert np.allclose(predicted_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1)
         assert torch.finfo(torch.float8_e4m3fn).max == 448
         shares = [r / 0.75 for _, r, _ in of_narrow.values()]
         assert np.allclose(shares, [2, 1.5, 1.5], atol=1e-3)
-        apart_by_seed = in_float32.max() - in_float32.min()
-        far = max(np.abs(c).max() for c in change.values())
-        assert far < 0.01 and far < apart_by_seed / 4, (change, in_float32)
+        assert of_narrow["gather FP8, sum float32"][2]["all_reduce"] == 8
+        for way in narrower.values():  # they train, if more coarsely
+            assert 1e-6 < off_by(ranks.run(train, args=[way])) < 0.1
+        assert 1.5 * 7000 == 10_500
         out = [leaving_a_node(way) for way in (fsdp2, hybrid)]
         assert all(1 < w / b < 1.05 for w, b in zip(out, (3, 1))), out
         assert 3 * 3 / 4 == 2.25 and gigabytes(3, 8) == 15
