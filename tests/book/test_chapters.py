@@ -457,7 +457,8 @@ CLAIMS = {
         assert [round(gigabytes(s, 10**9)) for s in (1, 2, 3)] == [30, 15, 0]
         assert different[:2] == [0, 0] and min(different[2:]) > 4000 and 64 * 64 == 4096
         assert len(problem.batch(0).inputs) == 32 and 10 * 7.5e9 == 75e9
-        assert S == 135_808 == 4 * 33_952 and max(apart.values()) < 1e-5
+        assert 135_808 == 4 * 33_952 and S == 135_808 and max(apart.values()) < 1e-5
+        assert 16 * 7.5 / 8 == 15 and round(16 * 7.5 / 64, 1) == 1.9
         assert np.isclose(np.spacing(np.float32(5)), 4.768e-07, rtol=1e-3)
         assert [round(alone[k], 1) for k in (0, -1)] == [5.0, 3.3]
         for stage in (1, 2, 3):  # the package's stages make the same calls

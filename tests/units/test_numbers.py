@@ -35,7 +35,6 @@ ALLOWED = {
     (1, "2.8"): "an exercise asks for another loss than the text",
     (2, "4 KiB"): "an exercise chooses up to where to fit",
     (2, "1 GiB"): "an exercise chooses a benchmark",
-    (2, "16 KiB"): "a threshold in NCCL's source, which the text names",
     (2, "10 Gb/s"): "an exercise chooses another network",
     (3, "84"): "an exercise asks who is in it; a cell would give the answer away",
     (3, "41"): "the same",
@@ -52,8 +51,6 @@ ALLOWED = {
         [(13, n) for n in ("2 %", "7 %")],
         "of published steps, in `truth`",
     ),
-    (14, "32"): "the lost transport of 14.7, by the table of its cell",
-    (13, "64"): "ranks that share DeepSeek-V3's experts, in its report",
     (12, "10 Gb/s"): "an exercise chooses another network",
 }
 """Chapter and number: the reason why nothing produces it and nobody is cited for it."""
