@@ -45,6 +45,9 @@ def mesh(degrees: Mapping[str, int], caption: str) -> Diagram:
     places = np.argwhere(np.ones(sizes))
     points = places @ np.array(STEPS[-len(sizes) :])
     low, high = points.min(axis=0) - 0.35, points.max(axis=0) + 0.35
+    least = sum(0.6 + 0.08 * len(name) for name in degrees)  # inches of the key
+    margin = max(0.0, least - (high - low)[0]) / 2, 0.0
+    low, high = low - margin, high + margin
     figure = blank(*(high - low + (0, 0.35)))
     ax = figure.add_subplot()
     ax.set_axis_off()

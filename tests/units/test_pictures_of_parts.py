@@ -365,6 +365,17 @@ def test_a_mesh_has_a_line_for_each_group() -> None:
     assert_readable(figure)
 
 
+def test_a_small_mesh_has_room_for_its_key() -> None:
+    """Two short dimensions are narrower than their names, and yet keep their size."""
+    figure = plots.mesh({"replicate": 2, "shard": 2}, "Four ranks.")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    ends = ax.transData.transform([line.get_xydata() for line in ax.lines])
+    longest = np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1).max()
+    assert longest > 0.8 * figure.dpi, "about an inch, as in a large mesh"
+    assert_readable(figure)
+
+
 @pytest.mark.parametrize("degrees", [{}, dict.fromkeys("abcd", 2), {"data": 64}])
 def test_a_mesh_without_room_is_refused(degrees: dict[str, int]) -> None:
     """Four dimensions and 64 ranks make no picture that one can read."""
