@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import queue
-import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from collectives_lab.emulation.network import Share
 from collectives_lab.emulation.shared import SharedNetwork
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.call_record import now
+from collectives_lab.recorder.call_site import OwnThread
 
 POLL = 0.002
 """Seconds between two looks at what depends on calls that others have yet to make."""
@@ -45,7 +45,7 @@ class DelayedWorks:
         self._network = network
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._closed = False
-        threading.Thread(target=self._serve, name="links", daemon=True).start()
+        OwnThread(self._serve, name="links").start()
 
     def hold(self, share: Share, work: Any) -> Any:
         """Return a work, in torch's box, for the one of a collective that has begun."""
@@ -105,10 +105,10 @@ class DelayedWorks:
 def _end(work: _Work) -> None:
     """End a work in a thread of its own: who hears of it may wait for another one.
 
-    DDP's PowerSGD hook does.
+    DDP's PowerSGD hook does, and what the reader has hung on the future runs here too.
     """
     end = work.future.set_result
-    threading.Thread(target=end, args=(work.value,), name="links", daemon=True).start()
+    OwnThread(end, work.value, name="links", runs_readers_code=True).start()
 
 
 def _future_of(work: Any) -> torch.futures.Future:
@@ -124,7 +124,7 @@ def _future_of(work: Any) -> torch.futures.Future:
         else:
             future.set_result([])
 
-    threading.Thread(target=wait, name="links", daemon=True).start()
+    OwnThread(wait, name="links").start()
     return future
 
 

@@ -2,7 +2,7 @@
 
 Here you can find the reader's line under a call (`find_reader`), ask whether the call
 `waits` for its own end, and whether a thread that does not wait may come to a
-communication call by itself (`may_call`).
+communication call by itself (`may_call`; an `OwnThread` says so).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import threading
+from collections.abc import Callable
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -82,6 +83,24 @@ def _kind_of(file: str) -> str:
     if not inside:
         return "reader"
     return "verbs" if file.endswith(_SPEAKS_FOR_ITSELF) else "inside"
+
+
+class OwnThread(threading.Thread):
+    """A thread of this package, which says whether it may come to a reader's call.
+
+    Nobody reads its frames, as `may_call` does those of others. It may end meanwhile,
+    and a frame that is read as its thread ends has crashed CPython 3.11.
+    """
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        *args: Any,
+        name: str,
+        runs_readers_code: bool = False,
+    ) -> None:
+        super().__init__(target=target, args=args, name=name, daemon=True)
+        self.runs_readers_code = runs_readers_code
 
 
 def may_call(thread: threading.Thread, frame: FrameType | None) -> bool:

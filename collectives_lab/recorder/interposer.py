@@ -325,9 +325,15 @@ class Recorder:
         waiting = len(self.blocked)
         if not waiting or threading.active_count() - self.own_threads <= waiting:
             return bool(waiting)
-        frames = sys._current_frames()
         others = [t for t in threading.enumerate() if t.ident not in self.blocked]
-        return not any(call_site.may_call(t, frames.get(t.ident or 0)) for t in others)
+        own = [t for t in others if isinstance(t, call_site.OwnThread)]
+        if any(thread.runs_readers_code for thread in own):
+            return False
+        strangers = [thread for thread in others if thread not in own]
+        frames = sys._current_frames() if strangers else {}
+        return not any(
+            call_site.may_call(t, frames.get(t.ident or 0)) for t in strangers
+        )
 
     def _note_end(self, work: Any, record: Record) -> None:
         """Note when an asynchronous collective ends, though nobody may wait for it.

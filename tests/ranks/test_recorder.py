@@ -26,7 +26,8 @@ from collectives_lab import recorder
 from collectives_lab.deadlock.status_board import Board, create, digest
 from collectives_lab.launch import group
 from collectives_lab.recorder import call_numbers as counts
-from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder import interposer, torch_ops
+from collectives_lab.recorder.call_site import OwnThread
 
 P = 4
 TORCH = tuple(int(n) for n in torch.__version__.split(".")[:2])
@@ -485,6 +486,29 @@ def test_calls_of_other_threads_are_seen():
         assert [e.thread for e in events[:1]] == [0]
         assert Counter(e.thread for e in events) == {0: 1, 1: 3, 2: 3}
         assert all(__file__ in e.where for e in events)
+
+
+def is_blocked_beside(runs_readers_code):
+    """Whether a rank that waits is blocked while a thread of the package runs."""
+    recording, done = interposer.current(), threading.Event()
+    frames, sys._current_frames = sys._current_frames, None  # not to be read
+    own = OwnThread(done.wait, name="own", runs_readers_code=runs_readers_code)
+    own.start()
+    recording.blocked[threading.get_ident()] = None
+    try:
+        return recording.all_blocked()
+    finally:
+        sys._current_frames = frames
+        recording.blocked.clear()
+        done.set()
+        own.join()
+
+
+@pytest.mark.parametrize("runs_readers_code", [False, True])
+def test_a_thread_of_the_package_says_whether_it_may_call(runs_readers_code):
+    """Its frames are not read, and only one that runs a reader's code may move."""
+    run = lab.run(is_blocked_beside, 1, args=[runs_readers_code])
+    assert run.results == [not runs_readers_code]
 
 
 def headers_then_data():

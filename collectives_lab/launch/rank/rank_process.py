@@ -48,6 +48,7 @@ from collectives_lab.launch.rank.library_imports import libraries
 from collectives_lab.launch.rank.namespace import Namespace
 from collectives_lab.launch.rank.process_group import Membership
 from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder.call_site import OwnThread
 from collectives_lab.recorder.reader_traceback import (
     Unsendable,
     describe,
@@ -207,7 +208,7 @@ class Rank:
     def serve(self) -> None:
         """Do jobs until the launcher ends this process."""
         signal.signal(signal.SIGINT, self._interrupted)
-        threading.Thread(target=self.listen, name="launcher", daemon=True).start()
+        OwnThread(self.listen, name="launcher").start()
         while True:
             self._do(*self.jobs.get())
             self.jobs_done += 1
