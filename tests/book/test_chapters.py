@@ -248,8 +248,8 @@ CLAIMS = {
                  (4, 16, 64, 256, 1024)]
         assert np.round(again, 3).tolist() == printed
         assert 10 < training.ratio(16, 32, 312e12, 600e9) < 11
-        share = round(100 * slow_gamma / (1 + slow_gamma))
-        assert (share, round(by_rule[1], 1)) == (93, 1.2)
+        of_slow = round(100 * slow_gamma / (1 + slow_gamma))
+        assert (of_slow, round(by_rule[1], 1)) == (93, 1.2)
         assert np.allclose(by_law[1:4], median_steps[1:4], rtol=0.15)
         assert 1.3 < np.median(falls) < 1.7
         assert 3.5 < median_steps[0] / median_steps[1] < 4, "nearly three quarters"
