@@ -90,17 +90,23 @@ def traffic_matrix(
         bar = figure.colorbar(image, ax=ax, shrink=0.8)
         bar.set_label(", ".join(filter(None, [unit, SOURCES[source]])))
         bar.outline.set_visible(False)
-    src, dst = np.unravel_index(matrix.argmax(), matrix.shape)
-    total = format_bytes(matrix.sum())
-    source_text = f" ({SOURCES[source]})" if SOURCES[source] else ""
-    fact = f"Traffic between {p} ranks{source_text}, {total} in all"
-    if matrix.any():
-        fact += f"; most from rank {src} to rank {dst}, {format_bytes(matrix.max())}"
+    fact = _words(matrix, source)
     figure.caption = f"{fact}." if caption is None else caption
     figure.alt = (
         f"Matrix with a row for each sender, a column for each receiver. {fact}."
     )
     return figure
+
+
+def _words(matrix: np.ndarray, source: str) -> str:
+    """Say how much traffic there is, and which cell has the most."""
+    src, dst = np.unravel_index(matrix.argmax(), matrix.shape)
+    said = f" ({SOURCES[source]})" if SOURCES[source] else ""
+    total = format_bytes(matrix.sum())
+    fact = f"Traffic between {len(matrix)} ranks{said}, {total} in all"
+    if matrix.any():
+        fact += f"; most from rank {src} to rank {dst}, {format_bytes(matrix.max())}"
+    return fact
 
 
 def _matrix(

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from collectives_lab import costs as formulas
-from collectives_lab.basics.units import format_bandwidth, format_bytes, format_seconds
+from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.basics.verbs import VERBS, algorithms_of
 from collectives_lab.plots.cost_curves import cost_curves, ranking
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.series import ALIKE, SERIES, seconds_of
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, decades, knob
+from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
@@ -62,14 +62,7 @@ class CostExplorer:
         self.size = knob("size", "size S", shown, nearest, format_bytes)
         self.ranks = knob("ranks", "ranks P", RANKS, world_size, "{:,}".format)
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
-        self.bandwidth = knob(
-            "bandwidth",
-            "bandwidth, 1 / beta",
-            BANDWIDTHS,
-            bandwidth,
-            format_bandwidth,
-            power=-1,
-        )
+        self.bandwidth = bandwidth_knob("bandwidth, 1 / beta", BANDWIDTHS, bandwidth)
 
     @property
     def knobs(self) -> tuple[Knob, ...]:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from collectives_lab.basics.units import format_bandwidth
+
 
 @dataclass(frozen=True)
 class Knob:
@@ -55,6 +57,11 @@ def knob(
     texts = tuple(map(text, ascending))
     shares = shares_of(np.asarray(ascending, float) ** power)
     return Knob(key, name, ascending, texts, ascending.index(start), shares)
+
+
+def bandwidth_knob(name: str, values: Iterable[float], start: float) -> Knob:
+    """Return a slider over bandwidths, in bytes per second: times fall as they grow."""
+    return knob("bandwidth", name, values, start, format_bandwidth, power=-1)
 
 
 def shares_of(values: ArrayLike) -> tuple[float, ...]:

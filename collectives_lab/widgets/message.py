@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from collectives_lab.basics.units import format_bandwidth, format_bytes, format_seconds
+from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.fabrics import Link
 from collectives_lab.plots.figure import INK, Diagram
 from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.series import SERIES
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, decades, knob
+from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
@@ -41,14 +41,7 @@ class MessageExplorer:
         nearest = min(shown, key=lambda n: abs(np.log(n / nbytes)))
         self.size = knob("size", "size n", shown, nearest, format_bytes)
         self.alpha = knob("alpha", "latency α", ALPHAS, alpha, format_seconds)
-        self.bandwidth = knob(
-            "bandwidth",
-            "bandwidth 1/β",
-            BANDWIDTHS,
-            bandwidth,
-            format_bandwidth,
-            power=-1,
-        )
+        self.bandwidth = bandwidth_knob("bandwidth 1/β", BANDWIDTHS, bandwidth)
 
     @property
     def knobs(self) -> tuple[Knob, ...]:

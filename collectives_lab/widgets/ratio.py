@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectives_lab.basics.units import format_bandwidth, format_seconds
+from collectives_lab.basics.units import format_seconds
 from collectives_lab.costs import training
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.ratio_picture import HIGHEST, LOWEST, STYLES, ratio_picture
 from collectives_lab.plots.series import ALIKE
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, decades, knob
+from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import count, number
 
@@ -62,14 +62,7 @@ class RatioExplorer:
             "tokens", "tokens a step, all ranks", TOKENS, tokens, "{:,}".format
         )
         self.rate = knob("rate", "speed of a rank", RATES, flop_rate, _flops, -1)
-        self.bandwidth = knob(
-            "bandwidth",
-            "bandwidth, one way",
-            BANDWIDTHS,
-            bandwidth,
-            format_bandwidth,
-            power=-1,
-        )
+        self.bandwidth = bandwidth_knob("bandwidth, one way", BANDWIDTHS, bandwidth)
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
 
     @property

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from collectives_lab.basics.units import format_bandwidth
 from collectives_lab.costs import training
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.series import SERIES
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, decades, knob
+from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
@@ -48,13 +47,8 @@ class ShardingExplorer:
         self.tokens = knob("tokens", "tokens on a GPU", TOKENS, tokens, "{:,}".format)
         self.ranks = knob("ranks", "GPUs", RANKS, world_size, "{:,}".format)
         self.rate = knob("rate", "speed of a GPU", RATES, flop_rate, _flops)
-        self.bandwidth = knob(
-            "bandwidth",
-            "bandwidth of a GPU, one way",
-            BANDWIDTHS,
-            bandwidth,
-            format_bandwidth,
-            power=-1,
+        self.bandwidth = bandwidth_knob(
+            "bandwidth of a GPU, one way", BANDWIDTHS, bandwidth
         )
 
     @property
