@@ -1,9 +1,10 @@
 """Two binary trees over the same ranks, and the steps in which their edges are used.
 
-Here you can compute the parents of all ranks in both trees (`double_tree`), and the
-step in which each rank first sends to its parent (`first_steps`), such that no rank
-ever sends two messages in a step, nor receives two.
-Source: Sanders, Speck and Traeff 2009; the trees are those of NCCL 2.4.
+Here you can compute the parents of all ranks in both trees (`double_tree`, and those of
+NCCL, `nccl_trees`, which differ for an odd number), and the step in which each rank
+first sends to its parent (`first_steps`), such that no rank ever sends two messages in
+a step, nor receives two.
+Source: Sanders, Speck and Traeff 2009.
 """
 
 from __future__ import annotations
@@ -25,17 +26,37 @@ def double_tree(world_size: int) -> tuple[Parents, Parents]:
         places = [_parent_place(rank + 1, world_size) for rank in range(world_size)]
         # Place 0 is the parent of the root, and no rank.
         parents: Parents = [place - 1 if place else None for place in places]
-        shifted = [
-            None if parent is None else (parent + 1) % world_size for parent in parents
-        ]
-        return parents, shifted[-1:] + shifted[:-1]
-    last = world_size - 1
-    parents = [
-        _parent_place(rank, last) if rank else None for rank in range(world_size)
-    ]
+        return parents, _shifted(parents)
+    last, parents = world_size - 1, tree_below_rank_0(world_size)
     return parents, [
         None if parent is None else last - parent for parent in reversed(parents)
     ]
+
+
+def nccl_trees(world_size: int) -> tuple[Parents, Parents]:
+    """Return the parents in both trees of NCCL, where rank 0 is the root of the first.
+
+    With an odd number of ranks the second tree is the first, shifted by one rank, and
+    rank 0 has a child in either. Else they are those of `double_tree`.
+    Source: NCCL 2.30.7, src/graph/trees.cc (`ncclGetBtree`, `ncclGetDtree`).
+    """
+    if world_size % 2 == 0:
+        return double_tree(world_size)
+    parents = tree_below_rank_0(world_size)
+    return parents, _shifted(parents)
+
+
+def tree_below_rank_0(world_size: int) -> Parents:
+    """Return the parents in a binary tree over the other ranks, with 0 above it."""
+    above = [_parent_place(rank, world_size - 1) for rank in range(1, world_size)]
+    return [None, *above]
+
+
+def _shifted(parents: Parents) -> Parents:
+    """Return the tree in which every rank has the place of the rank before it."""
+    size = len(parents)
+    moved = [None if parent is None else (parent + 1) % size for parent in parents]
+    return moved[-1:] + moved[:-1]
 
 
 def _parent_place(place: int, last: int) -> int:

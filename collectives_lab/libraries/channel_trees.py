@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from collectives_lab.basics.trees import Parents, double_tree
+from collectives_lab.basics.trees import Parents, nccl_trees
 from collectives_lab.libraries.calls import Call, in_flight
 from collectives_lab.libraries.channels import (
     chain_up_and_down,
@@ -110,7 +110,7 @@ def _parents(chains: list[np.ndarray], world_size: int) -> tuple[Parents, Parent
     """
     heads = [int(chain[0]) for chain in chains]
     both = []
-    for over_servers in double_tree(len(chains)):
+    for over_servers in nccl_trees(len(chains)):
         parents: Parents = [None] * world_size
         for ranks, head, parent in zip(chains, heads, over_servers, strict=True):
             for before, rank in pairwise(ranks.tolist()):

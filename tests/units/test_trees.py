@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from collectives_lab.basics.trees import Parents, double_tree, first_steps
+from collectives_lab.basics.trees import Parents, double_tree, first_steps, nccl_trees
 
 WORLD_SIZES = [*range(1, 34), 100, 1000]
 
@@ -45,6 +45,30 @@ def test_both_trees_reach_everyone(world_size: int) -> None:
         assert max(children.values(), default=0) <= 2
         deepest = max(depth(parent, rank) for rank in range(world_size))
         assert deepest <= (world_size - 1).bit_length()
+
+
+def parents_of(children: dict[int, list[int]]) -> Parents:
+    """The parents, from each rank's children."""
+    above = {child: rank for rank, below in children.items() for child in below}
+    return [above.get(rank) for rank in range(len(above) + 1)]
+
+
+def test_nccls_trees_are_those_of_its_drawings() -> None:
+    """Of 14 and of 13 ranks, in the comments of src/graph/trees.cc of NCCL."""
+    of_14 = {0: [8], 8: [4, 12], 4: [2, 6], 12: [10, 13]}
+    of_14 |= {2: [1, 3], 6: [5, 7], 10: [9, 11]}
+    assert nccl_trees(14)[0] == parents_of(of_14)
+    of_13 = {0: [8], 8: [4, 12], 4: [2, 6], 12: [10]}
+    of_13 |= {2: [1, 3], 6: [5, 7], 10: [9, 11]}
+    shifted = {1: [9], 9: [5, 0], 5: [3, 7], 0: [11]}
+    shifted |= {3: [2, 4], 7: [6, 8], 11: [10, 12]}
+    assert nccl_trees(13) == (parents_of(of_13), parents_of(shifted))
+
+
+def test_nccls_tree_of_three_is_a_chain() -> None:
+    """Which the double tree of the book, a star, is not."""
+    assert nccl_trees(3) == ([None, 2, 0], [1, None, 0])
+    assert nccl_trees(3)[0] != double_tree(3)[0]
 
 
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
