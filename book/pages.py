@@ -3,7 +3,8 @@
 Every page has the place in it that its file has in the repository, so a link that works
 there works here. Here you can `lay_out` all of them; a new chapter, exercise or page of
 `docs/` comes by itself. Words of a chapter become links to the glossary, to sections
-and to figures, and the index is made from them.
+and to figures, and the index is made from them. Below predictions stands the way to the
+page that holds them against measurements.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from book import badges, crosslinks, glossary, reveals, word_index
+from book import badges, crosslinks, glossary, reveals, truth_links, word_index
 from book.answers import with_answers
 from book.execution import CHAPTERS, ROOT, Execution, number_of
 from book.sections import Section, sections_of
@@ -33,6 +34,7 @@ TEXTS = {
 }
 """Pages that are no notebooks, with the titles that they have here."""
 
+FRONT = [ROOT / "docs" / "preface.md", ROOT / "docs" / "truth.md"]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 INDEX = ROOT / "docs" / "index.md"
 """A page that exists on the site alone."""
@@ -95,10 +97,11 @@ def _beside() -> list[Path]:
 def index(chapters: Iterable[Path]) -> str:
     """Write the first page, with the tree of all others for the theme."""
     parts = {
+        "Before you begin": map(_name, FRONT),
         "Chapters": map(_name, chapters),
         "Exercises": map(_name, exercises()),
         "To look up": map(_name, LOOK_UP),
-        "Where to read on": [_name(p) for p in details() if p not in LOOK_UP],
+        "Where to read on": [_name(p) for p in details() if p not in FRONT + LOOK_UP],
         "The project": [_name(ROOT / name) for name in TEXTS],
     }
     text = (ROOT / "book" / "index.md").read_text().replace("../README.md", "README.md")
@@ -141,6 +144,7 @@ def chapter_page(
         number = number_of(execution.chapter)
         notebook.cells = crosslinks.linked(notebook.cells, number, targets)
     notebook.cells = reveals.with_reveals(notebook.cells)
+    notebook.cells = truth_links.with_truth_links(notebook.cells)
     notebook.cells.append(new_markdown_cell(f"---\n\n<small>{text}</small>"))
     return notebook
 

@@ -154,3 +154,29 @@ def test_the_page_of_notebooks_has_every_option() -> None:
     listed = re.findall(r"^\| `(--\w+)", text, re.MULTILINE)
     known = RanksMagics.run_cell.parser._option_string_actions
     assert sorted(listed) == sorted(name for name in known if name.startswith("--"))
+
+
+def minutes(text: str) -> dict[str, int]:
+    """The minutes in README, by the number of a chapter or the name of an exercise."""
+    rows = re.findall(r"^\| \[(\d+(?= )|\w+)[^|]*\|.*\| (\d+) \|$", text, re.MULTILINE)
+    return {name: int(number) for name, number in rows}
+
+
+def test_the_preface_sends_readers_on_ways_of_the_hours_that_it_names() -> None:
+    """By README's minutes, each within a twentieth."""
+    takes = minutes(README.read_text())
+    chapters = [name for name in takes if name.isdigit()]
+    exercises = [name for name in takes if not name.isdigit()]
+    assert len(chapters) == 15 and len(exercises) == 13
+    preface = (ROOT / "docs" / "preface.md").read_text()
+    rows = re.findall(r"^\| (\d+) hours \|(.*?)\|(.*?)\|", preface, re.MULTILINE)
+    assert [int(hours) for hours, _, _ in rows] == [4, 12, 30]
+    for hours, read, handed_in in rows:
+        named = re.findall(r"\w+", handed_in)
+        way = re.findall(r"\d+", read) + [name for name in exercises if name in named]
+        total = sum(takes[name] for name in way)
+        if some := re.match(r" (\d+) of the (\d+) exercises ", handed_in):
+            share = int(some[1]) / int(some[2])
+            total = sum(takes[name] for name in chapters)
+            total += share * sum(takes[name] for name in exercises)
+        assert total == pytest.approx(60 * int(hours), rel=0.05), hours

@@ -1,13 +1,22 @@
 """What the site makes of words: the glossary, the index, and links in the text."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from book import crosslinks, execution, glossary, notation, pages, word_index
+from book import (
+    crosslinks,
+    execution,
+    glossary,
+    notation,
+    pages,
+    truth_links,
+    word_index,
+)
 from book.crosslinks import Targets
 from book.sections import Section, sections_of
 
@@ -196,3 +205,22 @@ def test_every_term_has_another_place_and_other_words(own) -> None:
     assert len({term.anchor for term in terms}) == len(terms)
     words = [w for t in terms for w in (*t.name.split(", "), *t.forms)]
     assert len({word.casefold() for word in words}) == len(words)
+
+
+def test_the_first_prediction_of_a_section_leads_to_how_wrong_it_is() -> None:
+    """Cells without an output, and those that predict nothing, do not."""
+    seen = [new_output("execute_result", {"text/plain": "1 ms"})]
+    sources = ["lab.predict(1)", "plan.replay(net)", "lab.run(f)"]
+    page = [
+        *cells("## 1.1 A", "text"),
+        new_code_cell("def f():\n    return plan.replay(net)"),
+        *(new_code_cell(source, outputs=seen) for source in sources),
+        *cells("## 1.2 B"),
+        new_code_cell("predicted(1)", outputs=seen),
+        *cells("## 1.3 C"),
+        new_code_cell("forecast(s)", outputs=seen),
+    ]
+    shown = [cell.source for cell in truth_links.with_truth_links(page)]
+    linked = [before for before, after in pairwise(shown) if after == truth_links.LINK]
+    assert linked == ["lab.predict(1)", "forecast(s)"]
+    assert len(shown) == len(page) + 2
