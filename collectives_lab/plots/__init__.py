@@ -21,8 +21,8 @@ Of times: what they are by size (`message_time`, `cost_curves`), who is fastest 
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
 machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
 which of them meet (`meeting_calls`), and what they hide behind computing (`overlap`).
-Of a GPU: what it computes by tokens (`roofline`). Of a policy in a world of squares: which way it goes (`grid_policy`). Of
-anything else: `lines`.
+Of a GPU: what it computes by tokens (`roofline`). Of a policy in a world of squares:
+which way it goes (`grid_policy`). Of anything else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative

@@ -7,6 +7,7 @@ of some ranks meets which call of others (`meeting_calls`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -109,10 +110,9 @@ def meeting_calls(
     return figure
 
 
-def _box(
-    ax: Axes, n: int, row: int, call: tuple[str, str] | None, color: str
-) -> None:
+def _box(ax: Axes, n: int, row: int, call: tuple[str, str] | None, color: str) -> None:
     corner, size = (n - WIDE, row - HIGH), (2 * WIDE, 2 * HIGH)
+    look: dict[str, Any]
     if call is None:
         look = {"facecolor": "none", "edgecolor": INK, "linestyle": (0, (4, 3))}
         what, gives = "no call", ""

@@ -133,7 +133,7 @@ class CheckpointExplorer:
         best = self._best(self.checkpoint.value, self.failures.value)
         lost_at_best = 1 - best["effective"] * (1 - float(shares.restarts))
         lost, checkpoints, repeated = (
-            number(100 * float(part[here]))
+            number(100 * float(np.asarray(part)[here]))
             for part in (shares.lost, shares.checkpoints, shares.repeated)
         )
         return (

@@ -1,7 +1,8 @@
 """The table that Python computes for a page, and its script only looks up.
 
-Here you can make one over the sliders of an explorer, short where the formula allows it
-(`table_of`) or with a value for every stop (`full_table_of`), and its axes (`axes_of`). The script, lookup.js, knows no formula.
+Here you can make one over the sliders of an explorer, short where the formula allows
+that (`table_of`) or with a value for every stop (`full_table_of`), and its axes
+(`axes_of`). The script, lookup.js, knows no formula.
 """
 
 from __future__ import annotations

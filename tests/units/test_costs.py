@@ -188,7 +188,8 @@ def test_tokens_at_equality_make_both_times_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "checkpoint", "restart"), [(1200, 60, 0), (300, 60, 600), (7200, 6, 90)]
+    ("interval", "checkpoint", "restart"),
+    [(1200, 60, 0), (300, 60, 600), (7200, 6, 90)],
 )
 def test_time_divides_as_in_a_run_that_fails(interval, checkpoint, restart) -> None:
     """A run played step by step, failure by failure, has the four shares."""
