@@ -153,7 +153,9 @@ class Verdict:
             return text
         from collectives_lab.plots import space_time
 
-        return text + space_time(self.trace, ranks=sorted(ranks))._repr_html_()
+        caption = "The last calls of the ranks concerned; the words have their lines."
+        figure = space_time(self.trace, ranks=sorted(ranks), caption=caption)
+        return text + figure._repr_html_()
 
 
 def alike(texts: dict[int, str], limit: int = 6) -> list[str]:

@@ -20,9 +20,9 @@ memory: the parts that ranks keep (`shards`), and bars against what a GPU has
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
 machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
-and what they hide behind computing (`overlap`). Of a GPU: what it computes by tokens
-(`roofline`). Of a policy in a world of squares: which way it goes (`grid_policy`). Of
-anything else: `lines`.
+which of them meet (`meeting_calls`), and what they hide behind computing (`overlap`).
+Of a GPU: what it computes by tokens (`roofline`). Of a policy in a world of squares:
+which way it goes (`grid_policy`). Of anything else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -54,7 +54,7 @@ from collectives_lab.plans.chunks import (
 )
 from collectives_lab.plots.arrivals import arrivals
 from collectives_lab.plots.buffers import before_after, ranks_in
-from collectives_lab.plots.call_picture import call_order
+from collectives_lab.plots.call_picture import call_order, meeting_calls
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
@@ -123,6 +123,7 @@ __all__ = [
     "protocols",
     "message_time",
     "call_order",
+    "meeting_calls",
     "memory",
     "overlap",
     "shards",

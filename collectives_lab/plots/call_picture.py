@@ -1,15 +1,19 @@
-"""The calls of a step in their order, each on the line of the layer that it is for.
+"""Calls in their order: of the layers of a step, and of ranks that meet in them.
 
-Here you can compare the orders of several systems (`call_order`).
+Here you can compare the orders of several systems (`call_order`), and show which call
+of some ranks meets which call of others (`meeting_calls`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
-from collectives_lab.plots.figure import STYLE, Diagram, blank
+from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, diagram, rank_color
 from collectives_lab.plots.series import series_look
 
 MARKS = "s", "v", "o", "D"
@@ -53,3 +57,68 @@ def call_order(
     )
     figure.alt = f"A panel for each system, with its calls in order. {said}. {caption}"
     return figure
+
+
+WIDE, HIGH = 0.41, 0.27
+"""Half of the width and of the height of a call's box, in calls and in rows."""
+ODD = "#C33332"
+"""The colour of a meeting of two calls that do not belong together."""
+
+
+@mpl.rc_context(STYLE)
+def meeting_calls(
+    above: Sequence[tuple[str, str]],
+    below: Sequence[tuple[str, str]],
+    names: tuple[str, str],
+    *,
+    ranks: tuple[int, int] = (0, 1),
+    caption: str,
+) -> Diagram:
+    """Draw the calls of some ranks above those of others, which meet by their numbers.
+
+    above, below: what each call sums, and what it gives. names: of the two rows. ranks:
+    whose colours they have. A solid line joins the calls that meet, red where they sum
+    something else; a dotted line joins those that sum the same and do not meet. Where
+    one row has more calls, the other has an empty place.
+    """
+    count = max(len(above), len(below))
+    figure, ax = diagram(1.4 * count + 1, 2.5)
+    for row, (calls, rank) in enumerate(zip((above, below), ranks, strict=True)):
+        for n in range(count):
+            _box(ax, n, row, calls[n] if n < len(calls) else None, rank_color(rank))
+    for n, (one, other) in enumerate(zip(above, below, strict=False)):
+        is_odd = one[0] != other[0]
+        look = {"color": ODD, "linewidth": 3.5} if is_odd else {"color": INK}
+        ax.plot([n, n], [HIGH, 1 - HIGH], **look)
+        if is_odd:
+            ax.text(n + 0.06, 0.5, "≠", color=ODD, fontsize=14, va="center")
+    for n, (what, _) in enumerate(above):
+        for m in (m for m, (other, _) in enumerate(below) if other == what and m != n):
+            ax.plot([n, m], [HIGH, 1 - HIGH], color=INK, linestyle=":", linewidth=1.5)
+    ax.set(xlim=(-0.5, count - 0.5), ylim=(1.35, -0.35))
+    ax.set_xticks(range(count), [f"call {n + 1}" for n in range(count)])
+    ax.set_yticks((0, 1), names)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    figure.caption = caption
+    said = (
+        f"{name}: {'; '.join(', '.join(filter(None, call)) for call in calls)}"
+        for name, calls in zip(names, (above, below), strict=True)
+    )
+    figure.alt = f"Two rows of calls by number. {'. '.join(said)}. {caption}"
+    return figure
+
+
+def _box(ax: Axes, n: int, row: int, call: tuple[str, str] | None, color: str) -> None:
+    corner, size = (n - WIDE, row - HIGH), (2 * WIDE, 2 * HIGH)
+    look: dict[str, Any]
+    if call is None:
+        look = {"facecolor": "none", "edgecolor": INK, "linestyle": (0, (4, 3))}
+        what, gives = "no call", ""
+    else:
+        look = {"facecolor": (color, 0.12), "edgecolor": color}
+        what, gives = call
+    ax.add_patch(Rectangle(corner, *size, **look))
+    words = "\n".join(filter(None, (what, gives)))
+    ax.text(n, row, words, ha="center", va="center", fontsize=8.5, linespacing=1.5)

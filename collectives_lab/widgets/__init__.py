@@ -6,13 +6,17 @@ and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_costs`), of NCCL's choice (`explore_choice`), of a training step
 (`explore_ratio`), of one that is sharded (`explore_sharding`), of experts of limited
 capacity (`explore_capacity`), of a server whose workers run ahead
-(`explore_staleness`) and of ring attention (`explore_attention`). All of them are pages
-with a script of their own: they need no kernel, work in an exported book, and show a
-picture where no script runs.
+(`explore_staleness`), of ring attention (`explore_attention`) and of checkpoints
+(`explore_checkpoints`). All of them are pages with a script of their own: they need no
+kernel, work in an exported book, and show a picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
 from collectives_lab.widgets.capacity import CapacityExplorer, explore_capacity
+from collectives_lab.widgets.checkpoints import (
+    CheckpointExplorer,
+    explore_checkpoints,
+)
 from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
 from collectives_lab.widgets.message import MessageExplorer, explore_message
@@ -42,6 +46,8 @@ __all__ = [
     "ShardingExplorer",
     "explore_capacity",
     "CapacityExplorer",
+    "explore_checkpoints",
+    "CheckpointExplorer",
     "explore_staleness",
     "StalenessExplorer",
     "explore_sums",

@@ -1,12 +1,14 @@
 """The table that Python computes for a page, and its script only looks up.
 
-Here you can make one over the sliders of an explorer (`table_of`), and its axes
+Here you can make one over the sliders of an explorer, short where the formula allows
+that (`table_of`) or with a value for every stop (`full_table_of`), and its axes
 (`axes_of`). The script, lookup.js, knows no formula.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -61,6 +63,19 @@ def table_of(
         stops = range(len(knob.values))
         only = [only if n == knob.start else None for n in stops]
     return only
+
+
+def full_table_of(
+    value: Callable[..., Any], knobs: Sequence[Knob], along: ArrayLike
+) -> list[Any]:
+    """Return what `value` gives at all stops of the sliders, nested as in `table_of`.
+
+    For a formula of which no slider takes shares.
+    """
+    if not knobs:
+        return _short(np.broadcast_to(np.asarray(value(), float), np.shape(along)))
+    first, *rest = knobs
+    return [full_table_of(partial(value, stop), rest, along) for stop in first.values]
 
 
 def _some(knob: Knob) -> set[int]:

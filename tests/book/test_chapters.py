@@ -1232,6 +1232,21 @@ CLAIMS = {
         assert round(best_interval(6) / best_interval(60), 1) == 0.3
         assert 11 < for_restarts / interruptions / 60 < 11.5
         assert round(lost(2 * best, 60) / lost_at_best, 2) == 1.25
+        assert round(lost(best / 2, 60) / lost_at_best, 2) == 1.25
+
+        def lost_as_explored(C, restart):
+            between = 54 * 86400 / interruptions
+            young = lab.costs.failures.best_interval(C, between)
+            shares = lab.costs.failures.shares_of_time(young, C, between, restart)
+            return 100 * shares.lost
+
+        supposed = lost_as_explored(6, 660)
+        assert 9 < supposed < 10
+        assert 1.5 < supposed - lost_as_explored(1, 660) < 2
+        assert 2.5 < supposed - lost_as_explored(6, 300) < 3.5
+        exact = lab.costs.failures.shares_of_time(best, 60, F).lost
+        assert abs(100 * exact - by_interval["best"][1]) < 0.5
+        assert by_program == waits_for and verdict.culprits == [culprit]
     """,
     "15_fewer_bytes_fewer_times": """
         assert abs(byte - whole) < noise / 5 and winners[1] == "a byte"

@@ -7,7 +7,7 @@ Bounds Distributed Training". The closed forms of the algorithms are tested with
 import numpy as np
 import pytest
 
-from collectives_lab.costs import training
+from collectives_lab.costs import failures, training
 
 FLOP_RATE, BANDWIDTH = 312e12, 600e9
 RATES = (FLOP_RATE, BANDWIDTH)
@@ -185,3 +185,35 @@ def test_tokens_at_equality_make_both_times_equal() -> None:
     parameters = 1e8
     gather = 7 / 8 * 2 * parameters / RATES[1]
     assert 2 * parameters * tokens / RATES[0] == pytest.approx(gather)
+
+
+@pytest.mark.parametrize(
+    ("interval", "checkpoint", "restart"),
+    [(1200, 60, 0), (300, 60, 600), (7200, 6, 90)],
+)
+def test_time_divides_as_in_a_run_that_fails(interval, checkpoint, restart) -> None:
+    """A run played step by step, failure by failure, has the four shares."""
+    random, mean, runs = np.random.default_rng(14), 11_000.0, 40_000
+    effective = writing = repeated = 0.0
+    for up in random.exponential(mean, runs):
+        kept = int(up // (interval + checkpoint))
+        effective += kept * interval
+        writing += kept * checkpoint
+        repeated += up - kept * (interval + checkpoint)
+    whole = effective + writing + repeated + runs * restart
+    played = np.array([effective, writing, repeated, runs * restart]) / whole
+    shares = failures.shares_of_time(interval, checkpoint, mean, restart)
+    assert np.allclose(shares, played, atol=0.004)
+    assert np.isclose(sum(shares), 1) and np.isclose(shares.lost, 1 - played[0], 0.05)
+
+
+def test_the_interval_of_young_loses_nearly_the_least() -> None:
+    """Of all intervals from seconds to days, none is better by a hundredth."""
+    intervals = np.geomspace(1, 1e6, 2000)
+    for checkpoint, mean in (1, 86400), (60, 11_000), (300, 43_200):
+        least = failures.shares_of_time(intervals, checkpoint, mean).lost.min()
+        young = failures.best_interval(checkpoint, mean)
+        lost = failures.shares_of_time(young, checkpoint, mean).lost
+        assert lost < 1.01 * least
+        twice = failures.shares_of_time(2 * young, checkpoint, mean).lost
+        assert 1.15 < twice / least < 1.3

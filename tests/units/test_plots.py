@@ -20,6 +20,7 @@ from collectives_lab.basics.trees import double_tree
 from collectives_lab.fabrics import uniform
 from collectives_lab.plans.steps import Steps
 from collectives_lab.plots import overview
+from collectives_lab.plots.call_picture import ODD
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.figure import INK, PALETTE
 from collectives_lab.plots.lanes import blocked, laid_out, scene
@@ -1027,6 +1028,29 @@ def test_calls_stand_in_their_order():
     places = [c.get_offsets().tolist() for c in ax.collections]
     assert places == [[[1, 0], [2, 1]], [[3, 1]]]
     assert "one: gather a, gather b, reduce b" in figure.alt
+
+
+def test_calls_that_meet_are_joined():
+    """Red joins what differs, dots what is the same and apart; a place may be empty."""
+    above = [("a", "1"), ("loss", "2"), ("b", "3"), ("c", "")]
+    below = [("a", "1"), ("b", "2"), ("c", "3")]
+    figure = plots.meeting_calls(above, below, ("one", "others"), caption="Shifted.")
+    (ax,) = figure.axes
+    joined = [(line.get_linestyle(), *line.get_xdata()) for line in ax.lines]
+    assert [ends for style, *ends in joined if style == ":"] == [[2, 1], [3, 2]]
+    red = [line.get_xdata()[0] for line in ax.lines if line.get_color() == ODD]
+    assert red == [1, 2] and len(joined) == 5
+    assert [text.get_text() for text in ax.texts].count("no call") == 1
+    assert "one: a, 1; loss, 2; b, 3; c" in figure.alt
+    assert_readable(figure)
+
+
+def test_calls_in_step_have_no_red():
+    """Where all ranks make the same calls, each meets its own."""
+    calls = [("a", "1"), ("b", "2")]
+    figure = plots.meeting_calls(calls, calls, ("one", "others"), caption="In step.")
+    assert len(figure.axes[0].lines) == 2
+    assert not any(line.get_color() == ODD for line in figure.axes[0].lines)
 
 
 def test_what_is_hidden_lies_beside_computing():

@@ -26,6 +26,7 @@ from collectives_lab.predictions import predict
 from collectives_lab.trace import Event, Trace
 from collectives_lab.widgets import attention as attention_page
 from collectives_lab.widgets import capacity as capacity_page
+from collectives_lab.widgets import checkpoints as checkpoint_page
 from collectives_lab.widgets import choice as choice_page
 from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import message as message_page
@@ -83,6 +84,7 @@ def node():
 EXPLORERS = (
     attention_page,
     capacity_page,
+    checkpoint_page,
     choice_page,
     cost_page,
     message_page,
@@ -729,6 +731,43 @@ def test_a_wrong_table_of_sharding_is_found():
     assert sentence != repr(explorer) and "14,000 tokens" in sentence
 
 
+# -- the explorer of checkpoints -------------------------------------------------------
+
+
+def test_checkpoints_begin_with_a_real_run():
+    """With a failure in three hours a tenth of the time is lost, and restarts."""
+    words = repr(widgets.explore_checkpoints())
+    assert "With 20 min of training between two checkpoints, 14.9 %" in words
+    assert "5.26 % to restarts. Young's formula gives 19 min" in words
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"checkpoint": 1, "failures": 0.25, "restart": 0, "interval": 86400},
+        {"checkpoint": 600, "failures": 32, "restart": 3600, "interval": 10},
+        {"checkpoint": 6, "restart": 60, "interval": 300},
+    ],
+)
+def test_the_page_says_what_python_says_of_checkpoints(values):
+    """What is lost, its three parts and the best interval are the same sentence."""
+    explorer = widgets.explore_checkpoints()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"checkpointWords(data, {place})", explorer.data)
+    _, begun = moved(explorer, **values)
+    assert sentence == repr(widgets.explore_checkpoints(**begun))
+
+
+def test_a_wrong_table_of_checkpoints_is_found():
+    """The test above fails where another share of the time is effective."""
+    explorer = widgets.explore_checkpoints()
+    wrong = {"effective": (0.9 * np.array(explorer.data["effective"])).tolist()}
+    place = json.dumps(at(explorer))
+    sentence = script(f"checkpointWords(data, {place})", explorer.data | wrong)
+    assert sentence != repr(explorer)
+
+
 # -- the explorer of NCCL's choice -----------------------------------------------------
 
 
@@ -1007,6 +1046,7 @@ def timeline():
 LIVE = {
     "attention": widgets.explore_attention,
     "capacity": widgets.explore_capacity,
+    "checkpoints": widgets.explore_checkpoints,
     "choice": widgets.explore_choice,
     "costs": widgets.explore_costs,
     "message": widgets.explore_message,
@@ -1042,6 +1082,7 @@ def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
     words = {
         "capacity": "tokens",
+        "checkpoints": "checkpoints",
         "choice": "GPUs",
         "message": "latency",
         "sharding": "tokens",
