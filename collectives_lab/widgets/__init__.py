@@ -6,7 +6,8 @@ and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_costs`), of NCCL's choice (`explore_choice`), of a training step
 (`explore_ratio`), of one that is sharded (`explore_sharding`), of experts of limited
 capacity (`explore_capacity`), of a server whose workers run ahead
-(`explore_staleness`) and of ring attention (`explore_attention`). All of them are pages
+(`explore_staleness`), of ring attention (`explore_attention`), of a pipeline
+(`explore_pipeline`) and of what a GPU keeps (`explore_memory`). All of them are pages
 with a script of their own: they need no kernel, work in an exported book, and show a
 picture where no script runs.
 """
@@ -15,7 +16,9 @@ from collectives_lab.widgets.attention import AttentionExplorer, explore_attenti
 from collectives_lab.widgets.capacity import CapacityExplorer, explore_capacity
 from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
+from collectives_lab.widgets.memory import MemoryExplorer, explore_memory
 from collectives_lab.widgets.message import MessageExplorer, explore_message
+from collectives_lab.widgets.pipeline import PipelineExplorer, explore_pipeline
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
 from collectives_lab.widgets.sharding import ShardingExplorer, explore_sharding
@@ -42,6 +45,10 @@ __all__ = [
     "ShardingExplorer",
     "explore_capacity",
     "CapacityExplorer",
+    "explore_pipeline",
+    "PipelineExplorer",
+    "explore_memory",
+    "MemoryExplorer",
     "explore_staleness",
     "StalenessExplorer",
     "explore_sums",
