@@ -17,7 +17,7 @@ function memoryWords(data, at) {
   const along = value("gpus") / (value("tensor") * value("pipeline"));
   const fitting = totals.filter((total) => total <= data.limit).length;
   return `${text("model")} on ${text("gpus")} GPUs, ${along.toLocaleString("en-US")} along data: the ` +
-    `fullest GPU keeps ${listed.join(", ")}. Of these four, ${fitting} fit into ${data.limit} GB.`;
+    `fullest GPU keeps ${listed.join(", ")}. ${data.fit[fitting]} into ${data.limit} GB.`;
 }
 
 function memoryPicture(data, at, width) {
@@ -44,7 +44,10 @@ function memoryPicture(data, at, width) {
       begin += part;
     });
     const words = formatNumber(total) + (total > until ? " →" : "");
-    write(words, x(total) + 4, middle + 4, "start", total <= limit ? { "font-weight": "bold" } : {});
+    // A sum that would lie on the line stands behind it.
+    const from = x(total) + 4, isOn = from < x(limit) + 2 && from + 34 > x(limit);
+    const look = total <= limit ? { "font-weight": "bold" } : {};
+    write(words, isOn ? x(limit) + 5 : from, middle + 4, "start", look);
   });
   const line = { x1: x(limit), x2: x(limit), y1: 2, y2: bottom, stroke: "currentColor" };
   picture.append(svg("line", { ...line, "stroke-width": 1.5, "stroke-dasharray": "5 3" }));

@@ -30,6 +30,13 @@ LIMIT = 80
 UNTIL = 240
 """GB where the picture ends; a longer bar is cut off there."""
 
+FIT = (
+    "None of them fits",
+    "One of them fits",
+    "Two of them fit",
+    "Three of them fit",
+    "All of them fit",
+)
 KINDS = ("parameters", "gradients", "optimizer", "activations")
 SCRIPTS = ("units.js", "knobs.js", "chart.js", "memory.js")
 
@@ -109,6 +116,7 @@ class MemoryExplorer:
             "names": STAGES,
             "kinds": KINDS,
             "colors": SERIES[: len(KINDS)],
+            "fit": FIT,
             "limit": LIMIT,
             "until": UNTIL,
             "kept": [kept(*place) for place in places],
@@ -125,7 +133,7 @@ class MemoryExplorer:
         data = self.gpus.value // (self.tensor.value * self.pipeline.value)
         return (
             f"{self.model.text} on {self.gpus.text} GPUs, {data:,} along data: the "
-            f"fullest GPU keeps {listed}. Of these four, {fitting} fit into {LIMIT} GB."
+            f"fullest GPU keeps {listed}. {FIT[fitting]} into {LIMIT} GB."
         )
 
     def diagram(self) -> Diagram:

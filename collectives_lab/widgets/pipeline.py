@@ -214,7 +214,7 @@ def _words(schedule: int, stages: int, micro: int) -> str:
     """Say how long the step takes, how long a stage is idle, and what it keeps."""
     now = played(schedule, stages, micro)
     text = (
-        f"{_schedule(schedule)}, {stages} stages and {micro} micro-batches: the step "
+        f"{stages} stages and {micro} micro-batches by {_schedule(schedule)}: the step "
         f"takes {number(now.step)} times a stage's forward pass. Every stage is idle "
         f"for {_percent(now.idle)} of it; the formula gives {_percent(now.formula)}. "
     )
