@@ -42,7 +42,7 @@ SCRIPTS = ("units.js", "knobs.js", "chart.js", "memory.js")
 
 
 def strategy(
-    model: int, gpus: int, tensor: int, pipeline: int, recompute: int, zero: int = 0
+    model: int, gpus: int, tensor: int, pipeline: int, recompute: int, *, zero: int
 ) -> Strategy:
     """Return the strategy at a place of the sliders, for a stage of ZeRO.
 
@@ -66,9 +66,14 @@ def strategy(
 
 
 @cache
-def kept(*place: int) -> list[list[float]]:
+def kept(
+    model: int, gpus: int, tensor: int, pipeline: int, recompute: int
+) -> list[list[float]]:
     """Return GB by stage of ZeRO and kind, of the fullest GPU at a place."""
-    by_zero = [fullest(strategy(*place, zero=zero)) for zero in range(len(STAGES))]
+    by_zero = [
+        fullest(strategy(model, gpus, tensor, pipeline, recompute, zero=zero))
+        for zero in range(len(STAGES))
+    ]
     return [
         [
             round(nbytes / 1e9, 2)
