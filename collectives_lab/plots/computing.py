@@ -41,7 +41,7 @@ MOST_APART = 32
 """Lanes with room for a gap between them, where they are filled."""
 
 FAINT = 0.4
-"""How opaque a pale bar is."""
+"""How much of its rank's colour a pale bar has."""
 
 
 @mpl.rc_context(STYLE)
@@ -127,12 +127,15 @@ def _draw_bars(
     left, right, low = begin + rims, done - rims, lanes - 0.4
     corners = [(left, low), (right, low), (right, low + 0.8), (left, low + 0.8)]
     variants = columns["variant"][rows].tolist()
-    alphas = {n: FAINT if is_faint(trace.texts[n]) else 1.0 for n in {*variants}}
-    colors = [rank_color(rank) for rank in columns["rank"][rows].tolist()]
-    shades = [*zip(colors, [alphas[n] for n in variants], strict=True)]
+    pale = {n for n in {*variants} if is_faint(trace.texts[n])}
+    ranks = columns["rank"][rows].tolist()
+    colors = [
+        _paler(rank_color(rank)) if variant in pale else rank_color(rank)
+        for rank, variant in zip(ranks, variants, strict=True)
+    ]
     bars = PolyCollection(
         np.moveaxis(np.array(corners), 2, 0),
-        facecolors=to_rgba_array(shades),
+        facecolors=to_rgba_array(colors),
         linewidths=0,
         rasterized=len(rows) > MOST_BARS,
         snap=len(rows) <= MOST_BARS,  # what is thinner than a pixel is pale
@@ -145,10 +148,13 @@ def _draw_bars(
     middles = zip(middle_of, lanes, variants, colors, strict=True)
     for middle, lane, number, color in middles:
         style = {"ha": "center", "va": "center", "color": on_color(color)}
-        if alphas[number] < 1.0:
-            style["color"] = "black"
         text = label(trace.texts[number])
         ax.text(middle, lane, text, fontsize=7, **style)
+
+
+def _paler(color: str) -> tuple[float, ...]:
+    """Return a colour mixed with white: its label is read on a dark page too."""
+    return tuple(1 - FAINT * (1 - part) for part in to_rgb(color))
 
 
 def _draw_shares(

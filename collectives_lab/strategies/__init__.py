@@ -18,7 +18,7 @@ from collectives_lab.strategies.calls import (
 from collectives_lab.strategies.clusters import Cluster, call_seconds
 from collectives_lab.strategies.fitted import Constants, constants
 from collectives_lab.strategies.forecast import Forecast, forecast
-from collectives_lab.strategies.memory import Memory, memory
+from collectives_lab.strategies.memory import Memory, fullest, memory
 from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.published import PUBLISHED, Published, published
 from collectives_lab.strategies.scaling import Scaling, fastest, scaling
@@ -50,6 +50,7 @@ __all__ = [
     "constants",
     "fastest",
     "forecast",
+    "fullest",
     "memory",
     "models",
     "predicted_calls",

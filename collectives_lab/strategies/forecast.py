@@ -36,7 +36,7 @@ from collectives_lab.strategies.computing import (
     sharding_bytes,
 )
 from collectives_lab.strategies.fitted import Constants, constants, spread
-from collectives_lab.strategies.memory import memory
+from collectives_lab.strategies.memory import fullest
 from collectives_lab.strategies.sentences import Sentence, sentences, units
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.timing import Timed, exposed
@@ -78,8 +78,7 @@ class Forecast:
     @property
     def memory(self) -> int:
         """Bytes of the fullest rank, as `memory` counts them."""
-        s = self.strategy
-        return max(memory(s, stage).total for stage in s.unlike())
+        return fullest(self.strategy).total
 
     @property
     def fits(self) -> bool:

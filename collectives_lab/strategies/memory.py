@@ -1,7 +1,8 @@
 """The memory of a rank: parameters, gradients, optimizer state, activations.
 
-Here: `memory`, by part, in bytes. With N parameters on a rank, P ranks along data and
-b bytes of each kind, of which hybrid sharding has its copies (P is then `shard`)
+Here: `memory`, by part, in bytes, and `fullest`, that of the fullest stage. With N
+parameters on a rank, P ranks along data and b bytes of each kind, of which hybrid
+sharding has its copies (P is then `shard`)
 
                parameters   gradients   optimizer
     ZeRO-0     b N          b N         b N
@@ -83,6 +84,12 @@ def memory(strategy: Strategy, stage: int = 0) -> Memory:
         activations(strategy, stage),
         largest * gathered + _computed_again(strategy),
     )
+
+
+def fullest(strategy: Strategy) -> Memory:
+    """Return the bytes that a rank of the fullest stage keeps."""
+    stages = (memory(strategy, stage) for stage in strategy.unlike())
+    return max(stages, key=lambda kept: kept.total)
 
 
 def activations(strategy: Strategy, stage: int = 0) -> int:

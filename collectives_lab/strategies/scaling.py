@@ -15,7 +15,7 @@ from typing import Any
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.strategies.clusters import Cluster
-from collectives_lab.strategies.memory import memory
+from collectives_lab.strategies.memory import fullest
 from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.timing import StepTime, step_time
@@ -40,11 +40,10 @@ class Scaling:
         rows = []
         for step, efficiency in zip(self.steps, self.efficiency(), strict=True):
             s = step.strategy
-            largest = max(memory(s, stage).total for stage in s.unlike())
             rows.append(
                 [s.world_size, s.batch, s.micro_batches, format_seconds(step.seconds)]
                 + [f"{step.tokens_per_second:,.0f}", f"{efficiency:.0%}"]
-                + [f"{step.mfu:.0%}", format_bytes(largest)]
+                + [f"{step.mfu:.0%}", format_bytes(fullest(s).total)]
             )
         head = ["ranks", "batch", "micro-batches", "step", "tokens/s", "efficiency"]
         return table([*head, "MFU", "memory"], *rows)
@@ -102,8 +101,7 @@ def fastest(
     """
     candidates = []
     for strategy in _strategies(model, cluster, world_size, batch, sequence, fixed):
-        totals = (memory(strategy, stage).total for stage in strategy.unlike())
-        if max(totals) <= cluster.memory:
+        if fullest(strategy).total <= cluster.memory:
             candidates.append(step_time(strategy, cluster, efficiency))
     return sorted(candidates, key=lambda step: step.seconds)
 

@@ -1,14 +1,9 @@
 """Things a reader moves: steppers and explorers for notebooks.
 
 Here you can go through an algorithm, a run or a replay step by step (`step_through`),
-and turn the knobs of one message (`explore_message`), of the eight verbs
-(`explore_verbs`), of a sum and its rounding (`explore_sums`), of the cost formulas
-(`explore_costs`), of NCCL's choice (`explore_choice`), of a training step
-(`explore_ratio`), of one that is sharded (`explore_sharding`), of experts of limited
-capacity (`explore_capacity`), of a server whose workers run ahead
-(`explore_staleness`), of ring attention (`explore_attention`) and of checkpoints
-(`explore_checkpoints`). All of them are pages with a script of their own: they need no
-kernel, work in an exported book, and show a picture where no script runs.
+and put one model of the book under sliders: each `explore_...` is named after it. All
+of them are pages with a script of their own: they need no kernel, work in an exported
+book, and show a picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
@@ -19,7 +14,9 @@ from collectives_lab.widgets.checkpoints import (
 )
 from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
+from collectives_lab.widgets.memory import MemoryExplorer, explore_memory
 from collectives_lab.widgets.message import MessageExplorer, explore_message
+from collectives_lab.widgets.pipeline import PipelineExplorer, explore_pipeline
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
 from collectives_lab.widgets.sharding import ShardingExplorer, explore_sharding
@@ -48,6 +45,10 @@ __all__ = [
     "CapacityExplorer",
     "explore_checkpoints",
     "CheckpointExplorer",
+    "explore_pipeline",
+    "PipelineExplorer",
+    "explore_memory",
+    "MemoryExplorer",
     "explore_staleness",
     "StalenessExplorer",
     "explore_sums",

@@ -1099,6 +1099,23 @@ CLAIMS = {
         bubbles = [bubble(16, 16), bubble(16, 32), bubble(16, 16, 8)]
         assert [round(100 * b) for b in bubbles] == [48, 32, 10]
         assert idle_time["zero bubble (ZB1P)"] * 3 == idle_time["1F1B"]
+        from collectives_lab.replay import pipelines
+        for name, orders, takes in (
+            ("1F1B", pipelines.one_f_one_b(16, 16), {"F": 1, "B": 2}),
+            ("zero bubble (ZB1P)", pipelines.zero_bubble(16, 16),
+             {"F": 1, "B": 1, "W": 1}),
+        ):
+            played = max(own[-1].end for own in pipelines.play(orders, takes))
+            assert played - busy == idle_time[name]
+        of_llama = lab.widgets.explore_pipeline(16, 16, pieces=8)
+        assert "idle for 10.5 % of it; the formula gives 10.5 %" in repr(of_llama)
+        half = [repr(lab.widgets.explore_pipeline(16, 8, name, pieces=v))
+                for name, v in (("1F1B", 8), ("zero bubble", 1))]
+        assert all("at least as many" in words for words in half)
+        on_2048 = [repr(lab.widgets.explore_memory("Llama 3 405B", 2048, 8, 16, again))
+                   for again in ("selective", "full")]
+        assert "79.1 GB (ZeRO-1)" in on_2048[0], on_2048
+        assert "19.7 GB (ZeRO-1)" in on_2048[1], on_2048
         assert bubbles[2] * 2 < idle_time["DualPipe"] / (idle_time["DualPipe"] + busy)
         assert round(factor, 1) == 2.9 and cube.world_size == 512
         later = [st.forecast(step.strategy, H100).seconds for step in placed.values()]

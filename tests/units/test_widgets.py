@@ -15,7 +15,7 @@ import pytest
 import torch
 from algorithm_table import ROWS, names_of
 
-from collectives_lab import costs, fabrics, plans, plots, widgets
+from collectives_lab import costs, fabrics, plans, plots, strategies, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.parallel.experts import route
 from collectives_lab.plans.pieces import algorithms_like, story
@@ -29,8 +29,10 @@ from collectives_lab.widgets import capacity as capacity_page
 from collectives_lab.widgets import checkpoints as checkpoint_page
 from collectives_lab.widgets import choice as choice_page
 from collectives_lab.widgets import explorer as cost_page
+from collectives_lab.widgets import memory as memory_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
+from collectives_lab.widgets import pipeline as pipeline_page
 from collectives_lab.widgets import ratio as ratio_page
 from collectives_lab.widgets import scrubber
 from collectives_lab.widgets import sharding as sharding_page
@@ -87,7 +89,9 @@ EXPLORERS = (
     checkpoint_page,
     choice_page,
     cost_page,
+    memory_page,
     message_page,
+    pipeline_page,
     ratio_page,
     sharding_page,
     staleness_page,
@@ -844,6 +848,85 @@ def test_workers_in_step_begin_together():
         assert bars[::2] == list(range(0, 24, 4))
 
 
+# -- the explorer of a pipeline --------------------------------------------------------
+
+
+def test_a_pipeline_is_idle_by_its_formula():
+    """The sentence has the idle share, and says where the formula does not hold."""
+    words = repr(widgets.explore_pipeline(16, 16, pieces=8))
+    idle = number(100 * (15 / 8) / (16 + 15 / 8))
+    assert f"idle for {idle} % of it; the formula gives {idle} %" in words
+    assert "at least as many micro-batches as stages" not in words
+    assert "at least as many" in repr(widgets.explore_pipeline(16, 8, pieces=8))
+    third = repr(widgets.explore_pipeline(4, 8, "zero bubble"))
+    assert f"idle for {number(100 * 3 / 27)} % of it" in third
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"schedule": 0}, {"schedule": 3}, {"schedule": 5}]
+)
+def test_the_page_draws_the_bars_of_a_schedule(values):
+    """Each bar begins, ends and is named as Python played it, whole or in pieces."""
+    explorer = widgets.explore_pipeline()
+    place = json.dumps(at(explorer, **values))
+    drawn, words = script(
+        f"((here) => [here.lanes.map((lane) => pipelineBars(lane, here)), here.words])"
+        f"(pipelinePlace(data, {place}))",
+        explorer.data,
+    )
+    begun = [values.get(one.key, one.value) for one in explorer.knobs]
+    now, pieces = pipeline_page.played(*begun), pipeline_page.SCHEDULES[begun[0]][1]
+    assert words == pipeline_page._words(*begun)
+    for lane, bars in zip(drawn, now.bars, strict=True):
+        assert [(bar["kind"], bar["begin"], bar["end"]) for bar in lane] == [
+            (bar.work.kind, bar.begin / pieces, bar.end / pieces) for bar in bars
+        ]
+        named = [bar.get("name") for bar in lane]
+        assert named in ([bar.work.micro for bar in bars], [None] * len(bars))
+
+
+def test_an_unknown_schedule_is_refused():
+    """The error names the schedules, and which of them have pieces."""
+    with pytest.raises(ValueError, match="'GPipe' with pieces=2 is no schedule; need"):
+        widgets.explore_pipeline(schedule="GPipe", pieces=2)
+    with pytest.raises(ValueError, match="0 stages and 8 micro-batches"):
+        widgets.explore_pipeline(0)
+
+
+# -- the explorer of memory ------------------------------------------------------------
+
+
+def test_what_is_kept_is_that_of_the_strategy():
+    """The bars add up to what the fullest rank keeps, by stage of ZeRO."""
+    for place in ((1, 512, 8, 1, 0), (2, 2048, 8, 16, 1), (0, 128, 1, 4, 0)):
+        for zero, bar in enumerate(memory_page.kept(*place)):
+            strategy = memory_page.strategy(*place, zero=zero)
+            total = strategies.fullest(strategy).total
+            assert sum(bar) == pytest.approx(total / 1e9, abs=0.02)
+            assert strategy.world_size == place[1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"model": 2, "gpus": 2048, "pipeline": 16}, {"recompute": 1, "tensor": 1}],
+)
+def test_the_page_says_what_python_says_of_memory(values):
+    """The same sentence where some fit, and where none or all do."""
+    explorer = widgets.explore_memory()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"memoryWords(data, {place})", explorer.data)
+    begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
+    begun["model"] = memory_page.MODELS[begun["model"]].name
+    begun["recompute"] = memory_page.RECOMPUTED[begun["recompute"]]
+    assert sentence == repr(widgets.explore_memory(**begun))
+
+
+def test_memory_of_another_model_is_refused():
+    """The error says what was asked for and what there is."""
+    with pytest.raises(ValueError, match="model is 'GPT-2'; need one of Llama 3 8B"):
+        widgets.explore_memory("GPT-2")
+
+
 # -- the explorer of verbs -------------------------------------------------------------
 
 
@@ -1049,7 +1132,9 @@ LIVE = {
     "checkpoints": widgets.explore_checkpoints,
     "choice": widgets.explore_choice,
     "costs": widgets.explore_costs,
+    "memory": widgets.explore_memory,
     "message": widgets.explore_message,
+    "pipeline": widgets.explore_pipeline,
     "ratio": widgets.explore_ratio,
     "sharding": widgets.explore_sharding,
     "staleness": widgets.explore_staleness,
@@ -1084,7 +1169,9 @@ def test_where_no_script_runs_there_is_a_picture(name):
         "capacity": "tokens",
         "checkpoints": "checkpoints",
         "choice": "GPUs",
+        "memory": "GPUs",
         "message": "latency",
+        "pipeline": "stages",
         "sharding": "tokens",
     }
     word = words.get(name, "ranks")
