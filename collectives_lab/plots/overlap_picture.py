@@ -36,21 +36,31 @@ class Call(NamedTuple):
 
 @mpl.rc_context(STYLE)
 def overlap(
-    programs: Mapping[str, Trace | Traced], *, caption: str, rank: int = 0
+    programs: Mapping[str, Trace | Traced],
+    *,
+    caption: str,
+    rank: int = 0,
+    until: Mapping[str, float] | None = None,
+    marks: Mapping[str, float] | None = None,
 ) -> Diagram:
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
-    programs: recorded runs. Those collectives are drawn that follow the last barrier,
-    from whose end time counts. A rank computes where it does not wait for one.
+    programs: recorded runs, or replays. Of a run those collectives are drawn that follow
+    the last barrier, from whose end time counts; a replay begins at 0. A rank computes
+    where it does not wait for one. until: by program, the seconds for which its rank
+    goes on to compute after its last wait. marks: seconds, by name, at which a line goes
+    through all lanes.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
     figure = blank(8, 1.15 * len(programs) + 0.7)
     axes = figure.subplots(len(programs), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (name, listed) in zip(axes, calls.items(), strict=True):
-        _lanes(ax, listed, rank, verbs)
+        _lanes(ax, listed, rank, verbs, (until or {}).get(name, 0.0))
         ax.set_title(name, fontsize=9, loc="left")
     axes[-1].set_xlabel("time (ms)")
+    for name, seconds in (marks or {}).items():
+        _mark(axes, name, 1e3 * seconds)
     signs = {f"rank {rank} computes": Patch(fc=rank_color(rank))}
     signs["waits"] = Patch(fc="none", ec=INK, hatch="////", lw=0.5)
     signs |= {verb: Patch(fc=_color(n)) for n, verb in enumerate(verbs)}
@@ -65,9 +75,20 @@ def overlap(
     return figure
 
 
+def _mark(axes: Sequence[Axes], name: str, at: float) -> None:
+    for ax in axes:
+        ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
+    place = axes[0].get_xaxis_transform()
+    look = {"color": INK, "fontsize": 8, "va": "bottom"}
+    axes[0].text(at, 1.01, name, transform=place, ha="center", **look)
+
+
 def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
-    """Return the calls of a rank after its last barrier, whose end is their zero."""
-    events = trace_of(thing).of_rank(rank)
+    """Return the collectives of a rank after its last barrier, whose end is their zero."""
+    trace = trace_of(thing)
+    events = [event for event in trace.of_rank(rank) if event.op != "compute"]
+    if "fabric" in trace.meta:  # a replay, whose ranks begin together
+        return [Call(event.op, *_times(event)) for event in events]
     at = max((n for n, event in enumerate(events) if event.op == "barrier"), default=-1)
     if at < 0 or at == len(events) - 1:
         raise ValueError(
@@ -89,7 +110,9 @@ def _times(event: Event) -> tuple[float, float, float]:
     return event.issued, waited, event.completed
 
 
-def _lanes(ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str]) -> None:
+def _lanes(
+    ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str], until: float
+) -> None:
     """Draw computing above, and below what the network carries in order of issue."""
     free = now = 0.0
     for call in calls:
@@ -100,6 +123,7 @@ def _lanes(ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str]) -> 
         _bar(ax, 0, now, max(begin, now), fc=rank_color(rank))
         _bar(ax, 0, max(begin, now), end, hatch="////", fc="none")
         now = max(now, begin, end)
+    _bar(ax, 0, now, until, fc=rank_color(rank))
     ax.set_yticks([0, 1], [f"rank {rank}", "network"])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(1.5, -0.5)

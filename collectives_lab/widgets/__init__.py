@@ -6,12 +6,14 @@ and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_costs`), of NCCL's choice (`explore_choice`), of a training step
 (`explore_ratio`), of one that is sharded (`explore_sharding`), of experts of limited
 capacity (`explore_capacity`), of a server whose workers run ahead
-(`explore_staleness`) and of ring attention (`explore_attention`). All of them are pages
+(`explore_staleness`), of ring attention (`explore_attention`) and of gradients in
+buckets (`explore_buckets`). All of them are pages
 with a script of their own: they need no kernel, work in an exported book, and show a
 picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
+from collectives_lab.widgets.buckets import BucketExplorer, explore_buckets
 from collectives_lab.widgets.capacity import CapacityExplorer, explore_capacity
 from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
@@ -38,6 +40,8 @@ __all__ = [
     "explore_ratio",
     "explore_attention",
     "AttentionExplorer",
+    "explore_buckets",
+    "BucketExplorer",
     "explore_sharding",
     "ShardingExplorer",
     "explore_capacity",

@@ -1049,6 +1049,42 @@ def test_what_is_hidden_lies_beside_computing():
     assert "run: 6 ms" in figure.alt
 
 
+def test_a_replay_overlaps_from_its_begin():
+    """It needs no barrier; computing is no bar of the network, and marks are drawn."""
+    events = [
+        Event(0, "compute", seconds=2e-3, issued=0),
+        Event(0, "all_reduce", 64, dtype="float32", issued=1, waited=3),
+        Event(0, "compute", seconds=1e-3, issued=2),
+        Event(1, "all_reduce", 64, dtype="float32", issued=1, waited=3),
+    ]
+    trace = Trace.from_events(events, 2, meta={"clock": "steps"})
+    timeline = trace.replay(fabrics.uniform(2, alpha=2e-3, beta=0))
+    more = {"marks": {"here": 4e-3}, "until": {"run": 8e-3}}
+    figure = plots.overlap({"run": timeline}, caption="One.", **more)
+    (ax,) = figure.axes
+    bars = [
+        tuple(np.round(path.get_extents().intervalx, 6))
+        for bar in ax.collections
+        for path in bar.get_paths()
+    ]
+    assert bars == [(2, 6), (0, 3), (3, 6), (6, 8)]
+    assert [line.get_xdata()[0] for line in ax.lines] == [4]
+
+
+def test_streams_have_a_bar_for_each_span():
+    """Spans lie where they are, in lanes from the top, and none runs backwards."""
+    figure = plots.streams({"a": [(0, 1), (2, 4)], "b": []}, "Two.", marks={"m": 3})
+    (ax,) = figure.axes
+    bars = [
+        tuple(path.get_extents().intervalx)
+        for bar in ax.collections
+        for path in bar.get_paths()
+    ]
+    assert bars == [(0, 1), (2, 4)] and "a, b" in figure.alt
+    with pytest.raises(ValueError, match="a span of 'a' ends before it begins"):
+        plots.streams({"a": [(2, 1)]}, "Wrong.")
+
+
 def test_an_overlap_needs_a_barrier():
     """Without one, nobody knows when a program began."""
     trace = Trace.from_events([call(0, "all_reduce", 0, 1e-3)], 1)

@@ -1,0 +1,53 @@
+"""Lanes of recorded spans: the streams of a GPU, and who gives them work.
+
+Here you can draw spans of time in lanes, as a profile has them (`streams`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram
+from collectives_lab.plots.series import series_look
+
+HALF = 0.34
+"""Half of the height of a lane's bars."""
+
+
+@mpl.rc_context(STYLE)
+def streams(
+    lanes: Mapping[str, Sequence[tuple[float, float]]],
+    caption: str,
+    *,
+    marks: Mapping[str, float] | None = None,
+    width: float = 8.0,
+    **axes: Any,
+) -> Diagram:
+    """Draw a lane for each name, from the top, with a bar from begin to end of each span.
+
+    lanes: spans as `(begin, end)`. marks: places, by name, at which a line goes through
+    all lanes. width: inches. axes: what `Axes.set` takes.
+    Raises ValueError for a span that ends before it begins.
+    """
+    figure, ax = diagram(width, 0.45 * len(lanes) + 0.75)
+    for lane, (name, spans) in enumerate(lanes.items()):
+        bars = np.reshape([*spans], (-1, 2)).astype(float)
+        lengths = bars[:, 1] - bars[:, 0]
+        if (lengths < 0).any():
+            raise ValueError(f"a span of {name!r} ends before it begins")
+        color = str(series_look(lane)["color"])
+        pairs = np.column_stack([bars[:, 0], lengths])
+        ax.broken_barh(pairs.tolist(), (lane - HALF, 2 * HALF), fc=color, lw=0)
+    for name, at in (marks or {}).items():
+        ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
+        ax.text(at, -0.55, name, ha="center", va="bottom", fontsize=8, color=INK)
+    ax.set_yticks(range(len(lanes)), lanes)
+    ax.tick_params(axis="y", length=0)
+    ax.set(**({"ylim": (len(lanes) - 0.5, -0.5), "xlabel": "time (ms)"} | axes))
+    figure.caption = caption
+    figure.alt = f"Lanes, from the top: {', '.join(lanes)}. {caption}"
+    return figure
