@@ -27,9 +27,9 @@ def streams(
     width: float = 8.0,
     **axes: Any,
 ) -> Diagram:
-    """Draw a lane for each name, from the top, with a bar from begin to end of each span.
+    """Draw a lane for each name, from the top, with a bar for each span.
 
-    lanes: spans as `(begin, end)`. marks: places, by name, at which a line goes through
+    lanes: spans as `(begin, end)`. marks: times, by name, at which a line goes through
     all lanes. width: inches. axes: what `Axes.set` takes.
     Raises ValueError for a span that ends before it begins.
     """

@@ -67,7 +67,7 @@ class BucketExplorer:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """What the page shows: bars in ms and a sentence for each place of the sliders."""
+        """What the page shows: bars in ms, and words, for each place of the sliders."""
         places = [*product(*(one.values for one in self.knobs))]
         return {
             "knobs": [vars(one) for one in self.knobs],
