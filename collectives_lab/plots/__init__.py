@@ -21,8 +21,8 @@ Of times: what they are by size (`message_time`, `cost_curves`), who is fastest 
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
 machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
 and what they hide behind computing (`overlap`). Of a GPU: what it computes by tokens
-(`roofline`), and what its `streams` did, as a profile has it. Of a policy in a world of squares: which way it goes (`grid_policy`). Of
-anything else: `lines`.
+(`roofline`), and what its `streams` did, as a profile has it. Of a policy in a world of
+squares: which way it goes (`grid_policy`). Of anything else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative

@@ -5,7 +5,7 @@ Here you can see which communication is hidden behind computing (`overlap`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -45,11 +45,11 @@ def overlap(
 ) -> Diagram:
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
-    programs: recorded runs, or replays. Of a run those collectives are drawn that follow
-    the last barrier, from whose end time counts; a replay begins at 0. A rank computes
-    where it does not wait for one. until: by program, the seconds for which its rank
-    goes on to compute after its last wait. marks: seconds, by name, at which a line goes
-    through all lanes.
+    programs: recorded runs, or replays. Of a run those collectives are drawn that
+    follow the last barrier, from whose end time counts; a replay begins at 0. A rank
+    computes where it does not wait for one. until: by program, the seconds until which
+    its rank goes on to compute after its last wait. marks: seconds, by name, at which a
+    line goes through all lanes.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
@@ -84,7 +84,7 @@ def _mark(axes: Sequence[Axes], name: str, at: float) -> None:
 
 
 def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
-    """Return the collectives of a rank after its last barrier, whose end is their zero."""
+    """Return the collectives of a rank after its last barrier, which ends at zero."""
     trace = trace_of(thing)
     events = [event for event in trace.of_rank(rank) if event.op != "compute"]
     if "fabric" in trace.meta:  # a replay, whose ranks begin together
@@ -119,7 +119,7 @@ def _lanes(
         begin = max(call.issued, free)
         free = max(begin, call.completed)
         _bar(ax, 1, begin, free, fc=_color(verbs.index(call.op)))
-    for begin, end in sorted((call.waited, call.completed) for call in calls):
+    for begin, end in _merged((call.waited, call.completed) for call in calls):
         _bar(ax, 0, now, max(begin, now), fc=rank_color(rank))
         _bar(ax, 0, max(begin, now), end, hatch="////", fc="none")
         now = max(now, begin, end)
@@ -127,6 +127,17 @@ def _lanes(
     ax.set_yticks([0, 1], [f"rank {rank}", "network"])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(1.5, -0.5)
+
+
+def _merged(waits: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return waits in order, those as one that follow each other at once."""
+    merged: list[tuple[float, float]] = []
+    for begin, end in sorted(waits):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def _bar(ax: Axes, lane: int, begin: float, end: float, **look: str) -> None:

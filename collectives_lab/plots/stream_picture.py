@@ -41,10 +41,12 @@ def streams(
             raise ValueError(f"a span of {name!r} ends before it begins")
         color = str(series_look(lane)["color"])
         pairs = np.column_stack([bars[:, 0], lengths])
-        ax.broken_barh(pairs.tolist(), (lane - HALF, 2 * HALF), fc=color, lw=0)
+        place = lane - HALF, 2 * HALF  # a rim keeps the shortest bars visible
+        ax.broken_barh(pairs.tolist(), place, fc=color, ec=color, lw=0.4)
     for name, at in (marks or {}).items():
         ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
-        ax.text(at, -0.55, name, ha="center", va="bottom", fontsize=8, color=INK)
+        place = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+        ax.text(at, 1.01, name, fontsize=8, color=INK, **place)
     ax.set_yticks(range(len(lanes)), lanes)
     ax.tick_params(axis="y", length=0)
     ax.set(**({"ylim": (len(lanes) - 0.5, -0.5), "xlabel": "time (ms)"} | axes))
