@@ -45,8 +45,8 @@ def streams(
         ax.broken_barh(pairs.tolist(), place, fc=color, ec=color, lw=0.4)
     for name, at in (marks or {}).items():
         ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
-        place = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-        ax.text(at, 1.01, name, fontsize=8, color=INK, **place)
+        top = ax.get_xaxis_transform()
+        ax.text(at, 1.01, name, color=INK, fontsize=8, transform=top, ha="center")
     ax.set_yticks(range(len(lanes)), lanes)
     ax.tick_params(axis="y", length=0)
     ax.set(**({"ylim": (len(lanes) - 0.5, -0.5), "xlabel": "time (ms)"} | axes))
