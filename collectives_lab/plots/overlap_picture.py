@@ -45,11 +45,10 @@ def overlap(
 ) -> Diagram:
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
-    programs: recorded runs, or replays. Of a run those collectives are drawn that
-    follow the last barrier, from whose end time counts; a replay begins at 0. A rank
-    computes where it does not wait for one. until: by program, the seconds until which
-    its rank goes on to compute after its last wait. marks: seconds, by name, at which a
-    line goes through all lanes.
+    programs: recorded runs. Those collectives are drawn that follow the last barrier,
+    from whose end time counts. A rank computes where it does not wait for one. until:
+    by program, the seconds until which its rank goes on to compute after its last wait.
+    marks: seconds, by name, at which a line goes through all lanes.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
@@ -84,11 +83,8 @@ def _mark(axes: Sequence[Axes], name: str, at: float) -> None:
 
 
 def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
-    """Return the collectives of a rank after its last barrier, which ends at zero."""
-    trace = trace_of(thing)
-    events = [event for event in trace.of_rank(rank) if event.op != "compute"]
-    if "fabric" in trace.meta:  # a replay, whose ranks begin together
-        return [Call(event.op, *_times(event)) for event in events]
+    """Return the calls of a rank after its last barrier, whose end is their zero."""
+    events = trace_of(thing).of_rank(rank)
     at = max((n for n, event in enumerate(events) if event.op == "barrier"), default=-1)
     if at < 0 or at == len(events) - 1:
         raise ValueError(

@@ -11,8 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram
-from collectives_lab.plots.series import series_look
+from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_color
 
 HALF = 0.34
 """Half of the height of a lane's bars."""
@@ -24,13 +23,15 @@ def streams(
     caption: str,
     *,
     marks: Mapping[str, float] | None = None,
+    rim: float = 0.0,
     width: float = 8.0,
     **axes: Any,
 ) -> Diagram:
     """Draw a lane for each name, from the top, with a bar for each span.
 
     lanes: spans as `(begin, end)`. marks: times, by name, at which a line goes through
-    all lanes. width: inches. axes: what `Axes.set` takes.
+    all lanes. rim: points around a bar, by which short ones stay visible and look
+    longer than they are. width: inches. axes: what `Axes.set` takes.
     Raises ValueError for a span that ends before it begins.
     """
     figure, ax = diagram(width, 0.45 * len(lanes) + 0.75)
@@ -39,10 +40,10 @@ def streams(
         lengths = bars[:, 1] - bars[:, 0]
         if (lengths < 0).any():
             raise ValueError(f"a span of {name!r} ends before it begins")
-        color = str(series_look(lane)["color"])
+        color = rank_color(lane)
         pairs = np.column_stack([bars[:, 0], lengths])
-        place = lane - HALF, 2 * HALF  # a rim keeps the shortest bars visible
-        ax.broken_barh(pairs.tolist(), place, fc=color, ec=color, lw=0.4)
+        place = lane - HALF, 2 * HALF
+        ax.broken_barh(pairs.tolist(), place, fc=color, ec=color, lw=rim)
     for name, at in (marks or {}).items():
         ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
         top = ax.get_xaxis_transform()

@@ -1049,25 +1049,22 @@ def test_what_is_hidden_lies_beside_computing():
     assert "run: 6 ms" in figure.alt
 
 
-def test_a_replay_overlaps_from_its_begin():
-    """It needs no barrier; computing is no bar of the network, and marks are drawn."""
+def test_a_rank_computes_on_after_its_last_wait():
+    """Up to `until`; waits that follow each other are one, and marks are lines."""
     events = [
-        Event(0, "compute", seconds=2e-3, issued=0),
-        Event(0, "all_reduce", 64, dtype="float32", issued=1, waited=3),
-        Event(0, "compute", seconds=1e-3, issued=2),
-        Event(1, "all_reduce", 64, dtype="float32", issued=1, waited=3),
+        call(0, "barrier", 0, 1e-3),
+        Event(0, "all_reduce", 64, issued=2e-3, waited=4e-3, completed=5e-3),
+        Event(0, "all_reduce", 64, issued=3e-3, waited=5e-3, completed=7e-3),
     ]
-    trace = Trace.from_events(events, 2, meta={"clock": "steps"})
-    timeline = trace.replay(fabrics.uniform(2, alpha=2e-3, beta=0))
     more = {"marks": {"here": 4e-3}, "until": {"run": 8e-3}}
-    figure = plots.overlap({"run": timeline}, caption="One.", **more)
-    (ax,) = figure.axes
+    trace = Trace.from_events(events, 1)
+    (ax,) = plots.overlap({"run": trace}, caption="Two.", **more).axes
     bars = [
         tuple(np.round(path.get_extents().intervalx, 6))
         for bar in ax.collections
         for path in bar.get_paths()
     ]
-    assert bars == [(2, 6), (0, 3), (3, 6), (6, 8)]
+    assert bars == [(1, 4), (4, 6), (0, 3), (3, 6), (6, 8)]
     assert [line.get_xdata()[0] for line in ax.lines] == [4]
 
 
