@@ -1114,6 +1114,10 @@ CLAIMS = {
             and e["name"] == "## backward ##")
         assert round(backward_span[0], 1) == 103.8
         assert recording["deviceProperties"][0]["numSms"] == 108
+        launched = {e["args"]["correlation"]: e["name"] for e in entries
+            if e["cat"] == "cuda_runtime"}
+        assert {launched[e["args"]["correlation"]] for e in entries
+            if e["cat"] == "kernel" and "nccl" in e["name"]} == {"cudaLaunchKernelExC"}
         assert recording["distributedInfo"]["nccl_version"] == "2.17.1"
         assert [n / gradient_bytes for n in reduced] == [4, 1, 4]
         same = accumulations[0].results[0]
