@@ -21,8 +21,9 @@ Of times: what they are by size (`message_time`, `cost_curves`), who is fastest 
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
 machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
 which of them meet (`meeting_calls`), and what they hide behind computing (`overlap`).
-Of a GPU: what it computes by tokens (`roofline`). Of a policy in a world of squares:
-which way it goes (`grid_policy`). Of anything else: `lines`.
+Of a GPU: what it computes by tokens (`roofline`), and what its `streams` did, as a
+profile has it. Of a policy in a world of squares: which way it goes (`grid_policy`). Of
+anything else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -89,6 +90,7 @@ from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.route_picture import routes
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
+from collectives_lab.plots.stream_picture import streams
 from collectives_lab.plots.timetable import Arrow, Span, timetable
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.tree_picture import trees
@@ -120,6 +122,7 @@ __all__ = [
     "timetable",
     "Span",
     "Arrow",
+    "streams",
     "protocols",
     "message_time",
     "call_order",

@@ -5,7 +5,7 @@ Here you can see which communication is hidden behind computing (`overlap`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -36,21 +36,30 @@ class Call(NamedTuple):
 
 @mpl.rc_context(STYLE)
 def overlap(
-    programs: Mapping[str, Trace | Traced], *, caption: str, rank: int = 0
+    programs: Mapping[str, Trace | Traced],
+    *,
+    caption: str,
+    rank: int = 0,
+    until: Mapping[str, float] | None = None,
+    marks: Mapping[str, float] | None = None,
 ) -> Diagram:
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
     programs: recorded runs. Those collectives are drawn that follow the last barrier,
-    from whose end time counts. A rank computes where it does not wait for one.
+    from whose end time counts. A rank computes where it does not wait for one. until:
+    by program, the seconds until which its rank goes on to compute after its last wait.
+    marks: seconds, by name, at which a line goes through all lanes.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
     figure = blank(8, 1.15 * len(programs) + 0.7)
     axes = figure.subplots(len(programs), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (name, listed) in zip(axes, calls.items(), strict=True):
-        _lanes(ax, listed, rank, verbs)
+        _lanes(ax, listed, rank, verbs, (until or {}).get(name, 0.0))
         ax.set_title(name, fontsize=9, loc="left")
     axes[-1].set_xlabel("time (ms)")
+    for name, seconds in (marks or {}).items():
+        _mark(axes, name, 1e3 * seconds)
     signs = {f"rank {rank} computes": Patch(fc=rank_color(rank))}
     signs["waits"] = Patch(fc="none", ec=INK, hatch="////", lw=0.5)
     signs |= {verb: Patch(fc=_color(n)) for n, verb in enumerate(verbs)}
@@ -63,6 +72,14 @@ def overlap(
     )
     figure.alt = f"Two lanes for each program. {said}. {caption}"
     return figure
+
+
+def _mark(axes: Sequence[Axes], name: str, at: float) -> None:
+    for ax in axes:
+        ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
+    place = axes[0].get_xaxis_transform()
+    look = {"color": INK, "fontsize": 8, "va": "bottom"}
+    axes[0].text(at, 1.01, name, transform=place, ha="center", **look)
 
 
 def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
@@ -89,20 +106,34 @@ def _times(event: Event) -> tuple[float, float, float]:
     return event.issued, waited, event.completed
 
 
-def _lanes(ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str]) -> None:
+def _lanes(
+    ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str], until: float
+) -> None:
     """Draw computing above, and below what the network carries in order of issue."""
     free = now = 0.0
     for call in calls:
         begin = max(call.issued, free)
         free = max(begin, call.completed)
         _bar(ax, 1, begin, free, fc=_color(verbs.index(call.op)))
-    for begin, end in sorted((call.waited, call.completed) for call in calls):
+    for begin, end in _merged((call.waited, call.completed) for call in calls):
         _bar(ax, 0, now, max(begin, now), fc=rank_color(rank))
         _bar(ax, 0, max(begin, now), end, hatch="////", fc="none")
         now = max(now, begin, end)
+    _bar(ax, 0, now, until, fc=rank_color(rank))
     ax.set_yticks([0, 1], [f"rank {rank}", "network"])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(1.5, -0.5)
+
+
+def _merged(waits: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return waits in order, those as one that follow each other at once."""
+    merged: list[tuple[float, float]] = []
+    for begin, end in sorted(waits):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def _bar(ax: Axes, lane: int, begin: float, end: float, **look: str) -> None:

@@ -7,6 +7,7 @@ book, and show a picture where no script runs.
 """
 
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
+from collectives_lab.widgets.buckets import BucketExplorer, explore_buckets
 from collectives_lab.widgets.capacity import CapacityExplorer, explore_capacity
 from collectives_lab.widgets.checkpoints import (
     CheckpointExplorer,
@@ -39,6 +40,8 @@ __all__ = [
     "explore_ratio",
     "explore_attention",
     "AttentionExplorer",
+    "explore_buckets",
+    "BucketExplorer",
     "explore_sharding",
     "ShardingExplorer",
     "explore_capacity",

@@ -43,6 +43,11 @@ function sliders(place, knobs, moved) {
   return at;
 }
 
+// Where sliders stand, as a number: that of their place in the product of their values.
+function placeOf(knobs, at) {
+  return knobs.reduce((place, { key, values }) => place * values.length + at[key], 0);
+}
+
 // Draws now and whenever `place` gets another width: a picture is as wide as its
 // place, so that words in it are as large as words beside it, on a phone too.
 function whenever(place, draw) {

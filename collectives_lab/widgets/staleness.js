@@ -1,17 +1,13 @@
 // The explorer of a bound on staleness: `data.bars` and `data.words` are what Python
 // played for each place of the sliders, in the order of the knobs.
 
-function stalenessPlace(data, at) {
-  return data.knobs.reduce((place, { key, values }) => place * values.length + at[key], 0);
-}
-
 // The sentence below the picture, as StalenessExplorer.words in staleness.py has it.
 function stalenessWords(data, at) {
-  return data.words[stalenessPlace(data, at)];
+  return data.words[placeOf(data.knobs, at)];
 }
 
 function stalenessPicture(data, at, width) {
-  const lanes = data.bars[stalenessPlace(data, at)], lane = 30, left = 58, right = width - 12;
+  const lanes = data.bars[placeOf(data.knobs, at)], lane = 30, left = 58, right = width - 12;
   const bottom = 8 + lane * (lanes.length + 1), height = bottom + 36;
   const x = (time) => left + (Math.min(time, data.until) / data.until) * (right - left);
   const picture = svg("svg", {

@@ -7,7 +7,7 @@ Bounds Distributed Training". The closed forms of the algorithms are tested with
 import numpy as np
 import pytest
 
-from collectives_lab.costs import failures, training
+from collectives_lab.costs import buckets, failures, training
 
 FLOP_RATE, BANDWIDTH = 312e12, 600e9
 RATES = (FLOP_RATE, BANDWIDTH)
@@ -217,3 +217,18 @@ def test_the_interval_of_young_loses_nearly_the_least() -> None:
         assert lost < 1.01 * least
         twice = failures.shares_of_time(2 * young, checkpoint, mean).lost
         assert 1.15 < twice / least < 1.3
+
+
+def test_a_bucket_closes_when_it_has_reached_its_size():
+    """The first one early; the last one has what is left, and nothing gets lost."""
+    parts = [(1.0, 4)] * 7
+    made = list(buckets.in_buckets(parts, cap=10, first=3))
+    assert made == [(1.0, 4), (3.0, 12), (3.0, 12)]
+    assert list(buckets.in_buckets(parts, cap=100, first=100)) == [(7.0, 28)]
+
+
+def test_the_network_carries_one_bucket_after_the_other():
+    """A bucket waits until it is full and until the one before has gone."""
+    parts = [(1.0, 10), (1.0, 30), (9.0, 10)]
+    spans = list(buckets.on_the_network(parts, per_call=1.0, per_byte=0.1))
+    assert spans == [(1.0, 3.0), (3.0, 7.0), (11.0, 13.0)]

@@ -1076,6 +1076,39 @@ def test_what_is_hidden_lies_beside_computing():
     assert "run: 6 ms" in figure.alt
 
 
+def test_a_rank_computes_on_after_its_last_wait():
+    """Up to `until`; waits that follow each other are one, and marks are lines."""
+    events = [
+        call(0, "barrier", 0, 1e-3),
+        Event(0, "all_reduce", 64, issued=2e-3, waited=4e-3, completed=5e-3),
+        Event(0, "all_reduce", 64, issued=3e-3, waited=5e-3, completed=7e-3),
+    ]
+    more = {"marks": {"here": 4e-3}, "until": {"run": 8e-3}}
+    trace = Trace.from_events(events, 1)
+    (ax,) = plots.overlap({"run": trace}, caption="Two.", **more).axes
+    bars = [
+        tuple(np.round(path.get_extents().intervalx, 6))
+        for bar in ax.collections
+        for path in bar.get_paths()
+    ]
+    assert bars == [(1, 4), (4, 6), (0, 3), (3, 6), (6, 8)]
+    assert [line.get_xdata()[0] for line in ax.lines] == [4]
+
+
+def test_streams_have_a_bar_for_each_span():
+    """Spans lie where they are, in lanes from the top, and none runs backwards."""
+    figure = plots.streams({"a": [(0, 1), (2, 4)], "b": []}, "Two.", marks={"m": 3})
+    (ax,) = figure.axes
+    bars = [
+        tuple(path.get_extents().intervalx)
+        for bar in ax.collections
+        for path in bar.get_paths()
+    ]
+    assert bars == [(0, 1), (2, 4)] and "a, b" in figure.alt
+    with pytest.raises(ValueError, match="a span of 'a' ends before it begins"):
+        plots.streams({"a": [(2, 1)]}, "Wrong.")
+
+
 def test_an_overlap_needs_a_barrier():
     """Without one, nobody knows when a program began."""
     trace = Trace.from_events([call(0, "all_reduce", 0, 1e-3)], 1)

@@ -25,6 +25,7 @@ from collectives_lab.plots.lanes import scene
 from collectives_lab.predictions import predict
 from collectives_lab.trace import Event, Trace
 from collectives_lab.widgets import attention as attention_page
+from collectives_lab.widgets import buckets as bucket_page
 from collectives_lab.widgets import capacity as capacity_page
 from collectives_lab.widgets import checkpoints as checkpoint_page
 from collectives_lab.widgets import choice as choice_page
@@ -85,6 +86,7 @@ def node():
 
 EXPLORERS = (
     attention_page,
+    bucket_page,
     capacity_page,
     checkpoint_page,
     choice_page,
@@ -838,7 +840,7 @@ def test_the_page_says_what_python_says_of_a_bound(values):
     sentence = script(f"stalenessWords(data, {place})", explorer.data)
     begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
     assert sentence == staleness_page._words(**begun)
-    bars = script(f"data.bars[stalenessPlace(data, {place})]", explorer.data)
+    bars = script(f"data.bars[placeOf(data.knobs, {place})]", explorer.data)
     assert bars == staleness_page._bars(**begun)
 
 
@@ -925,6 +927,43 @@ def test_memory_of_another_model_is_refused():
     """The error says what was asked for and what there is."""
     with pytest.raises(ValueError, match="model is 'GPT-2'; need one of Llama 3 8B"):
         widgets.explore_memory("GPT-2")
+
+
+# -- the explorer of buckets -----------------------------------------------------------
+
+EVEN = [(1e-3, 2**20)] * 40
+
+
+def test_buckets_begin_with_what_is_asked():
+    """Two ranks on 1 byte/us: the last MiB alone is exposed, or all 40 of them."""
+    link = {"world_size": 2, "bandwidth": 1.25e9, "alpha": 0.0}
+    one, all_in_one = (widgets.explore_buckets(EVEN, cap, **link) for cap in (1, 500))
+    assert repr(one).startswith("40 buckets: the gradients are computed after 40 ms")
+    assert "after 40.8 ms, so 0.839 ms are exposed" in repr(one)
+    assert repr(all_in_one).startswith("2 buckets") and "1 MiB ends first" in repr(one)
+    end = all_in_one.spans(500, 0, 2, 1.25e9)[-1][1]
+    assert end == pytest.approx(40e-3 + 40 * 2**20 / 1.25e9)
+
+
+@pytest.mark.parametrize("values", [{}, {"cap": 1, "ranks": 512}, {"first": 0}])
+def test_the_page_says_what_python_says_of_buckets(values):
+    """The sentence is that of the place of the sliders, and so are the bars."""
+    explorer = widgets.explore_buckets(EVEN)
+    place = json.dumps(at(explorer, **values))
+    begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
+    assert script(f"bucketWords(data, {place})", explorer.data) == explorer._words(
+        **begun
+    )
+    bars = script(f"data.bars[placeOf(data.knobs, {place})]", explorer.data)
+    spans = explorer.spans(**begun)
+    assert np.allclose(bars, 1e3 * np.array(spans).ravel(), rtol=1e-3)
+
+
+def test_ticks_are_round_and_few():
+    """Between four and eleven, from 0."""
+    for until in 1.1, 3, 59, 94, 5000:
+        ticks = script(f"ticksBelow({until})")
+        assert 5 <= len(ticks) <= 12 and ticks[0] == 0 and ticks[-1] <= until
 
 
 # -- the explorer of verbs -------------------------------------------------------------
@@ -1128,6 +1167,7 @@ def timeline():
 
 LIVE = {
     "attention": widgets.explore_attention,
+    "buckets": lambda: widgets.explore_buckets(EVEN),
     "capacity": widgets.explore_capacity,
     "checkpoints": widgets.explore_checkpoints,
     "choice": widgets.explore_choice,
@@ -1166,6 +1206,7 @@ def test_a_page_needs_nothing_from_outside(name):
 def test_where_no_script_runs_there_is_a_picture(name):
     """A page that drops scripts and styles has the picture and its words."""
     words = {
+        "buckets": "buckets",
         "capacity": "tokens",
         "checkpoints": "checkpoints",
         "choice": "GPUs",
