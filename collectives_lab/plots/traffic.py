@@ -40,6 +40,7 @@ MOST_RULED = 64  # rows between which there is room for a line
 
 # From nothing to a dark colour, on white and on black: much is what stands out.
 SHADES = LinearSegmentedColormap.from_list("bytes", ["#5A4FCF10", "#5A4FCF"])
+RIM = "#241C7A"  # of a number on a cell: the darkest shade, darker
 READ_ON_SHADE = 0.2  # of the colour; a number on less of it is as the text around
 
 SOURCES = {
@@ -139,8 +140,8 @@ def _matrix(
 def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
     """Write numbers into the cells that have one, light on dark or dark on light."""
     colors = image.to_rgba(image.get_array())
-    # A light number on a pale cell of a white page needs an edge of the full colour.
-    edge = [withStroke(linewidth=1.5, foreground=SHADES(1.0))]
+    # A light number on a pale cell of a white page needs a dark edge.
+    edge = [withStroke(linewidth=2.2, foreground=RIM)]
     for (src, dst), nbytes in np.ndenumerate(matrix):
         if nbytes:
             shade = colors[src, dst, 3]
