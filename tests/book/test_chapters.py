@@ -976,6 +976,10 @@ CLAIMS = {
                     for s in (KiB, GiB)] for n in (1, 16)}
         assert ends == {1: ["ring", "nvls"], 16: ["tree", "nvlstree"]}
         in_turn = np.argmin([by_algorithm[n] for n in ("ring", "tree", "nvlstree")], 0)
+        assert (np.divide(by_algorithm["ring"], shortest) > 2).tolist().index(0) == 6
+        first = lab.predict("all_reduce", 4 * KiB, sixteen, algorithm="nvlstree")
+        least = lab.predict("all_reduce", 4 * KiB, sixteen, algorithm="tree").seconds
+        assert first.seconds / least > by_algorithm["nvlstree"][0] / shortest[0]
         assert 0 not in in_turn and grid[in_turn == 1].max() == 128 * MiB
         assert sums == [[sum(4**r for r in range(8))]] * 2 and sums[0] == [21845]
         assert 15 < up_to[0] < 16.5 and 20.5 < up_to[1] < 22
