@@ -451,9 +451,10 @@ CLAIMS = {
     """,
     "06_sharding": """
         assert [round(x, 1) for x in on_64] == [120, 31.4, 16.6, 1.9]
-        assert 16 == sum(MIXED.values()) == sum(FLOAT32.values())
+        assert 16 == sum(MIXED.values()) == 4 + 4 + 8
         assert 1 - on_64[1] / on_64[0] > 0.73 and 18 == 2 + 4 + 12
-        assert round(1 - gigabytes(1, 64, FLOAT32) / 120, 1) == 0.5
+        in_float32 = {"parameters": 4, "gradients": 4, "optimizer": 8}
+        assert round(1 - sum(kept(1, 64, in_float32).values()) / 16, 1) == 0.5
         assert [round(gigabytes(s, 10**9)) for s in (1, 2, 3)] == [30, 15, 0]
         assert different[:2] == [0, 0] and min(different[2:]) > 4000 and 64 * 64 == 4096
         assert len(problem.batch(0).inputs) == 32 and 10 * 7.5e9 == 75e9
@@ -538,12 +539,20 @@ CLAIMS = {
         shares = [r / 0.75 for _, r, _ in of_narrow.values()]
         assert np.allclose(shares, [2, 1.5, 1.5], atol=1e-3)
         assert of_narrow["gather FP8, sum float32"][2]["all_reduce"] == 8
-        for way in narrower.values():  # they train, if more coarsely
-            assert 1e-6 < off_by(ranks.run(train, args=[way])) < 0.1
+        for name, losses in of_types.items():  # they train, if more coarsely
+            apart_from_one = np.abs(losses - alone_longer)
+            assert name == "all in float32" or 1e-3 < apart_from_one.max() < 0.1
+            assert abs((losses - alone_longer)[-12:].mean()) < 0.02
         assert 1.5 * 7000 == 10_500
-        out = [leaving_a_node(way) for way in (fsdp2, hybrid)]
-        assert all(1 < w / b < 1.05 for w, b in zip(out, (3, 1))), out
-        assert 3 * 3 / 4 == 2.25 and gigabytes(3, 8) == 15
+        by_zero3 = np.maximum(x, 1) + np.maximum(2 * x, 3)
+        in_float32 = x + np.maximum(2 * x, 4)
+        assert (by_zero3 <= in_float32 + 1e-9).all() and 2 + 2 + 4 == 2 * 4
+        assert 1 + 3 == 4 and 1 + 4 == 5 and 4 * 3 / (3 * 3 / 4 + 1 / 4 + 2) > 2.6
+        assert all(1 < w / b < 1.05 for w, b in zip(leaving, (3, 2.25, 1))), leaving
+        assert 3 * 3 / 4 == 2.25 and 2 * 3 / 4 == 1.5 and gigabytes(3, 8) == 15
+        assert round(7.5 * 2 / 8, 1) == 1.9
+        for times_g, run in zip((18, 11), overlapped.values()):
+            assert 0.99 < max(run.results) / (times_g * G_SECONDS) < 1.4, run.results
     """,
     "07_all_to_all_routing_tokens": """
         assert len(by_rank_0) == 3 and len(all_to_alls(trained, 0)) == 5
