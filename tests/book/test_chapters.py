@@ -551,6 +551,7 @@ CLAIMS = {
         assert all(1 < w / b < 1.05 for w, b in zip(leaving, (3, 2.25, 1))), leaving
         assert 3 * 3 / 4 == 2.25 and 2 * 3 / 4 == 1.5 and gigabytes(3, 8) == 15
         assert round(7.5 * 2 / 8, 1) == 1.9
+        assert MIXED["gradients"] + MIXED["optimizer"] == 14
         for times_g, run in zip((18, 11), overlapped.values()):
             assert 0.99 < max(run.results) / (times_g * G_SECONDS) < 1.4, run.results
     """,
