@@ -14,7 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
-from collectives_lab.plots.figure import STYLE, Diagram, diagram, key_above
+from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, key_above
 from collectives_lab.plots.series import bytes_axis, seconds_axis, series_look
 
 FEW = 20
@@ -31,15 +31,17 @@ def lines(
     below: str = "",
     looks: Sequence[str] = (),
     log: bool = False,
+    upright: Mapping[str, float] | None = None,
     **axes: Any,
 ) -> Diagram:
     """Draw each series, x and y by name, with a key above and the message below.
 
     width, height: inches. below: the series that others lie on, broad and pale. looks:
     all names of several pictures, so that each looks the same in all of them. log: both
-    axes logarithmic, y in seconds. axes: what `Axes.set` takes, as `xlabel="step"` or
-    `xscale="log"`; a logarithmic x that is called "bytes" has ticks such as 1 MiB.
-    Raises ValueError for x and y of different lengths.
+    axes logarithmic, y in seconds. upright: dotted lines at an x, by name. axes: what
+    `Axes.set` takes, as `xlabel="step"` or `xscale="log"`; a logarithmic x that is
+    called "bytes" has ticks such as 1 MiB. Raises ValueError for x and y of different
+    lengths.
     """
     figure, ax = diagram(width, height)
     order = [*looks, *(name for name in series if name not in looks)]
@@ -56,6 +58,10 @@ def lines(
         ax.set(xscale="log", yscale="log")
         seconds_axis(ax)
     ax.set(**axes)
+    for name, at in (upright or {}).items():
+        ax.axvline(at, color=INK, linewidth=1, linestyle=":")
+        look = {"xytext": (3, -3), "textcoords": "offset points", "va": "top"}
+        ax.annotate(name, (at, 1), xycoords=ax.get_xaxis_transform(), **look)
     for axis, where in ((ax.xaxis, "x"), (ax.yaxis, "y")):
         if axes.get(f"{where}scale") == "log":
             plain_ticks(axis)

@@ -37,6 +37,7 @@ def shards(sizes: Mapping[str, float], *, world_size: int = 4, caption: str) -> 
     it is not kept.
     """
     figure = blank(8.0, 0.55 * world_size + 2.2)
+    figure.get_layout_engine().set(wspace=0.12)  # more than between two kinds
     axes = figure.subplots(2, 2, sharex=True, sharey=True)
     for stage, ax in enumerate(axes.flat):
         cut = list(sizes)[len(sizes) - stage :]

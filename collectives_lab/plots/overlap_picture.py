@@ -18,6 +18,7 @@ from collectives_lab.plots.figure import (
     Diagram,
     Traced,
     blank,
+    on_color,
     rank_color,
     trace_of,
 )
@@ -42,21 +43,30 @@ def overlap(
     rank: int = 0,
     until: Mapping[str, float] | None = None,
     marks: Mapping[str, float] | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
+    phases: Mapping[str, int] | None = None,
 ) -> Diagram:
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
     programs: recorded runs. Those collectives are drawn that follow the last barrier,
     from whose end time counts. A rank computes where it does not wait for one. until:
     by program, the seconds until which its rank goes on to compute after its last wait.
-    marks: seconds, by name, at which a line goes through all lanes.
+    marks: seconds, by name, at which a line goes through all lanes. labels: by verb,
+    what is written on its calls in the order of issue; under "computes", on the longest
+    stretches of computing, in the order of time. phases: by name, the number of the
+    call with whose wait a phase begins.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
     figure = blank(8, 1.15 * len(programs) + 0.7)
     axes = figure.subplots(len(programs), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (name, listed) in zip(axes, calls.items(), strict=True):
-        _lanes(ax, listed, rank, verbs, (until or {}).get(name, 0.0))
-        ax.set_title(name, fontsize=9, loc="left")
+        _lanes(ax, listed, rank, verbs, (until or {}).get(name, 0.0), labels or {})
+        for phase, number in (phases or {}).items():
+            at = 1e3 * listed[number].waited
+            ax.axvline(at, color=INK, linewidth=1.2, linestyle=":")
+            ax.text(at, -0.56, f" {phase}", ha="left", va="bottom", fontsize=7.5)
+        ax.set_title(name, fontsize=9, loc="left", pad=14 if phases else None)
     axes[-1].set_xlabel("time (ms)")
     for name, seconds in (marks or {}).items():
         _mark(axes, name, 1e3 * seconds)
@@ -107,19 +117,33 @@ def _times(event: Event) -> tuple[float, float, float]:
 
 
 def _lanes(
-    ax: Axes, calls: Sequence[Call], rank: int, verbs: Sequence[str], until: float
+    ax: Axes,
+    calls: Sequence[Call],
+    rank: int,
+    verbs: Sequence[str],
+    until: float,
+    labels: Mapping[str, Sequence[str]],
 ) -> None:
     """Draw computing above, and below what the network carries in order of issue."""
+    names = {verb: iter(labels.get(verb, ())) for verb in verbs}
     free = now = 0.0
     for call in calls:
         begin = max(call.issued, free)
         free = max(begin, call.completed)
-        _bar(ax, 1, begin, free, fc=_color(verbs.index(call.op)))
+        color = _color(verbs.index(call.op))
+        _bar(ax, 1, begin, free, fc=color)
+        _name(ax, 1, begin, free, next(names[call.op], ""), color)
+    stretches = []
     for begin, end in _merged((call.waited, call.completed) for call in calls):
-        _bar(ax, 0, now, max(begin, now), fc=rank_color(rank))
+        stretches.append((now, max(begin, now)))
+        _bar(ax, 0, *stretches[-1], fc=rank_color(rank))
         _bar(ax, 0, max(begin, now), end, hatch="////", fc="none")
         now = max(now, begin, end)
     _bar(ax, 0, now, until, fc=rank_color(rank))
+    of_layers = labels.get("computes", ())
+    longest = sorted(stretches, key=lambda stretch: stretch[0] - stretch[1])
+    for stretch, name in zip(sorted(longest[: len(of_layers)]), of_layers, strict=True):
+        _name(ax, 0, *stretch, name, rank_color(rank))
     ax.set_yticks([0, 1], [f"rank {rank}", "network"])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(1.5, -0.5)
@@ -141,6 +165,11 @@ def _bar(ax: Axes, lane: int, begin: float, end: float, **look: str) -> None:
         edge = {"ec": INK, "lw": 0.5}
         ax.broken_barh([(1e3 * begin, 1e3 * (end - begin))], (lane - 0.36, 0.72),
                        **edge, **look)  # fmt: skip
+
+
+def _name(ax: Axes, lane: int, begin: float, end: float, name: str, color: str) -> None:
+    look = {"ha": "center", "va": "center", "fontsize": 8, "color": on_color(color)}
+    ax.text(500 * (begin + end), lane, name, **look)
 
 
 def _color(number: int) -> str:

@@ -1,7 +1,8 @@
-"""Lanes with named spans of time, for what a text describes and nobody recorded.
+"""Lanes with named spans of time, mostly for what a text describes.
 
 Here you can draw who is busy with what, who waits for whom, and what moves from lane to
-lane (`timetable` of `Span`). What was recorded is drawn by `space_time`.
+lane (`timetable` of `Span`). What was recorded is drawn by `space_time`, unless only
+some spans matter and need names of their own.
 """
 
 from __future__ import annotations

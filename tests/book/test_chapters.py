@@ -451,9 +451,10 @@ CLAIMS = {
     """,
     "06_sharding": """
         assert [round(x, 1) for x in on_64] == [120, 31.4, 16.6, 1.9]
-        assert 16 == sum(MIXED.values()) == sum(FLOAT32.values())
+        assert 16 == sum(MIXED.values()) == 4 + 4 + 8
         assert 1 - on_64[1] / on_64[0] > 0.73 and 18 == 2 + 4 + 12
-        assert round(1 - gigabytes(1, 64, FLOAT32) / 120, 1) == 0.5
+        in_float32 = {"parameters": 4, "gradients": 4, "optimizer": 8}
+        assert round(1 - sum(kept(1, 64, in_float32).values()) / 16, 1) == 0.5
         assert [round(gigabytes(s, 10**9)) for s in (1, 2, 3)] == [30, 15, 0]
         assert different[:2] == [0, 0] and min(different[2:]) > 4000 and 64 * 64 == 4096
         assert len(problem.batch(0).inputs) == 32 and 10 * 7.5e9 == 75e9
@@ -538,12 +539,20 @@ CLAIMS = {
         shares = [r / 0.75 for _, r, _ in of_narrow.values()]
         assert np.allclose(shares, [2, 1.5, 1.5], atol=1e-3)
         assert of_narrow["gather FP8, sum float32"][2]["all_reduce"] == 8
-        for way in narrower.values():  # they train, if more coarsely
-            assert 1e-6 < off_by(ranks.run(train, args=[way])) < 0.1
+        for name, losses in of_types.items():  # they train, if more coarsely
+            apart_from_one = np.abs(losses - alone_longer)
+            assert name == "all in float32" or 1e-3 < apart_from_one.max() < 0.1
+            assert abs((losses - alone_longer)[-12:].mean()) < 0.02
         assert 1.5 * 7000 == 10_500
-        out = [leaving_a_node(way) for way in (fsdp2, hybrid)]
-        assert all(1 < w / b < 1.05 for w, b in zip(out, (3, 1))), out
-        assert 3 * 3 / 4 == 2.25 and gigabytes(3, 8) == 15
+        by_zero3 = np.maximum(x, 1) + np.maximum(2 * x, 3)
+        in_float32 = x + np.maximum(2 * x, 4)
+        assert (by_zero3 <= in_float32 + 1e-9).all() and 2 + 2 + 4 == 2 * 4
+        assert 1 + 3 == 4 and 1 + 4 == 5
+        assert all(1 < w / b < 1.05 for w, b in zip(leaving, (3, 2.25, 1))), leaving
+        assert 3 * 3 / 4 == 2.25 and 2 * 3 / 4 == 1.5 and gigabytes(3, 8) == 15
+        assert round(7.5 * 2 / 8, 1) == 1.9
+        for times_g, run in zip((3 * 6, 1 + 9 + 1), overlapped.values()):
+            assert 0.9 < max(run.results) / (times_g * G_SECONDS) < 1.5, run.results
     """,
     "07_all_to_all_routing_tokens": """
         assert len(by_rank_0) == 3 and len(all_to_alls(trained, 0)) == 5
@@ -607,7 +616,10 @@ CLAIMS = {
         assert bytes_sent[64] / bytes_sent[8] == 1.125 and 56 / 64 == 7 / 8
         assert round(1e3 * SMALL / 8 * BETA, 1) == 1.6
         assert round(FACTORS["f = 0.1"] * 256 / 8, 1) == 3.2
-        assert 44 < 51 * 7 / 8 < 45 and 58 > 50
+        crossed = [43 / 2, 58 * 3 / 4, 51 * 7 / 8]
+        assert [int(n) for n in crossed] == [21, 43, 44] and round(crossed[2]) == 45
+        assert abs(1e3 * dispatching * 50 / crossed[2] - 2.35) < 0.02
+        assert round(1e3 * dispatching, 1) == 2.1
         assert S == 4096 * 4096 * 2 and node_by_node(
             64, S).bytes_sent()[0] < S
         call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
@@ -622,18 +634,22 @@ CLAIMS = {
         assert np.round(slower, 1).tolist() == [7.8, 3.1]
         assert round(bad_order.elapsed) == 9 and round(good_order.elapsed) == 5
         median = np.median(in_messages, axis=0)
-        assert 5 <= median[0] < 6.5 and median[1] > 2.5 * median[0]
-        assert 2 * (6 - 1) <= in_messages[:, 1].min() <= in_messages[:, 1].max() < 30
-        assert 1.3 * median[0] < median[2] < median[1], "at once is no cure"
+        assert 5 <= median[0] < 6.5 and 1.3 * median[0] < median[1] < 15, "no cure"
         assert [round(gain(n), 1) for n in (2**14, S)] == [2.7, 0.9]
-        twice = seconds_on_64(plans.pairwise_all_to_all, S) / hierarchical_plan(
-            64, S, is_at_once=False).replay(dgx).elapsed
-        assert round(twice, 1) == 2.0
+        assert round(gain(S, plans.pairwise_all_to_all, one_by_one), 1) == 2.0
+        for P in WORLDS[1:]:
+            causes = (P - 8) / P * S / 50e9 + (P - 8) * 14e-6
+            assert abs(seconds_on_dgx[P][1] / causes * (P - 8) / (P - 1) - 1) < 0.01
+        assert 15 / 8 > 1.8 and round(63 / 56, 1) == 1.1 and 50e3 == 1e-6 * 50e9
+        means = apart(torch.cat(of_expert_of) / 256, of_experts / 1024)
+        assert means > 1e-6, "a mean loss on each rank needs a scale"
+        assert apart(torch.cat(of_expert_of) / 256 / 4, of_experts / 1024) < 1e-12
+        assert 2**14 == 2 * 4096 * 2 and 2**20 == 128 * 4096 * 2
         assert all(two_level < bruck for two_level, bruck in
                    zip(curves["direct"], curves["Bruck"])), "never beats at once"
         one_phase = plans.direct_all_to_all(8, S).replay(fabrics.dgx_h100())
         assert round(1e6 * one_phase.elapsed) == 69
-        assert felt_levels[0] > 3 * felt_levels[1], felt_levels
+        assert results_are_equal == [True] * 8
         assert int((to_others > 0).sum()) == 7 and to_others.sum() == 7 / 8 * S
         assert abs(free_choice[0] - 7) < 0.03 and abs(free_choice[1] - 4.63) < 0.05
         assert 3.4 < limited_choice[1] <= 3.5 and 3.8 < (free_choice[0] * bf16) / (

@@ -365,6 +365,19 @@ def test_a_mesh_has_a_line_for_each_group() -> None:
     assert_readable(figure)
 
 
+def test_the_nodes_of_a_mesh_are_boxes() -> None:
+    """A box for each group of the dimension that is a node, around its ranks."""
+    figure = plots.mesh({"replicate": 2, "shard": 2}, "Two nodes.", boxed="shard")
+    boxes = [box.get_bbox() for box in figure.axes[0].patches]
+    ranks = [dots.get_offsets()[0] for dots in figure.axes[0].collections]
+    assert [[box.contains(*at) for at in ranks] for box in boxes] == [
+        [True, True, False, False],
+        [False, False, True, True],
+    ]
+    assert "a node" in written(figure)
+    assert_readable(figure)
+
+
 def test_a_small_mesh_has_room_for_its_key() -> None:
     """Two short dimensions are narrower than their names, and yet keep their size."""
     figure = plots.mesh({"replicate": 2, "shard": 2}, "Four ranks.")

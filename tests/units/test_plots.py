@@ -1109,6 +1109,27 @@ def test_streams_have_a_bar_for_each_span():
         plots.streams({"a": [(2, 1)]}, "Wrong.")
 
 
+def test_calls_and_computing_bear_the_names_of_layers():
+    """By verb in the order of issue; computing, the longest in the order of time."""
+    events = [call(0, "barrier", 0, 1e-3)]
+    events += [
+        Event(0, "all_gather", 64, issued=1e-3, waited=3e-3, completed=4e-3),
+        Event(0, "reduce_scatter", 64, issued=2e-3, waited=5e-3, completed=7e-3),
+    ]
+    labels = {"all_gather": "a", "reduce_scatter": "b", "computes": "cd"}
+    figure = plots.overlap(
+        {"run": Trace.from_events(events, 1)},
+        caption="Two calls.",
+        labels=labels,
+        phases={"backward": 1},
+    )
+    (ax,) = figure.axes
+    written = {t.get_text().strip(): t.get_position()[0] for t in ax.texts}
+    assert written == pytest.approx(
+        {"a": 1.5, "b": 4.5, "c": 1, "d": 3.5, "backward": 4}
+    )
+
+
 def test_an_overlap_needs_a_barrier():
     """Without one, nobody knows when a program began."""
     trace = Trace.from_events([call(0, "all_reduce", 0, 1e-3)], 1)
@@ -1413,6 +1434,14 @@ def test_a_logarithmic_axis_has_plain_numbers():
     (ax,) = figure.axes
     assert {"1", "10,000"} <= {label.get_text() for label in ax.get_xticklabels()}
     assert {"0.1", "1,000"} <= {label.get_text() for label in ax.get_yticklabels()}
+
+
+def test_a_place_on_the_x_axis_can_be_named():
+    """An upright line stands there, with its name beside it."""
+    figure = plots.lines({"a": ([1, 9], [1, 2])}, "A.", upright={"f = g": 7})
+    (ax,) = figure.axes
+    assert list(ax.lines[-1].get_xdata()) == [7, 7]
+    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [("f = g", 7)]
     assert not len(ax.xaxis.get_minorticklocs())
 
 
