@@ -4,9 +4,10 @@ Here you can go through an algorithm, a run or a replay step by step (`step_thro
 and turn the knobs of one message (`explore_message`), of the eight verbs
 (`explore_verbs`), of a sum and its rounding (`explore_sums`), of the cost formulas
 (`explore_costs`), of NCCL's choice (`explore_choice`), of a training step
-(`explore_ratio`), of one that is sharded (`explore_sharding`), of experts of limited
-capacity (`explore_capacity`), of a server whose workers run ahead
-(`explore_staleness`) and of ring attention (`explore_attention`). All of them are pages
+(`explore_ratio`), of one that is sharded (`explore_sharding`), of groups and the nodes
+that they span (`explore_groups`), of experts of limited capacity (`explore_capacity`),
+of a server whose workers run ahead (`explore_staleness`) and of ring attention
+(`explore_attention`). All of them are pages
 with a script of their own: they need no kernel, work in an exported book, and show a
 picture where no script runs.
 """
@@ -15,6 +16,7 @@ from collectives_lab.widgets.attention import AttentionExplorer, explore_attenti
 from collectives_lab.widgets.capacity import CapacityExplorer, explore_capacity
 from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
+from collectives_lab.widgets.groups import GroupExplorer, explore_groups
 from collectives_lab.widgets.message import MessageExplorer, explore_message
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
@@ -40,6 +42,8 @@ __all__ = [
     "AttentionExplorer",
     "explore_sharding",
     "ShardingExplorer",
+    "explore_groups",
+    "GroupExplorer",
     "explore_capacity",
     "CapacityExplorer",
     "explore_staleness",

@@ -28,6 +28,7 @@ from collectives_lab.widgets import attention as attention_page
 from collectives_lab.widgets import capacity as capacity_page
 from collectives_lab.widgets import choice as choice_page
 from collectives_lab.widgets import explorer as cost_page
+from collectives_lab.widgets import groups as group_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import ratio as ratio_page
@@ -85,6 +86,7 @@ EXPLORERS = (
     capacity_page,
     choice_page,
     cost_page,
+    group_page,
     message_page,
     ratio_page,
     sharding_page,
@@ -689,6 +691,49 @@ def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     }
 
 
+# -- the explorer of groups ------------------------------------------------------------
+
+
+def test_a_group_is_where_its_ranks_are():
+    """Eight ranks next to each other are one node; eight apart, eight nodes."""
+    assert group_page.shape(8, 1) == (1, 8) and group_page.shape(8, 8) == (8, 1)
+    assert group_page.shape(4, 4) == (2, 2) and group_page.shape(16, 2) == (4, 4)
+    near, far = (repr(widgets.explore_groups(distance=d)) for d in (1, 8))
+    assert "are on one node." in near and "8 nodes, 1 in each" in far
+    assert "times as long as next to each other" in far
+    with pytest.raises(ValueError, match="distance is 3; need one of 1, 2"):
+        widgets.explore_groups(distance=3)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"ranks": 2, "distance": 16, "size": 2**16},
+        {"ranks": 32, "distance": 2, "machine": 0},
+        {"ranks": 16, "distance": 8, "size": 2**30, "machine": 2},
+    ],
+)
+def test_the_page_says_what_python_says_of_a_group(values):
+    """Where the group is, its time and the factor are the same sentence."""
+    explorer = widgets.explore_groups()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"groupWords(data, {place})", explorer.data)
+    begun = {one.key: one.value for one in explorer.knobs} | values
+    begun["nbytes"] = begun.pop("size")
+    begun["machine"] = [*group_page.MACHINES][begun["machine"]]
+    assert sentence == repr(widgets.explore_groups(**begun))
+
+
+def test_a_wrong_shape_of_a_group_is_found():
+    """The test above fails where all groups are said to be on one node."""
+    explorer = widgets.explore_groups()
+    place = json.dumps(at(explorer, distance=8))
+    wrong = explorer.data | {"shapes": 5 * [5 * [0]]}
+    sentence = script(f"groupWords(data, {place})", wrong)
+    assert sentence != repr(widgets.explore_groups(distance=8))
+
+
 # -- the explorer of sharding ----------------------------------------------------------
 
 
@@ -1009,6 +1054,7 @@ LIVE = {
     "capacity": widgets.explore_capacity,
     "choice": widgets.explore_choice,
     "costs": widgets.explore_costs,
+    "groups": widgets.explore_groups,
     "message": widgets.explore_message,
     "ratio": widgets.explore_ratio,
     "sharding": widgets.explore_sharding,
