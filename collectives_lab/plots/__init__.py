@@ -7,15 +7,15 @@ all ranks hold before and after it (`before_after`), step by step which ranks ar
 which chunk (`chunk_table` of `chunk_states` or `bruck_states`), the `ring` with its
 messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and cards
 (`cluster`). Of a topology: what lies between GPUs and cards (`server`). Of a network of
-rails: its switches, and the ways through them (`rails`). Of NCCL: what its `protocols` write. Of a kernel that reads other GPUs'
-memory: which parts move (`moved_parts`). Of what nobody recorded: who is busy and who
-waits (`timetable` of `Span` and `Arrow`).
+rails: its switches, and the ways through them (`rails`). Of NCCL: what its `protocols`
+write. Of a kernel that reads other GPUs' memory: which parts move (`moved_parts`). Of
+what nobody recorded: who is busy and who waits (`timetable` of `Span` and `Arrow`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
 which item survives (`merge_trees`). Of a mesh: its ranks and their groups (`mesh`), and
-where the members of a `group` are. Of memory: the parts that ranks keep (`shards`), and bars against what a GPU has
-(`memory`). Of experts: where tokens go (`expert_layer`), what each rank receives when
+where the members of a `group` are. Of memory: the parts that ranks keep (`shards`), and
+bars against what a GPU has (`memory`). Of experts: where tokens go (`expert_layer`), what each rank receives when
 (`arrivals`), and the ways between two nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where

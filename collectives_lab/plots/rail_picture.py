@@ -6,6 +6,7 @@ Here you can draw one, and the ways of messages through it (`rails`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -48,7 +49,9 @@ def rails(
     known = range(nodes * per_node)
     for name, stops in ways.items():
         if len(stops) < 2 or not {*stops} <= {*known}:
-            raise ValueError(f"{name}: {list(stops)}; need two ranks or more of {known}")
+            raise ValueError(
+                f"{name}: {list(stops)}; need two ranks or more of {known}"
+            )
     width = nodes * (per_node * PITCH + GAP) + 0.2
     figure = blank(width + 1.2, BOTTOM)
     ax = figure.add_subplot()
@@ -112,7 +115,7 @@ def _points(
 ) -> list[tuple[float, float]]:
     """Return the corners of a way: down to NVLink, or up to a leaf or the spine."""
     points = [(_x(stops[0], per_node), GPU)]
-    for a, b in zip(stops, stops[1:], strict=False):
+    for a, b in pairwise(stops):
         if a // per_node == b // per_node:
             points += [(_x(rank, per_node), NVLINK - HALF - 0.05) for rank in (a, b)]
         else:

@@ -90,7 +90,9 @@ def _nearest(machine: Server, gpu: int) -> tuple[str, tuple[int, ...]]:
     return way, tuple(card for card, other in enumerate(ways) if other == way)
 
 
-def _node(ax: Axes, machine: Server, number: int, gpus: list[tuple[int, float]]) -> None:
+def _node(
+    ax: Axes, machine: Server, number: int, gpus: list[tuple[int, float]]
+) -> None:
     left, right = gpus[0][1] - PITCH / 2, gpus[-1][1] + PITCH / 2
     top = GPU - BOX / 2 - 0.06
     _box(ax, left - PAD / 2, top, right - left + PAD, NUMA + 0.14 - top, (INK, 0.05))

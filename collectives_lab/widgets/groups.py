@@ -103,7 +103,9 @@ class GroupExplorer:
         )
         if self.distance.value == 1:
             return f"{sentence}."
-        return f"{sentence}, {number(own / nearest)} times as long as next to each other."
+        return (
+            f"{sentence}, {number(own / nearest)} times as long as next to each other."
+        )
 
     def diagram(self) -> Diagram:
         """Return the picture for what the sliders begin with."""
@@ -135,6 +137,4 @@ def explore_groups(
 def _seconds(machine: str, nodes: int, in_node: int) -> list[float]:
     """Return the seconds of an all-reduce by size."""
     fabric = MACHINES[machine](nodes, gpus_per_node=in_node)
-    return [
-        float(f"{predict('all_reduce', n, fabric).seconds:.6g}") for n in SIZES
-    ]
+    return [float(f"{predict('all_reduce', n, fabric).seconds:.6g}") for n in SIZES]

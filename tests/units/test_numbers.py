@@ -43,10 +43,7 @@ ALLOWED = {
         "data sheets, as the presets of `fabrics` have them",
     ),
     (1, "11.5"): "the number of a section",
-    **dict.fromkeys(
-        [(11, n) for n in ("569", "1.6 GB", "96")],
-        "NCCL's issue 569, and the share that cards attain, both in `truth`",
-    ),
+    (11, "569"): "the number of NCCL's issue, whose figures are in `truth`",
     **dict.fromkeys(
         [(13, n) for n in ("2 %", "7 %")],
         "of published steps, in `truth`",
