@@ -15,8 +15,8 @@ Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
 which item survives (`merge_trees`). Of a mesh: its ranks and their groups (`mesh`), and
 where the members of a `group` are. Of memory: the parts that ranks keep (`shards`), and
-bars against what a GPU has (`memory`). Of experts: where tokens go (`expert_layer`), what each rank receives when
-(`arrivals`), and the ways between two nodes (`routes`).
+bars against what a GPU has (`memory`). Of experts: where tokens go (`expert_layer`),
+what each rank receives when (`arrivals`), and the ways between two nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many

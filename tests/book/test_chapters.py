@@ -998,14 +998,14 @@ CLAIMS = {
         assert not dist.is_mpi_available() and "invalid tensor size" in refused
     """,
     "11_placement": """
-        from collectives_lab.parallel import mesh as meshes
-        p3dn = fabrics.aws_p3dn(2)
-        assert speeds(p3dn) == [150, 12.5, 8, 12, 96] and 12.5e9 == 100e9 / 8
+        assert speeds(fabrics.aws_p3dn(2)) == [150, 100 / 8, 8, 12, 96]
         assert speeds(clusters["DGX H100"]) == [900 / 2, 50, 1, 9, 9]
         dgx, server, gaming = map(fabrics.read_server, files)
         assert [speeds(fabric)[2] for fabric in read] == [1, 1, 4]
-        assert dgx.numa[0] == 3 and dgx.numa[1] == 3 and len(dgx.cards) == 8
-        assert [way[0] for way in gaming.card_ways] == 6 * ["SYS"] + ["PHB", "SYS"]
+        assert dgx.numa[0] == 3 and len(dgx.cards) == len(dgx.numa)
+        close = [gpu for gpu, ways in enumerate(gaming.card_ways) if "PHB" in ways]
+        assert close == [6] and {w for row in gaming.card_ways for w in row} == {
+            "SYS", "PHB"}
         assert {w for row in gaming.ways for w in row} - {"X"} == {"SYS"}
         assert [server.card_ways[g][g] for g in range(8)] == 8 * ["PIX"]
         assert dgx.card_ways[0][:3] == ("PXB", "PXB", "SYS")
@@ -1015,25 +1015,23 @@ CLAIMS = {
         assert len(crossing) == 8 and dealt_out(one_card).node[
             dealt_out(one_card).place].tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
         said, felt = map(by_dealing_out, (said_ring, felt_ring))
-        assert 2.2 < said[0] < 2.5 and said[1] == 1 and 1.9 < felt[0] < 2.6, felt
-        assert 0.9 < felt[1] < 1.15, felt
-        assert all(0.9 < f / s < 1.2 for s, f in zip(said_ring, felt_ring))
-        one_step = S / 8 / 4e6
-        assert 1 < one_step / 6e-3 < 1.5, "almost as much on latency as on bytes"
-        assert felt_by_host < 1.15 * felt_ring[0]
+        assert said[0] > 2 and said[1] == 1 and np.allclose(said, felt, rtol=0.2), felt
+        assert np.allclose(said_ring, felt_ring, rtol=0.2), felt_ring
+        assert round(FAR.time(S / 8) / FAR.alpha) == 2, "latency as long as bytes"
+        assert np.isclose(felt_by_host, felt_ring[0], rtol=0.2)
         assert len([1 for a, b in of_nccl if NODE[DEALT.index(a)] !=
                     NODE[DEALT.index(b)]]) == 2
         on_dgx, dealt_dgx = two_dgx, two_dgx.permuted(in_turn)
         assert np.isclose(nccl_rings(dealt_dgx, LARGE), nccl_rings(on_dgx, LARGE))
         assert round(1e3 * one_ring) == 224 and seconds_569 == [0.363, 0.173, 0.132]
-        said_569 = [t / predicted_569[0] for t in predicted_569]
-        assert np.allclose(said_569, [1, 1 / 2, 1 / 4], atol=1e-3)
+        assert np.allclose(np.divide(predicted_569, one_ring), [1, 1 / 2, 1 / 4],
+                           atol=1e-3)
         assert [round(t / seconds_569[0], 2) for t in seconds_569] == [1, 0.48, 0.36]
         assert [round(rate / B_569, 2) for rate in rates.values()] == [0.62, 0.65, 0.42]
-        assert round(one_ring / predicted_569[0], 2) == 1
-        for way, last, first in ((ring, (3, 4), (7, 0)), (other_ring, (0, 5), (4, 1))):
-            assert last in way and first in way
-            assert sorted(a for a, _ in way) == sorted(b for _, b in way) == [*range(8)]
+        leaves = [[a for a, b in way if NODE[a] != NODE[b]]
+                  for way in (ring, other_ring)]
+        assert leaves == [[3, 7], [0, 4]]
+        assert sorted(a for a, _ in other_ring) == sorted(b for _, b in other_ring)
         assert round(single / eight_rings) == 8
         assert flat.results == two_level.results == 8 * [[21845.0]]
         assert sum(4**r for r in range(7)) + 4**7 == 21845
@@ -1042,16 +1040,13 @@ CLAIMS = {
             plans.ring_all_reduce(8, 2**20, itemsize=8),
             plans.hierarchical_all_reduce(8, 2**20, itemsize=8, ranks_per_node=4))]
         assert planned == [2 * 7 / 8, 2 * 1 / 2]
-        assert [round(1 - b / a, 2) for a, b in border.values()] == [
-            0.47, 0.23, 0.06, 0.01]
-        assert 1 / 16 > 1 - border[16][1] / border[16][0] > 1 / 22, "one in twenty"
-        assert 5.5 < single / two_levels < 6 and eight_rings < two_levels
-        assert 5 < misplaced / two_levels < 6
+        assert round(20 * (1 - border[16][1] / border[16][0])) == 1
+        assert round(single / two_levels) == 6 and eight_rings < two_levels
+        assert round(misplaced / two_levels) == 5, "several times"
         assert plans.ring_all_reduce(16, LARGE).replay(
             two_dgx.permuted(in_turn)).elapsed == single
         assert ring_time(4, NEAR) == 6 * NEAR.time(S / 4)
-        assert all(0.9 < f / s < 1.4 for s, f in zip(said_sums, felt_sums)), felt_sums
-        assert 4.5 < said_sums[2] / said_sums[1] < 5 and felt_sums[2] / felt_sums[1] > 3
+        assert np.allclose(said_sums, felt_sums, rtol=0.2, atol=0.01), felt_sums
         assert 4 * numbers_of_gradients / (3 * numbers_per_token) == h
         for mesh_of, inside in ((TENSOR_LAST, "tensor"), (DATA_LAST, "data")):
             sent = {}
@@ -1060,26 +1055,26 @@ CLAIMS = {
                 ranks = mesh_of[0][mesh_of[1].index(along)]
                 sent[along] = across * (8 // ranks) * 2 * (ranks - 1) / ranks
             assert sent in ({"tensor": 0, "data": 4}, {"tensor": 3, "data": 0}), sent
-        assert [*range(8, 16)][-1] == 15 and sorted(dealt_64) == [*range(64)] and dealt_64[:3] == [0, 8, 16]
-        assert {dealt_64.index(rank) // 8 for rank in range(8)} == {*range(8)}
-        assert {dealt_64.index(rank) // 8 for rank in range(0, 64, 8)} == {0}
+        node_of = {rank: place // 8 for place, rank in enumerate(dealt_64)}
+        assert len({node_of[r] for r in range(8)}) == len({*node_of.values()}) == 8
+        assert {node_of[rank] for rank in range(0, 64, 8)} == {0} and 8 + 8 - 1 == 15
         assert round(of_eight_nodes.seconds / of_a_node.seconds) == 8
         assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
         assert "At most one published set" in of_eight_nodes.support
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
         assert round(of_both[0] / of_both[1], 1) == 2.3
-        assert round(through_cards / through_nvlink) == 16 and 18 * 4 == 72 == 64 + 8
-        off = [np.log(c.prediction.seconds / c.call.seconds) for c in lab.truth.compared()
+        assert round(through_cards / through_nvlink) == 16 and 18 * 4 == 72
+        off = [c.prediction.seconds / c.call.seconds for c in lab.truth.compared()
                if c.call.row.set == "coreweave-gb200-72"]
-        assert len(off) == 5 and round(np.exp(np.mean(np.abs(off))) - 1, 1) == 0.1
+        assert round(np.exp(np.mean(np.abs(np.log(off)))) - 1, 1) == 0.1
         assert rack.inside.bandwidth == 900e9 and border[128][0] < 2
         ring_wire, _, dealt_wire_row, _ = wire_rows
         assert [row[1] for row in wire_rows] == [1.5, 1, 3, 2]
         by_bytes, by_time = (np.argsort([row[n] for row in wire_rows]) for n in (1, 3))
         assert by_bytes.tolist() == by_time.tolist() == [1, 0, 3, 2]
         for good, bad in ((0, 2), (1, 3)):
-            assert 1.9 < wire_rows[bad][3] / wire_rows[good][3] < 2.2
-        assert all(1.1 < row[4] < 1.3 for row in wire_rows)
+            assert round(wire_rows[bad][3] / wire_rows[good][3]) == 2, "doubles"
+        assert all(row[4] > 1.1 for row in wire_rows)
         overhead = host_traces["ring"].meta["frames_over_payload"]
         assert round(overhead - 1, 2) == 0.06 and (1448 + 66) / 1448 < overhead
     """,
