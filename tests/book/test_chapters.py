@@ -1055,6 +1055,7 @@ CLAIMS = {
                 ranks = mesh_of[0][mesh_of[1].index(along)]
                 sent[along] = across * (8 // ranks) * 2 * (ranks - 1) / ranks
             assert sent in ({"tensor": 0, "data": 4}, {"tensor": 3, "data": 0}), sent
+        assert 2 * (4 - 1) / 4 == 1.5
         node_of = {rank: place // 8 for place, rank in enumerate(dealt_64)}
         assert len({node_of[r] for r in range(8)}) == len({*node_of.values()}) == 8
         assert {node_of[rank] for rank in range(0, 64, 8)} == {0} and 8 + 8 - 1 == 15
