@@ -2,8 +2,8 @@
 
 A `Fabric` lists for each pair of ranks the links that a message crosses. Here you can
 make one by its numbers (`uniform`, `hierarchical`), take a machine of the book, read
-the topology of your own (`read_topology`), or describe a `Machine` as a library sees
-it.
+the topology of your own (`read_topology`; `read_server` for its parts), or describe a
+`Machine` as a library sees it.
 """
 
 from collectives_lab.fabrics.clusters import (
@@ -29,12 +29,14 @@ from collectives_lab.fabrics.presets import (
     loopback,
     pcie_box,
 )
-from collectives_lab.fabrics.topology import read_topology
+from collectives_lab.fabrics.server import Server
+from collectives_lab.fabrics.topology import read_server, read_topology
 
 __all__ = [
     "Fabric",
     "Link",
     "Machine",
+    "Server",
     "Stage",
     "aws_p3dn",
     "aws_p4de",
@@ -50,6 +52,7 @@ __all__ = [
     "hierarchical",
     "loopback",
     "pcie_box",
+    "read_server",
     "read_topology",
     "uniform",
 ]

@@ -1,4 +1,8 @@
-"""Topologies in files as fabrics: what `nvidia-smi topo -m` prints, what NCCL dumps."""
+"""Topologies in files: what `nvidia-smi topo -m` prints, what NCCL dumps.
+
+Here you can read the `Server` of a file (`read_server`), and make a Fabric of so many
+of them (`read_topology`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from pathlib import Path
 from collectives_lab.fabrics import nccl_topology, nvidia_smi
 from collectives_lab.fabrics.clusters import Fabric, check_number
 from collectives_lab.fabrics.machines import GPUS
-from collectives_lab.fabrics.server import fabric_of
+from collectives_lab.fabrics.server import Server, fabric_of
 
 LARGEST = 16 * 2**20
 
@@ -26,11 +30,20 @@ def read_topology(
     Raises ValueError with file, line and rule for a file that is none, and where the
     file does not say enough.
     """
-    path = Path(path)
     if nic is not None:
         check_number("nic", nic)
         if not nic > 0:
             raise ValueError(f"nic is {nic}; need bytes a second, more than 0")
+    return fabric_of(read_server(path, gpu), nodes, nic)
+
+
+def read_server(path: str | Path, gpu: str = "") -> Server:
+    """Read a server: NVLinks, and what lies between its GPUs and network cards.
+
+    path, gpu: as for `read_topology`. Raises ValueError with file, line and rule for a
+    file that is none.
+    """
+    path = Path(path)
     if gpu and gpu not in GPUS:
         raise ValueError(f"gpu is {gpu!r}; need one of {', '.join(GPUS)}")
     size = path.stat().st_size
@@ -38,7 +51,5 @@ def read_topology(
         raise ValueError(f"{path} has {size:,} bytes; need 1 to {LARGEST:,}")
     text = path.read_bytes().decode(errors="replace")
     if text.lstrip().startswith("<"):
-        server = nccl_topology.server_of(path, gpu)
-    else:
-        server = nvidia_smi.server_of(path, text, gpu)
-    return fabric_of(server, nodes, nic)
+        return nccl_topology.server_of(path, gpu)
+    return nvidia_smi.server_of(path, text, gpu)

@@ -6,16 +6,17 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states` or `bruck_states`), the `ring` with its
 messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and cards
-(`cluster`). Of NCCL: what its `protocols` write. Of a kernel that reads other GPUs'
-memory: which parts move (`moved_parts`). Of what nobody recorded: who is busy and who
-waits (`timetable` of `Span` and `Arrow`).
+(`cluster`). Of a topology: what lies between GPUs and cards (`server`). Of a network of
+rails: its switches, and the ways through them (`rails`). Of NCCL: what its `protocols`
+write. Of a kernel that reads other GPUs' memory: which parts move (`moved_parts`). Of
+what nobody recorded: who is busy and who waits (`timetable` of `Span` and `Arrow`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
-which item survives (`merge_trees`). Of a mesh: its ranks and their groups (`mesh`). Of
-memory: the parts that ranks keep (`shards`), and bars against what a GPU has
-(`memory`). Of experts: where tokens go (`expert_layer`), what each rank receives when
-(`arrivals`), and the ways between two nodes (`routes`).
+which item survives (`merge_trees`). Of a mesh: its ranks and their groups (`mesh`), and
+where the members of a `group` are. Of memory: the parts that ranks keep (`shards`), and
+bars against what a GPU has (`memory`). Of experts: where tokens go (`expert_layer`),
+what each rank receives when (`arrivals`), and the ways between two nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
@@ -74,6 +75,7 @@ from collectives_lab.plots.figure import (
     side_by_side,
 )
 from collectives_lab.plots.grid_picture import grid_policy
+from collectives_lab.plots.group_picture import group
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
 from collectives_lab.plots.memory_picture import memory, shards
@@ -84,11 +86,13 @@ from collectives_lab.plots.moved_parts import moved_parts
 from collectives_lab.plots.overlap_picture import overlap
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
+from collectives_lab.plots.rail_picture import rails
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.route_picture import routes
 from collectives_lab.plots.series import series_look
+from collectives_lab.plots.server_picture import server
 from collectives_lab.plots.spacetime import space_time
 from collectives_lab.plots.stream_picture import streams
 from collectives_lab.plots.timetable import Arrow, Span, timetable
@@ -131,12 +135,15 @@ __all__ = [
     "overlap",
     "shards",
     "cluster",
+    "server",
+    "rails",
     "product",
     "verb_matrices",
     "copy_and_sum",
     "merge_trees",
     "Matrix",
     "mesh",
+    "group",
     "ChunkState",
     "Move",
     "cost_curves",

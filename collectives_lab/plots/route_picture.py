@@ -33,13 +33,15 @@ def routes(
     ways: Mapping[str, Sequence[Hop]],
     per_node: int = 4,
     *,
+    rank_at: Mapping[str, Sequence[int]] | None = None,
     caption: str | None = None,
 ) -> Diagram:
     """Draw the hops of each way between the GPUs of two nodes.
 
     ways: by name, the hops as pairs of ranks; the first per_node ranks are node 0. A
-    hop inside a node is drawn as a bow, one between nodes as a straight line. Raises
-    ValueError for ranks that two nodes do not have.
+    hop inside a node is drawn as a bow, one between nodes as a straight line. rank_at:
+    by the same names, the rank at each place, where it is another than the place.
+    Raises ValueError for ranks that two nodes do not have.
     """
     if not 0 < len(ways) <= MOST:
         raise ValueError(f"{len(ways)} ways; need 1 to {MOST}")
@@ -53,9 +55,10 @@ def routes(
         ax.set(xlim=(-0.6, APART + 0.6), ylim=(height - 0.5, -0.5), aspect="equal")
         ax.set_axis_off()
         ax.text(APART / 2, -0.4, name, ha="center", va="center", size=9)
-        _nodes(ax, per_node)
-        for hop in hops:
-            _hop(ax, hop, per_node)
+        ranks = list((rank_at or {}).get(name, range(2 * per_node)))
+        _nodes(ax, ranks, per_node)
+        for src, dst in hops:
+            _hop(ax, (ranks.index(src), ranks.index(dst)), per_node)
     figure.caption = caption or f"{', '.join(ways)}, between two nodes."
     words = (f"{name}: {', '.join(f'{a} to {b}' for a, b in hops)}"
              for name, hops in ways.items())  # fmt: skip
@@ -63,12 +66,12 @@ def routes(
     return figure
 
 
-def _place(rank: int, per_node: int) -> tuple[float, float]:
-    node, number = divmod(rank, per_node)
+def _point(place: int, per_node: int) -> tuple[float, float]:
+    node, number = divmod(place, per_node)
     return node * APART, number * PITCH
 
 
-def _nodes(ax: Axes, per_node: int) -> None:
+def _nodes(ax: Axes, ranks: Sequence[int], per_node: int) -> None:
     for node in range(2):
         corner = (node * APART - 0.32, -0.22)
         style = "round,pad=0,rounding_size=0.06"
@@ -76,8 +79,8 @@ def _nodes(ax: Axes, per_node: int) -> None:
             corner, 0.64, PITCH * per_node + 0.02, style, fc=(INK, 0.06), ec=(INK, 0.6)
         )
         ax.add_patch(frame)
-    for rank in range(2 * per_node):
-        x, y = _place(rank, per_node)
+    for place, rank in enumerate(ranks):
+        x, y = _point(place, per_node)
         color = rank_color(rank)
         ax.scatter(x, y, s=190, color=color, zorder=2, linewidth=0, marker="s")
         label = {"color": on_color(color), "size": 8, "weight": "bold"}
@@ -85,14 +88,15 @@ def _nodes(ax: Axes, per_node: int) -> None:
 
 
 def _hop(ax: Axes, hop: Hop, per_node: int) -> None:
+    """Draw a hop between two places."""
     is_inside = hop[0] // per_node == hop[1] // per_node
     bow = 0.0
     if is_inside:  # away from the other node
         is_outward = (hop[0] < per_node) == (hop[0] < hop[1])
         bow = (0.35 + 0.4 / abs(hop[1] - hop[0])) * (1 if is_outward else -1)
     arrow = FancyArrowPatch(
-        _place(hop[0], per_node),
-        _place(hop[1], per_node),
+        _point(hop[0], per_node),
+        _point(hop[1], per_node),
         connectionstyle=f"arc3,rad={bow}",
         arrowstyle="-|>",
         mutation_scale=11,

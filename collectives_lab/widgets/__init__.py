@@ -15,6 +15,7 @@ from collectives_lab.widgets.checkpoints import (
 )
 from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
+from collectives_lab.widgets.groups import GroupExplorer, explore_groups
 from collectives_lab.widgets.memory import MemoryExplorer, explore_memory
 from collectives_lab.widgets.message import MessageExplorer, explore_message
 from collectives_lab.widgets.pipeline import PipelineExplorer, explore_pipeline
@@ -44,6 +45,8 @@ __all__ = [
     "BucketExplorer",
     "explore_sharding",
     "ShardingExplorer",
+    "explore_groups",
+    "GroupExplorer",
     "explore_capacity",
     "CapacityExplorer",
     "explore_checkpoints",

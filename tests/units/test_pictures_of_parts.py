@@ -6,6 +6,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from test_plots import assert_readable, texts
 
 from collectives_lab import fabrics, plans, plots
+from collectives_lab.data import shipped
 from collectives_lab.plots.capacity_picture import capacity_bars
 from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
 from collectives_lab.plots.figure import INK, Diagram, rank_color
@@ -404,3 +405,80 @@ def test_a_bar_that_is_too_long_is_cut() -> None:
     assert ax.get_xlim() == (0, 100)
     assert {"30", "1,490 →"} <= {*written(figure)}
     assert_readable(figure)
+
+
+# -- servers, rails, groups ------------------------------------------------------------
+
+TOPOLOGIES = (
+    "dgx_a100_topo.txt",
+    "h100_topo.txt",
+    "rtx4090_topo.txt",
+    "four_a100_nccl.xml",
+)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_a_server_can_be_read(name: str) -> None:
+    """No word covers another one, and every GPU and NUMA node is named."""
+    machine = fabrics.read_server(shipped(name))
+    figure = plots.server(machine, caption="A server.")
+    assert_readable(figure)
+    words = written(figure)
+    assert {f"NUMA {n}" for n in machine.numa} <= {*words}
+    assert all(str(gpu) in words for gpu in range(len(machine.numa)))
+
+
+def test_a_server_has_a_bar_for_gpus_that_share_their_cards() -> None:
+    """Pairs of GPUs of a DGX A100 are near two cards, those of an H100 near one."""
+    counts = {}
+    for name in TOPOLOGIES[:3]:
+        figure = plots.server(fabrics.read_server(shipped(name)), caption="")
+        counts[name] = [written(figure).count(way) for way in ("PXB", "PIX", "PHB")]
+    assert [*counts.values()] == [[4, 0, 0], [0, 8, 0], [0, 0, 1]]
+    assert "GPU 5 of NUMA node 1: cards [0, 1] by SYS" in figure.alt
+    lines = figure.axes[0].lines
+    assert sum(line.get_linestyle() == ":" for line in lines) == 7, "far from cards"
+
+
+def test_messages_of_one_rail_pass_one_switch() -> None:
+    """Only a way that changes the rail above the leaves touches the spine."""
+    ways = {"same": [1, 5], "across": [0, 7], "PXN": [4, 6, 10]}
+    figure = plots.rails(ways, caption="Rails.")
+    assert_readable(figure)
+    (ax,) = figure.axes
+    drawn = [line for line in ax.lines if line.get_linewidth() == pytest.approx(2.6)]
+    highest = [min(line.get_ydata()) for line in drawn]
+    assert highest[1] < highest[0] == highest[2], "the second one goes to the spine"
+    assert max(drawn[2].get_ydata()) > max(drawn[0].get_ydata()), "PXN goes by NVLink"
+    with pytest.raises(ValueError, match="need two ranks or more"):
+        plots.rails({"nowhere": [1, 12]}, caption="")
+
+
+def test_the_members_of_a_group_are_filled() -> None:
+    """They are where their ranks are, and nodes that are left out are counted."""
+    dealt = [rank for node in range(4) for rank in range(node, 32, 4)]
+    figure = plots.group(range(4), dealt, caption="Dealt out.")
+    assert_readable(figure)
+    filled = _rgb(rank_color(0))
+    boxes = [p for p in figure.axes[0].patches if type(p) is Rectangle]
+    rows = {
+        round(p.get_y(), 2)
+        for p in boxes
+        if p.get_facecolor()[:3] == pytest.approx(filled)
+    }
+    assert len(rows) == 4 and "4 ranks on 4 of 4 nodes" in figure.alt
+    many = plots.group([0], range(8 * 20), caption="")
+    assert "and 4 nodes more" in written(many)
+    with pytest.raises(ValueError, match="need a multiple of 8"):
+        plots.group([0], range(12), caption="")
+
+
+def test_a_way_may_have_its_ranks_at_other_places() -> None:
+    """Rank 1 at place 4 is on the other node, so the hop from rank 0 is straight."""
+    ways = {"near": [(0, 1)], "far": [(0, 1)]}
+    figure = plots.routes(ways, rank_at={"far": [0, 2, 4, 6, 1, 3, 5, 7]})
+    near, far = (
+        next(p for p in ax.patches if isinstance(p, FancyArrowPatch))
+        for ax in figure.axes
+    )
+    assert near.get_linestyle() == "-" != far.get_linestyle()

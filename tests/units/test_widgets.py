@@ -30,6 +30,7 @@ from collectives_lab.widgets import capacity as capacity_page
 from collectives_lab.widgets import checkpoints as checkpoint_page
 from collectives_lab.widgets import choice as choice_page
 from collectives_lab.widgets import explorer as cost_page
+from collectives_lab.widgets import groups as group_page
 from collectives_lab.widgets import memory as memory_page
 from collectives_lab.widgets import message as message_page
 from collectives_lab.widgets import page as pages
@@ -91,6 +92,7 @@ EXPLORERS = (
     checkpoint_page,
     choice_page,
     cost_page,
+    group_page,
     memory_page,
     message_page,
     pipeline_page,
@@ -697,6 +699,49 @@ def test_every_knob_of_the_ratio_has_a_name_and_units(ratio):
     }
 
 
+# -- the explorer of groups ------------------------------------------------------------
+
+
+def test_a_group_is_where_its_ranks_are():
+    """Eight ranks next to each other are one node; eight apart, eight nodes."""
+    assert group_page.shape(8, 1) == (1, 8) and group_page.shape(8, 8) == (8, 1)
+    assert group_page.shape(4, 4) == (2, 2) and group_page.shape(16, 2) == (4, 4)
+    near, far = (repr(widgets.explore_groups(distance=d)) for d in (1, 8))
+    assert "are on one node." in near and "8 nodes, 1 in each" in far
+    assert "times as long as next to each other" in far
+    with pytest.raises(ValueError, match="distance is 3; need one of 1, 2"):
+        widgets.explore_groups(distance=3)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"ranks": 2, "distance": 16, "size": 2**16},
+        {"ranks": 32, "distance": 2, "machine": 0},
+        {"ranks": 16, "distance": 8, "size": 2**30, "machine": 2},
+    ],
+)
+def test_the_page_says_what_python_says_of_a_group(values):
+    """Where the group is, its time and the factor are the same sentence."""
+    explorer = widgets.explore_groups()
+    place = json.dumps(at(explorer, **values))
+    sentence = script(f"groupWords(data, {place})", explorer.data)
+    begun = {one.key: one.value for one in explorer.knobs} | values
+    begun["nbytes"] = begun.pop("size")
+    begun["machine"] = [*group_page.MACHINES][begun["machine"]]
+    assert sentence == repr(widgets.explore_groups(**begun))
+
+
+def test_a_wrong_shape_of_a_group_is_found():
+    """The test above fails where all groups are said to be on one node."""
+    explorer = widgets.explore_groups()
+    place = json.dumps(at(explorer, distance=8))
+    wrong = explorer.data | {"shapes": 5 * [5 * [0]]}
+    sentence = script(f"groupWords(data, {place})", wrong)
+    assert sentence != repr(widgets.explore_groups(distance=8))
+
+
 # -- the explorer of sharding ----------------------------------------------------------
 
 
@@ -1172,6 +1217,7 @@ LIVE = {
     "checkpoints": widgets.explore_checkpoints,
     "choice": widgets.explore_choice,
     "costs": widgets.explore_costs,
+    "groups": widgets.explore_groups,
     "memory": widgets.explore_memory,
     "message": widgets.explore_message,
     "pipeline": widgets.explore_pipeline,
