@@ -780,12 +780,17 @@ CLAIMS = {
         assert greater(greater(pairs[0], pairs[1]), greater(pairs[2], pairs[3]))[1] == 6
         by_chain = greater(greater(greater(pairs[2], pairs[0]), pairs[1]), pairs[3])
         assert by_chain[1] == 9
-        assert agreed == len(vectors) == 300 and with_a_nan > 100
+        assert agreed == len(vectors) == 300
+        assert sum(any(map(math.isnan, vector)) for vector in vectors) > 100
         assert better(NOTHING, (-inf, 5)) == better((-inf, 5), NOTHING) == (-inf, 5)
         floats = torch.tensor([-inf, -2.5, -1e-40, 1e-40, 1, 1 + 2**-23, inf, nan])
         bits = floats.view(torch.int32)
         sortable = bits.where(bits >= 0, bits ^ 0x7FFFFFFF).long()
         assert (sortable.diff() > 0).all(), "bits that order as floats, NaN on top"
+        assert torch.tensor(-0.0).view(torch.int32) < 0 == (
+            torch.tensor(-0.0) + 0).view(torch.int32), "-0 has to become +0"
+        assert [len(part) for part in torch.arange(10).chunk(4)] == [3, 3, 3, 1]
+        assert 2 * 4 * 2**20 == 8 * 2**20, "2 P segments of up to 1 MiB"
         keys = [(s << 32 | 1023 - word, word) for s in sortable.tolist()
                 for word in (1023, 0)]
         assert sorted(keys) == keys and max(keys)[0] < 2**63
@@ -820,8 +825,27 @@ CLAIMS = {
         assert [len(calls) for calls in phases(parallel_loss)] == [3, 0]
         assert [c.reduce_op for c in phases(parallel_loss)[0]] == ["MAX", "SUM", "SUM"]
         assert sent(parallel_loss) == sent(loss_run), "equal bytes in three calls"
-        assert gathered.trace.ops() == {"all_gather": 4}, "a DTensor gathers"
-        assert math.isclose(gathered.results[0], loss_of_one.item())
+        assert gathered.trace.ops() == {"all_gather": 4, "barrier": 4}
+        for loss, gradient in gathered.results:
+            assert math.isclose(loss, loss_of_one.item())
+        by_gathered = torch.cat([one for _, one in gathered.results], dim=1)
+        assert torch.allclose(by_gathered, reference.grad, 1e-9, 1e-15)
+        def in_two():
+            logits, words = batch()
+            own, first = own_words(logits).detach(), dist.get_rank() * 512
+            largest = own.amax(dim=1)
+            dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+            is_own = torch.arange(first, first + 512) == words[:, None]
+            total = (own - largest[:, None]).exp().sum(dim=1)
+            sums = torch.cat([total, own.where(is_own, 0).sum()[None]])
+            dist.all_reduce(sums)
+            return ((largest + sums[:-1].log()).sum() - sums[-1]).item() / len(words)
+        assert math.isclose(lab.run(in_two, 4, backend="gloo").results[0],
+                            loss_of_one.item()), "two numbers per token and one"
+        swapped = logits.clone()
+        swapped[[1, 4]] = logits[[4, 1]]
+        moved = own_max(swapped.chunk(4))[0][0].item()
+        assert [round(p, 4) for p in (wrong, moved)] == [0.2417, 0.2156]
         assert math.isclose(sent(gathered) / sent(loss_run), 2048 / 6)
         assert 250 < sent(gathered, True) / sent(loss_run, True) < 341
         assert 4 * 32_000 == 128_000 and round(128_000 / 6) == 21_333
