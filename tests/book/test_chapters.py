@@ -681,7 +681,7 @@ CLAIMS = {
         last = {update.worker: n for n, update in enumerate(busy, 1)}
         under_way = {worker: 48 - begun_at for worker, begun_at in last.items()}
         assert sum(by_any) + sum(under_way.values()) == 3 * 48, "each misses 3 others"
-        assert 6 < under_way[4] < 15
+        assert under_way[4] > 6
         assert 3 <= max(u.missed for u in updates["bound 2"]) <= 15
         paces = {(3, 0): 1e-3, (3, 1): 1e-3}  # fast first and slow later
         most = staleness.play(4, 2, lambda w, step: paces.get((w, step), 1 + 9 * (
@@ -694,9 +694,9 @@ CLAIMS = {
         for k in range(1, 13):
             in_time = sum(one.end <= 4 * k + 1 for one in bounded)
             assert in_time == k + 3 * (k + 3), "before the fast workers are through"
-        assert (4 * 5 + 1, 5 + 3 * 8, 4 * 6 + 1, 6 + 3 * 9) == (21, 29, 25, 33)
-        assert {staleness.play(4, b, one_is_slow, 16)[-1].end for b in (0, 2, None)
-                } == {64}
+        assert 6 + 3 * 9 == 33 > HALF
+        ends_at = [staleness.play(4, b, one_is_slow, EACH)[-1].end for b in (0, None)]
+        assert ends_at == [64, 64] == [bounded[-1].end] * 2
         assert all(late[0][0] - late[b][0] == 3 * b for b in (1, 4, 8))
         assert clock["no bound"][HALF - 1] < 0.8 * clock["bound 2"][HALF - 1]
         assert clock["bound 2"][HALF - 1] < clock["in step"][HALF - 1]
@@ -736,9 +736,9 @@ CLAIMS = {
             assert lab.run(by_page, 4, args=[lag], backend="gloo").results[0] < 1e-12
         assert 14.9 < by_lag[0] < 22 and all(9.9 < time < 17 for time in by_lag[1:])
         assert by_lag[1:].max() < by_lag[0]
-        assert [60 - lag for lag in (0, 1, 4, 16)] == [60, 59, 56, 44]
+        assert 60 - 16 == 44
         log = lab.run(partial(actors.train, lag=16), 2, backend="gloo").results[0]
-        assert log.lags[:18] == [*range(17), 16], "17 rounds by the first policy"
+        assert log.lags[:17] == [*range(17)] and max(log.lags) == log.lags[17]
         assert actors.HORIZON == 30 and {len(path) for path in returns} == {60}
         assert failed[0] == 0 and failed[1] == 1 and failed[3] == 4
         assert failed[1] <= failed[2] <= failed[3]
