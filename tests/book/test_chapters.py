@@ -681,7 +681,6 @@ CLAIMS = {
         last = {update.worker: n for n, update in enumerate(busy, 1)}
         under_way = {worker: 48 - begun_at for worker, begun_at in last.items()}
         assert sum(by_any) + sum(under_way.values()) == 3 * 48, "each misses 3 others"
-        assert under_way[4] > 6
         assert 3 <= max(u.missed for u in updates["bound 2"]) <= 15
         paces = {(3, 0): 1e-3, (3, 1): 1e-3}  # fast first and slow later
         most = staleness.play(4, 2, lambda w, step: paces.get((w, step), 1 + 9 * (
