@@ -51,6 +51,18 @@ ACTIONS = torch.tensor([[-1, 0], [1, 0], [0, -1], [0, 1]])
 """Up, down, left, right."""
 
 
+def _reached() -> torch.Tensor:
+    """Return the square that each action leads to, from each square."""
+    state = torch.arange(SIDE * SIDE)
+    place = torch.stack([state // SIDE, state % SIDE], -1)[:, None] + ACTIONS
+    row, column = place.clamp(0, SIDE - 1).unbind(-1)
+    return torch.where(state[:, None] == GOAL, GOAL, row * SIDE + column)
+
+
+REACHED = _reached()
+"""The square that each action leads to, [from, action]."""
+
+
 def move(
     state: torch.Tensor, action: torch.Tensor, random: torch.Generator
 ) -> torch.Tensor:
@@ -62,10 +74,7 @@ def move(
     count = len(ACTIONS)
     slips = torch.rand(state.shape, generator=random) < SLIP
     other = torch.randint(count, state.shape, generator=random)
-    step = ACTIONS[torch.where(slips, other, action)]
-    place = torch.stack([state // SIDE, state % SIDE], -1) + step
-    row, column = place.clamp(0, SIDE - 1).unbind(-1)
-    return torch.where(state == GOAL, state, row * SIDE + column)
+    return REACHED[state, torch.where(slips, other, action)]
 
 
 def play(logits: torch.Tensor, episodes: int, seed: int) -> torch.Tensor:

@@ -18,7 +18,6 @@ from collectives_lab.plots.figure import (
     Diagram,
     cell_grid,
     diagram,
-    rank_color,
 )
 
 WAYS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -80,8 +79,8 @@ def _arrows(ax: Axes, side: int, shares: np.ndarray) -> None:
                 mutation_scale=7,
                 shrinkA=0,
                 shrinkB=0,
-                color=rank_color(0),
-                alpha=0.35 + 0.65 * share,
+                color=INK,
+                alpha=0.4 + 0.6 * share,
                 linewidth=1.4,
             )
             ax.add_patch(arrow)

@@ -40,6 +40,7 @@ from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
+SEEN = 0.005  # of the whole time, what is long enough to be named in the key
 SOLID, HATCHED, PALE = "in flight", "waits", "message under way"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -207,7 +208,7 @@ def bar_styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, 
     # Snapped to pixels, thin bars below each other would run into one.
     rim: dict[str, Any] = {"edgecolor": color, "linewidth": width, "snap": False}
     if look == "computing":
-        return [{"facecolor": (color, 0.12), "edgecolor": color, "linewidth": 0.7}]
+        return [{"facecolor": (color, 0.2), "edgecolor": color, "linewidth": 0.7}]
     if look == SOLID:
         return [rim | {"facecolor": color}]
     if look == PALE:
@@ -266,7 +267,10 @@ def _signs(seen: Scene) -> dict[str, Any]:
     """Return the key: a sign for each thing that occurs, by its name."""
     bars, is_plain = seen.bars, len(seen.bars) > MANY
     waits = [bar for bar in bars if bar.event.waited is not None]
-    moving = [bar for bar in waits if bar.moves is not None and bar.moves < bar.end]
+    visible = SEEN * (seen.last - seen.first)
+    moving = any(
+        bar.end - bar.moves > visible for bar in waits if bar.moves is not None
+    )
     is_hatched = any(bar.moves is None or bar.moves > bar.wait for bar in waits)
 
     def sign(look: str) -> tuple[Patch, ...]:

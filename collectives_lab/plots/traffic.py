@@ -57,16 +57,14 @@ def traffic_matrix(
     which: str = "auto",
     *,
     caption: str | None = None,
-    darkest: float | None = None,
 ) -> Diagram:
     """Draw the bytes from every rank (row) to every rank (column).
 
     traffic: a Trace, a Run or Timeline that has one, or a square matrix of bytes
     `[src][dst]`. which: `"messages"` for what the sends say, `"wire"` for what was
     measured; `"auto"` takes the messages if there are any, else the wire, since a
-    collective does not say who sends to whom. darkest: the bytes of the strongest
-    shade, so that two matrices can share their shades; the largest cell if left out.
-    Raises ValueError for what the trace does not have.
+    collective does not say who sends to whom. Raises ValueError for what the trace does
+    not have.
     """
     matrix, source = _matrix(traffic, which)
     p = len(matrix)
@@ -75,8 +73,7 @@ def traffic_matrix(
     figure.set_layout_engine("compressed")  # for cells that are squares
     scale, unit = _scale(matrix.max())
     shown = np.ma.masked_equal(matrix, 0) / scale
-    most = max(1, matrix.max()) if darkest is None else darkest
-    image = ax.imshow(shown, cmap=SHADES, vmin=0, vmax=most / scale)
+    image = ax.imshow(shown, cmap=SHADES, vmin=0, vmax=max(1, matrix.max()) / scale)
     ax.spines[:].set_visible(False)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
