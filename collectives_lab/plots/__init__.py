@@ -21,8 +21,10 @@ Of times: what they are by size (`message_time`, `cost_curves`), who is fastest 
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
 machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
 and what they hide behind computing (`overlap`). Of a GPU: what it computes by tokens
-(`roofline`). Of a policy in a world of squares: which way it goes (`grid_policy`). Of
-anything else: `lines`.
+(`roofline`). Of several ways to train: the parts of their steps (`step_parts`), what
+came out by seed (`by_seed`), and the `paths` of weights that ranks train apart. Of a
+policy in a world of squares: which way it goes (`grid_policy`). Of anything else:
+`lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -81,14 +83,17 @@ from collectives_lab.plots.mesh_picture import mesh
 from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.moved_parts import moved_parts
 from collectives_lab.plots.overlap_picture import overlap
+from collectives_lab.plots.path_picture import paths
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.route_picture import routes
+from collectives_lab.plots.seeds_picture import by_seed
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.spacetime import space_time
+from collectives_lab.plots.step_picture import step_parts
 from collectives_lab.plots.timetable import Arrow, Span, timetable
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.tree_picture import trees
@@ -117,6 +122,9 @@ __all__ = [
     "arrivals",
     "routes",
     "moved_parts",
+    "step_parts",
+    "by_seed",
+    "paths",
     "timetable",
     "Span",
     "Arrow",
