@@ -1,4 +1,4 @@
-"""Sums of gradients in fewer bytes: what a step sends, what it packs, how long it takes.
+"""Sums of gradients in fewer bytes: what a step sends and packs, how long it takes.
 
 Here you can describe a way to sum gradients by its bytes (`Way`), take the usual ones
 (`WAYS`), and ask for the three parts of a step (`parts`) and for the bandwidth up to

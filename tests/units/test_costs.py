@@ -189,7 +189,7 @@ def test_tokens_at_equality_make_both_times_equal() -> None:
 
 
 def test_a_packed_sum_sends_and_moves_what_its_messages_have() -> None:
-    """Bytes of the wire are those of the codecs; those of memory are counted by hand."""
+    """Bytes of the wire are those of the codecs, those of memory counted by hand."""
     count = 2**20
     for way, codec in (("a byte", Int8()), ("a bit, feedback", Signs())):
         sent = compression.WAYS[way].sent(4) * count
