@@ -1251,7 +1251,7 @@ CLAIMS = {
         assert 4 < errors[0] / errors[1] < 5
         assert torch.equal(unpack(pack(same, FP8), FP8), unpack_fp8(pack_fp8(same)))
         assert abs(fixed[small] - 0.3) < 0.01
-        assert round(float(fixed.abs().mean()), 1) == 0.8
+        assert round(float(fixed.abs().mean()), 2) == 0.80
         assert off["without"][-1] > 5 * off["with"][-1]
         assert 30 < np.mean(signs) < 50 and np.mean(fed) > 100
         assert abs(np.mean(one_bit)) < 10
@@ -1261,10 +1261,10 @@ CLAIMS = {
         assert np.mean(thin) < np.mean(thin_plain) - 5
         assert 20 < np.mean(thin) < 45
         assert abs(np.mean(diloco)) < 12 and np.mean(overlapped) < 25
-        assert round(1 / (1 - 0.9)) == 10 and STEPS % 40 == 0
+        assert round(1 / (1 - 0.9)) == 10 and largest and STEPS % 40 == 0
         assert 2.5 < 1 / largest("overlapped") < 3 and largest("DiLoCo") == 1
-        assert arrivals[-1][0] == 100 and 2 * 80 == 160 and 3 + 1 / 2 == 3.5
-        assert 4 * 80 == 320 == 32 * 10
+        assert [arrivals[-1][0], 2 * 80, 3 + 1 / 2] == [100, 160, 3.5]
+        assert 4 * 80 == 32 * 10 == 320 and arrivals
         assert above["out of step, momentum"].min() > 50
         assert above["out of step"].max() < 20 and len(order) == 32
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)
