@@ -1271,7 +1271,7 @@ CLAIMS = {
         assert pays[0] > 400 / 8 == 50 and pays[0] < 450 < pays[1]
         assert 400e9 / 8 == 50e9 and H100 == 3350e9
         assert round(1e3 * packed_on_gpu / STEPS, 1) == 0.3
-        assert 10e9 / 8 / LINK == 62.5
+        assert 10e9 / 8 / LINK == 125
         assert (rounds.min(axis=1) > 0.95 * np.array(sending)).all()
         assert np.median(rounds[1]) < 0.6 * np.median(rounds[0]), rounds
         assert 2.7 < seconds["float32"] / seconds["int8"] < 3
