@@ -23,8 +23,10 @@ Of times: what they are by size (`message_time`, `cost_curves`), who is fastest 
 machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
 which of them meet (`meeting_calls`), and what they hide behind computing (`overlap`).
 Of a GPU: what it computes by tokens (`roofline`), and what its `streams` did, as a
-profile has it. Of a policy in a world of squares: which way it goes (`grid_policy`). Of
-anything else: `lines`.
+profile has it. Of several ways to train: the parts of their steps (`step_parts`), what
+came out by seed (`by_seed`), and the `paths` of weights that ranks train apart. Of a
+policy in a world of squares: which way it goes (`grid_policy`). Of anything else:
+`lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -84,6 +86,7 @@ from collectives_lab.plots.mesh_picture import mesh
 from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.moved_parts import moved_parts
 from collectives_lab.plots.overlap_picture import overlap
+from collectives_lab.plots.path_picture import paths
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
 from collectives_lab.plots.rail_picture import rails
@@ -91,9 +94,11 @@ from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.route_picture import routes
+from collectives_lab.plots.seeds_picture import by_seed
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.server_picture import server
 from collectives_lab.plots.spacetime import space_time
+from collectives_lab.plots.step_picture import step_parts
 from collectives_lab.plots.stream_picture import streams
 from collectives_lab.plots.timetable import Arrow, Span, timetable
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
@@ -123,6 +128,9 @@ __all__ = [
     "arrivals",
     "routes",
     "moved_parts",
+    "step_parts",
+    "by_seed",
+    "paths",
     "timetable",
     "Span",
     "Arrow",

@@ -18,6 +18,7 @@ from collectives_lab.widgets.explorer import CostExplorer, explore_costs
 from collectives_lab.widgets.groups import GroupExplorer, explore_groups
 from collectives_lab.widgets.memory import MemoryExplorer, explore_memory
 from collectives_lab.widgets.message import MessageExplorer, explore_message
+from collectives_lab.widgets.packing import PackingExplorer, explore_packing
 from collectives_lab.widgets.pipeline import PipelineExplorer, explore_pipeline
 from collectives_lab.widgets.ratio import RatioExplorer, explore_ratio
 from collectives_lab.widgets.scrubber import Scrubber
@@ -43,6 +44,8 @@ __all__ = [
     "AttentionExplorer",
     "explore_buckets",
     "BucketExplorer",
+    "explore_packing",
+    "PackingExplorer",
     "explore_sharding",
     "ShardingExplorer",
     "explore_groups",

@@ -7,7 +7,8 @@ Bounds Distributed Training". The closed forms of the algorithms are tested with
 import numpy as np
 import pytest
 
-from collectives_lab.costs import buckets, failures, training
+from collectives_lab.costs import buckets, compression, failures, training
+from collectives_lab.parallel.compression import Int8, Signs, bytes_sent
 
 FLOP_RATE, BANDWIDTH = 312e12, 600e9
 RATES = (FLOP_RATE, BANDWIDTH)
@@ -232,3 +233,30 @@ def test_the_network_carries_one_bucket_after_the_other():
     parts = [(1.0, 10), (1.0, 30), (9.0, 10)]
     spans = list(buckets.on_the_network(parts, per_call=1.0, per_byte=0.1))
     assert spans == [(1.0, 3.0), (3.0, 7.0), (11.0, 13.0)]
+
+
+def test_a_packed_sum_sends_and_moves_what_its_messages_have() -> None:
+    """Bytes of the wire are those of the codecs, those of memory counted by hand."""
+    count = 2**20
+    for way, codec in (("a byte", Int8()), ("a bit, feedback", Signs())):
+        sent = compression.WAYS[way].sent(4) * count
+        assert sent == pytest.approx(bytes_sent(count, codec, 4))
+    assert compression.WAYS["float32"].sent(4) == 6 and compression.BYTE == 260 / 256
+    byte = compression.Way(1, held=4)
+    pack, add, unpack = 4 + 1, 1 + 1 / 4, 1 + 4
+    assert byte.moved(4) == pack + add + unpack
+    assert compression.Way(1, held=4, every=10).moved(4) == byte.moved(4) / 10
+    kept = compression.Way(1, held=4, feedback=True).moved(4) - byte.moved(4)
+    assert kept == 2 * 4 + 2 * 4 / 4, "each left-out number is read and written"
+
+
+def test_packing_pays_up_to_where_both_take_as_long() -> None:
+    """At this bandwidth the steps are equal; what packs nothing has no limit."""
+    byte, plain = (compression.WAYS[name] for name in ("a byte", "bfloat16"))
+    limit = compression.pays_up_to(byte, plain, memory=3e12, world_size=8)
+    both = [compression.parts(w, 1e8, 0.1, limit, 3e12, 8) for w in (byte, plain)]
+    assert sum(both[0]) == pytest.approx(sum(both[1]))
+    assert both[0].computing == 0.1 and both[1].packing == 0
+    whole = compression.WAYS["float32"]
+    assert compression.pays_up_to(plain, whole, 3e12, 8) == float("inf")
+    assert compression.pays_up_to(whole, plain, 3e12, 8) == 0

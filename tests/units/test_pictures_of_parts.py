@@ -482,3 +482,44 @@ def test_a_way_may_have_its_ranks_at_other_places() -> None:
         for ax in figure.axes
     )
     assert near.get_linestyle() == "-" != far.get_linestyle()
+
+
+def test_the_parts_of_a_step_follow_each_other() -> None:
+    """In milliseconds, computing first; the whole stands at the end of its bar."""
+    figure = plots.step_parts({"plain": [0.08, 0, 0.6], "packed": [0.08, 0.01, 0.1]})
+    assert_readable(figure)
+    bars = [bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
+    assert [bar.get_width() for bar in bars] == pytest.approx([80, 80, 0, 10, 600, 100])
+    assert bars[-1].get_x() == pytest.approx(90)
+    assert "  680" in written(figure) and "packed 190 ms" in figure.alt
+    with pytest.raises(ValueError, match="plain has 2 parts; need 3: computing"):
+        plots.step_parts({"plain": [1, 2]})
+
+
+def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
+    """The marks stand where they should, above all rows."""
+    rows = {"one": [0.1, 0.3], "another": [0.5]}
+    figure = plots.by_seed(rows, "Two ways.", marks={"silent": 0.6}, xlabel="loss")
+    assert_readable(figure)
+    (ax,) = figure.axes
+    drawn = [line.get_xydata().tolist() for line in ax.lines]
+    assert drawn[0] == [[0.6, 0], [0.6, 1]] and drawn[1] == [[0.1, 0], [0.3, 0]]
+    assert [x for x, _ in drawn[2]] == pytest.approx([0.2, 0.2])
+    assert "one 0.2 (0.1 to 0.3)" in figure.alt and "silent" in written(figure)
+    with pytest.raises(ValueError, match="none has no results"):
+        plots.by_seed({"none": []}, "")
+
+
+def test_paths_leave_the_points_agreed_on() -> None:
+    """Distances in the plane are those of weights that lie in it."""
+    agreed = np.array([[0.0, 0, 0], [4, 0, 0], [7, 1, 0]])
+    weights = agreed[:2, None, None] + [[[1.0, 1, 0], [2, 2, 0]], [[1, -1, 0]] * 2]
+    figure = plots.paths(weights, agreed, "Apart.")
+    assert_readable(figure)
+    *ways, met = (line.get_xydata() for line in figure.axes[0].lines)
+    assert len(ways) == 2 * 2 and len(met) == 3
+    assert np.linalg.norm(met[1] - met[0]) == pytest.approx(4)
+    assert np.allclose(ways[1][0], met[1]) and len(ways[0]) == 3
+    assert np.linalg.norm(ways[0][2] - met[0]) == pytest.approx(8**0.5)
+    with pytest.raises(ValueError, match=r"shape \(2, 3\); need \(3, 3\)"):
+        plots.paths(weights, agreed[:2], "")

@@ -33,6 +33,7 @@ from collectives_lab.widgets import explorer as cost_page
 from collectives_lab.widgets import groups as group_page
 from collectives_lab.widgets import memory as memory_page
 from collectives_lab.widgets import message as message_page
+from collectives_lab.widgets import packing as packing_page
 from collectives_lab.widgets import page as pages
 from collectives_lab.widgets import pipeline as pipeline_page
 from collectives_lab.widgets import ratio as ratio_page
@@ -95,6 +96,7 @@ EXPLORERS = (
     group_page,
     memory_page,
     message_page,
+    packing_page,
     pipeline_page,
     ratio_page,
     sharding_page,
@@ -1191,6 +1193,26 @@ def test_a_favourite_has_a_fair_share_or_more(experts, share):
         widgets.explore_capacity(experts, share)
 
 
+# -- the explorer of packing -----------------------------------------------------------
+
+
+def test_bars_of_steps_are_those_of_the_model():
+    """The page has words and bars for every stop of both sliders."""
+    explorer = widgets.explore_packing()
+    link, speed = explorer.knobs
+    shown = explorer.data["shown"]
+    assert len(shown) == len(link.values) and len(shown[0]) == len(speed.values)
+    here = shown[link.start][speed.start]
+    assert here["words"] == repr(explorer) and "which is faster" in here["words"]
+    slow = shown[link.start][0]["words"]
+    assert "1 GB/s of" not in slow and "which is not faster" in slow
+    steps = explorer.steps(link.value, speed.value)
+    assert here["steps"] == [pytest.approx(parts, rel=1e-3) for parts in steps.values()]
+    assert script("packingPicture.length", explorer.data) == 3
+    with pytest.raises(ValueError, match="1 ranks send nothing"):
+        widgets.explore_packing(world_size=1)
+
+
 # -- pages -----------------------------------------------------------------------------
 
 
@@ -1220,6 +1242,7 @@ LIVE = {
     "groups": widgets.explore_groups,
     "memory": widgets.explore_memory,
     "message": widgets.explore_message,
+    "packing": widgets.explore_packing,
     "pipeline": widgets.explore_pipeline,
     "ratio": widgets.explore_ratio,
     "sharding": widgets.explore_sharding,
@@ -1258,6 +1281,7 @@ def test_where_no_script_runs_there_is_a_picture(name):
         "choice": "GPUs",
         "memory": "GPUs",
         "message": "latency",
+        "packing": "packing",
         "pipeline": "stages",
         "sharding": "tokens",
     }

@@ -1,0 +1,101 @@
+"""Sums of gradients in fewer bytes: what a step sends and packs, how long it takes.
+
+Here you can describe a way to sum gradients by its bytes (`Way`), take the usual ones
+(`WAYS`), and ask for the three parts of a step (`parts`) and for the bandwidth up to
+which packing pays (`pays_up_to`).
+
+The model leaves out latency, and nothing hides behind anything else. A packed sum has
+two phases, as `parallel.compression` has: an all-to-all of packed parts, whose owners
+add them up, and an all-gather of the packed sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to sum gradients over the ranks.
+
+    wire: bytes of a number in a message. held: bytes of a number in memory before it is
+    packed, 0 if nothing is packed. feedback: whether the rank keeps what was left out,
+    in float32. every: steps from one sum to the next.
+    """
+
+    wire: float
+    held: float = 0.0
+    feedback: bool = False
+    every: int = 1
+
+    def sent(self, world_size: int) -> float:
+        """Return the bytes that a rank sends in a step for each number."""
+        return 2 * (world_size - 1) / world_size * self.wire / self.every
+
+    def moved(self, world_size: int) -> float:
+        """Return the bytes that packing reads and writes in a step for each number.
+
+        Three kernels: one packs, one unpacks the messages of all ranks for a part, adds
+        and packs, and one unpacks. What is left out is read and written once more.
+        """
+        if not self.held:
+            return 0.0
+        kernels = 2 * self.held + (3 + 1 / world_size) * self.wire
+        left_out = 2 * 4 * (1 + 1 / world_size) if self.feedback else 0.0
+        return (kernels + left_out) / self.every
+
+
+BYTE = 1 + 4 / 256
+"""A byte a number, and a scale in float32 for each 256 of them."""
+BIT = 1 / 8 + 4 / 1024
+"""A bit a number, and a scale for each 1024 of them."""
+
+WAYS = {
+    "float32": Way(4),
+    "bfloat16": Way(2),
+    "a byte": Way(BYTE, held=2),
+    "a bit, feedback": Way(BIT, held=2, feedback=True),
+    "float32, every 10th step": Way(4, every=10),
+    "a byte, every 10th step": Way(BYTE, held=4, every=10),
+}
+"""By name. Gradients are held in bfloat16, and the differences of weights that every
+tenth step sums in float32."""
+
+
+class Parts(NamedTuple):
+    """The seconds of a step, by what the rank or its link does."""
+
+    computing: float
+    packing: float
+    sending: float
+
+
+def parts(
+    way: Way,
+    numbers: float,
+    computing: float,
+    bandwidth: float,
+    memory: float,
+    world_size: int,
+) -> Parts:
+    """Return the parts of a step, on average over steps with a sum and without.
+
+    computing: its seconds. bandwidth: of the link, bytes a second one way. memory:
+    bytes a second that packing reads and writes.
+    """
+    packing = numbers * way.moved(world_size) / memory
+    sending = numbers * way.sent(world_size) / bandwidth
+    return Parts(computing, packing, sending)
+
+
+def pays_up_to(way: Way, plain: Way, memory: float, world_size: int) -> float:
+    """Return the bandwidth up to which `way` takes less time than `plain`.
+
+    Infinite if it packs nothing, 0 if it sends no less.
+    """
+    saved = plain.sent(world_size) - way.sent(world_size)
+    more = way.moved(world_size) - plain.moved(world_size)
+    if saved <= 0:
+        return 0.0
+    return saved / more * memory if more > 0 else float("inf")

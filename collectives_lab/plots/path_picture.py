@@ -1,0 +1,63 @@
+"""Paths of weights: ranks that train apart and meet again.
+
+Here you can draw what each rank's weights pass through, in the plane in which they move
+most (`paths`).
+"""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+from numpy.typing import ArrayLike
+
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    diagram,
+    key_above,
+    rank_color,
+)
+
+
+@mpl.rc_context(STYLE)
+def paths(
+    weights: ArrayLike, agreed: ArrayLike, caption: str, width: float = 6.0
+) -> Diagram:
+    """Draw the ranks' ways from each point that they agree on, and these points.
+
+    weights: of (rounds, ranks, steps, numbers), after each step of a round. agreed: of
+    (rounds + 1, numbers), from where each round begins and where the last one ends. The
+    plane is that of the two directions in which all these points are furthest apart.
+    Raises ValueError for shapes that do not fit.
+    """
+    apart, met = np.asarray(weights, float), np.asarray(agreed, float)
+    rounds, ranks, _, numbers = apart.shape
+    if met.shape != (rounds + 1, numbers):
+        raise ValueError(
+            f"agreed has shape {met.shape}; need {(rounds + 1, numbers)}: a point "
+            "before each round, and one after the last"
+        )
+    points = np.concatenate([apart.reshape(-1, numbers), met])
+    middle = points.mean(axis=0)
+    _, _, ways = np.linalg.svd(points - middle, full_matrices=False)
+    apart, met = (apart - middle) @ ways[:2].T, (met - middle) @ ways[:2].T
+    figure, ax = diagram(width, 0.62 * width)
+    signs = {}
+    for rank in range(ranks):
+        for begin, steps in zip(met, apart[:, rank], strict=False):
+            x, y = np.concatenate([begin[None], steps]).T
+            (line,) = ax.plot(x, y, color=rank_color(rank), lw=1.3, marker=".", ms=3)
+            signs[f"rank {rank}"] = line
+    (signs["agreed"],) = ax.plot(*met.T, "o--", color=INK, ms=6, lw=1.2)
+    for number, (x, y) in enumerate(met):
+        ax.annotate(f"{number}", (x, y), (-4, 8), textcoords="offset points", size=9)
+    ax.set(xlabel="first direction", ylabel="second direction", xticks=[], yticks=[])
+    ax.set_aspect("equal", adjustable="datalim")
+    key_above(ax, signs)
+    figure.caption = caption
+    figure.alt = (
+        f"The ways of {ranks} ranks in {rounds} rounds. They leave a common point in "
+        f"different directions and meet in the next one. {caption}"
+    )
+    return figure

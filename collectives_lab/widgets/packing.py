@@ -1,0 +1,120 @@
+"""An explorer of sums in fewer bytes: sliders for the link and for the packing.
+
+Here you can turn the bandwidth of a link and the speed of packing (`explore_packing`),
+and see how long a step of training takes in each way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collectives_lab.basics.units import format_bandwidth, format_seconds
+from collectives_lab.costs import compression
+from collectives_lab.costs.compression import WAYS, Parts
+from collectives_lab.plots.figure import Diagram
+from collectives_lab.plots.step_picture import PARTS, step_parts
+from collectives_lab.widgets import page
+from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
+
+BANDWIDTHS = decades(8, 12)
+SPEEDS = decades(9, 13)
+SCRIPTS = ("units.js", "knobs.js", "chart.js", "packing.js")
+
+
+class PackingExplorer:
+    """Steps in all ways of `costs.compression`, under sliders for link and packing.
+
+    A page shows it with a script of its own; where none runs, as the picture of what
+    the sliders begin with.
+    """
+
+    def __init__(
+        self,
+        numbers: float,
+        computing: float,
+        bandwidth: float,
+        packing: float,
+        world_size: int,
+    ):
+        if world_size < 2:
+            raise ValueError(f"{world_size} ranks send nothing; need 2 or more")
+        self.numbers, self.computing = numbers, computing
+        self.world_size = world_size
+        self.link = bandwidth_knob("bandwidth of the link", BANDWIDTHS, bandwidth)
+        name = "packing reads and writes"
+        self.speed = knob("packing", name, SPEEDS, packing, format_bandwidth, -1)
+
+    @property
+    def knobs(self) -> tuple[Knob, ...]:
+        """Return the sliders, in their order."""
+        return self.link, self.speed
+
+    def steps(self, bandwidth: float, packing: float) -> dict[str, Parts]:
+        """Return the parts of a step in each way."""
+        rest = self.numbers, self.computing, bandwidth, packing, self.world_size
+        return {name: compression.parts(way, *rest) for name, way in WAYS.items()}
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page shows: for each link and speed the bars, and a sentence."""
+        return {
+            "shown": [
+                [self._shown(bandwidth, packing) for packing in self.speed.values]
+                for bandwidth in self.link.values
+            ],
+            "names": list(WAYS),
+            "knobs": [vars(one) for one in self.knobs],
+            "parts": list(PARTS),
+            "colors": list(PARTS.values()),
+        }
+
+    def _shown(self, bandwidth: float, packing: float) -> dict[str, Any]:
+        steps = self.steps(bandwidth, packing)
+        return {
+            "steps": [[float(f"{x:.4g}") for x in parts] for parts in steps.values()],
+            "words": self.words(bandwidth, packing),
+        }
+
+    def words(self, bandwidth: float, packing: float) -> str:
+        """Say whether a byte beats bfloat16, up to which link, and who is first."""
+        whole = {n: sum(parts) for n, parts in self.steps(bandwidth, packing).items()}
+        byte, brain = WAYS["a byte"], WAYS["bfloat16"]
+        limit = compression.pays_up_to(byte, brain, packing, self.world_size)
+        is_faster = whole["a byte"] < whole["bfloat16"]
+        every = [name for name, way in WAYS.items() if way.every == 1]
+        first = min(every, key=lambda name: whole[name])
+        return (
+            f"A step takes {format_seconds(whole['bfloat16'])} with bfloat16 and "
+            f"{format_seconds(whole['a byte'])} with a byte, which is "
+            f"{'faster' if is_faster else 'not faster'}: with this packing, a byte "
+            f"pays up to {format_bandwidth(limit)}. Of the ways that sum in every step "
+            f"the fastest is {first}."
+        )
+
+    def diagram(self) -> Diagram:
+        """Return the bars for what the sliders begin with."""
+        at = self.link.value, self.speed.value
+        return step_parts(self.steps(*at), caption=self.words(*at))
+
+    def _repr_html_(self) -> str:
+        return page.explorer(self.diagram(), SCRIPTS, "explorePacking", self.data)
+
+    def __repr__(self) -> str:
+        return self.words(self.link.value, self.speed.value)
+
+
+def explore_packing(
+    numbers: float = 124e6,
+    computing: float = 0.082,
+    *,
+    bandwidth: float = 1.25e9,
+    packing: float = 3.35e12,
+    world_size: int = 4,
+) -> PackingExplorer:
+    """Draw a training step with sums in fewer bytes, link and packing to turn.
+
+    numbers: of the gradient. computing: seconds of a step. bandwidth: of the link,
+    bytes a second one way. packing: bytes a second that packing reads and writes; an
+    H100's memory has 3.35e12. Raises ValueError for a single rank.
+    """
+    return PackingExplorer(numbers, computing, bandwidth, packing, world_size)
