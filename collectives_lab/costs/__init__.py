@@ -6,9 +6,9 @@ beta and a rank sends one message and receives one at a time. nbytes is S, the b
 the full logical tensor (one rank's buffer for all_to_all). All arguments may be arrays,
 which are broadcast; numbers give a float. One rank, or no bytes, cost nothing. The time
 of a training step is in `costs.training`, that of sums in fewer bytes in
-`costs.compression`, when buckets of gradients are sent in `costs.buckets`, what failures
-cost a run in `costs.failures`, and NCCL's own cost model in `costs.nccl`; `fit` finds
-alpha and beta from measured messages.
+`costs.compression`, when buckets of gradients are sent in `costs.buckets`, what
+failures cost a run in `costs.failures`, and NCCL's own cost model in `costs.nccl`;
+`fit` finds alpha and beta from measured messages.
 """
 
 from collectives_lab.basics.verbs import algorithms_in
