@@ -541,7 +541,8 @@ CLAIMS = {
         assert of_narrow["gather FP8, sum float32"][2]["all_reduce"] == 8
         for what, curve in of_types.items():  # they train, if more coarsely
             far_from_one = abs(curve - alone_longer)
-            assert what == "all in float32" or 1e-3 < far_from_one.max() < 0.1
+            is_wide = what in ("one process", "all in float32")
+            assert is_wide or 1e-3 < far_from_one.max() < 0.1
             assert abs((curve - alone_longer)[-12:].mean()) < 0.02
         assert 1.5 * 7000 == 10_500
         of_sharded = x.clip(1) + (2 * x).clip(3)
