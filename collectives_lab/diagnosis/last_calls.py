@@ -110,29 +110,51 @@ def _title(column: Column, several: bool) -> str:
 def trace(job: Job, last: int = 20) -> Trace:
     """Return the last calls of each rank as a Trace, with the times of the dumps.
 
-    Gloo's dumps have no ends; there a call that is over ends when its rank makes the
-    next one.
+    Gloo's dumps have no ends; there a collective that is over ends when its last rank
+    has come, the earliest moment possible, and a message when its rank makes another
+    call.
     """
     times = [c.created for calls in job.calls.values() for c in calls[-last:]]
     began = min((time for time in times if time is not None), default=0)
+    came = _last_to_come(job)
     events = []
     for rank in sorted(set(job.calls) - job.stale):
         calls = job.calls[rank][-last:]
         after = [*calls[1:], None] if calls else []
         for call, following in zip(calls, after, strict=True):
-            events.append(_event(job, rank, call, following, began))
+            ended = _ended(call, following, came)
+            events.append(_event(job, rank, call, ended, began))
     return Trace.from_events(events, max(len(job.world), 1), job.members)
 
 
-def _event(
-    job: Job, rank: int, call: Call, following: Call | None, began: int
-) -> Event:
+def _last_to_come(job: Job) -> dict[tuple[str, int], int]:
+    """Return by group and number when the last rank made that collective."""
+    came: dict[tuple[str, int], int] = {}
+    for rank in set(job.calls) - job.stale:
+        for call in job.calls[rank]:
+            if call.created is not None and not call.is_p2p:
+                key = call.group, call.number
+                came[key] = max(call.created, came.get(key, 0))
+    return came
+
+
+def _ended(
+    call: Call, following: Call | None, came: dict[tuple[str, int], int]
+) -> int | None:
+    """Return the end of a call as recorded, or what is known about it."""
+    if not call.over or call.completed is not None:
+        return call.completed if call.over else None
+    begins = following.created if following is not None else None
+    if call.is_p2p:
+        return call.created if begins is None else begins
+    all_came = came.get((call.group, call.number), call.created)
+    return all_came if begins is None or all_came is None else min(all_came, begins)
+
+
+def _event(job: Job, rank: int, call: Call, ended: int | None, began: int) -> Event:
     def seconds(time: int | None) -> float | None:
         return None if time is None else (time - began) / 1e9
 
-    ended = call.completed if call.over else None
-    if call.over and ended is None:
-        ended = following.created if following is not None else call.created
     return Event(
         rank=rank,
         op=call.verb,

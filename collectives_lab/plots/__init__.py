@@ -10,6 +10,7 @@ messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and card
 rails: its switches, and the ways through them (`rails`). Of NCCL: what its `protocols`
 write. Of a kernel that reads other GPUs' memory: which parts move (`moved_parts`). Of
 what nobody recorded: who is busy and who waits (`timetable` of `Span` and `Arrow`).
+Of a hang: who waits for whom (`waits_for`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
@@ -104,6 +105,7 @@ from collectives_lab.plots.timetable import Arrow, Span, timetable
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
 from collectives_lab.plots.tree_picture import trees
 from collectives_lab.plots.verb_matrices import verb_matrices
+from collectives_lab.plots.wait_picture import waits_for
 from collectives_lab.plots.winner_map import winner_map
 
 __all__ = [
@@ -155,6 +157,7 @@ __all__ = [
     "ChunkState",
     "Move",
     "cost_curves",
+    "waits_for",
     "winner_map",
     "predicted_measured",
     "ratios",

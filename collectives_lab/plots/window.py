@@ -25,8 +25,9 @@ class Window:
 
     begin, wait, end: seconds (or numbers of steps) by row of the trace: the call, the
     start of its blocking wait, its end; NaN for a call without a time. A call that
-    never completed lasts a little longer than everything that is known. is_stuck: by
-    row, whether a rank waited for the call in vain. rows: the calls that are seen.
+    never completed lasts a little longer than everything that is known, or to the end
+    of what is looked at, if that is later. is_stuck: by row, whether a rank waited for
+    the call in vain. rows: the calls that are seen.
     missing: how many calls of these ranks have no time. is_steps: whether times are not
     seconds but the numbers of a plan's steps, from 1.
     """
@@ -79,9 +80,10 @@ def window(
     is_stuck = ~np.isnan(waited) & np.isnan(completed)
     if is_stuck.any():
         last += 0.25 * (last - first)
-    end = np.where(is_stuck, last, np.fmax(issued, completed))
-    wait = np.where(np.isnan(waited), end, np.clip(waited, issued, end))
+    known = last
     first, last = limits(between, first, last)
+    end = np.where(is_stuck, max(known, last), np.fmax(issued, completed))
+    wait = np.where(np.isnan(waited), end, np.clip(waited, issued, end))
     is_chosen = np.isin(trace.columns["rank"], chosen)
     return Window(
         trace,

@@ -527,6 +527,24 @@ def test_the_picture_and_the_trace_have_the_last_calls(tmp_path: Path) -> None:
     assert space_time(verdict.trace).caption
 
 
+def test_where_ends_are_not_recorded_a_call_ends_when_its_last_rank_has_come(
+    tmp_path: Path,
+) -> None:
+    """So a bar is as long as its rank has surely waited, and no longer."""
+    ranks = recorders(world=3, backend="gloo")
+    for r in ranks:
+        r.call(late=r.rank * 1000)
+        r.at += 20 * STEP
+        if r.rank != 1:
+            r.call(state="scheduled")
+        r.save(tmp_path)
+    trace = explain(tmp_path).trace
+    assert trace is not None
+    first = [e for e in trace.events if e.completed is not None]
+    assert [e.issued for e in first] == pytest.approx([0, 1e-6, 2e-6])
+    assert [e.completed for e in first] == pytest.approx([2e-6] * 3)
+
+
 def test_a_notebook_shows_the_answer_and_the_ranks_concerned(tmp_path: Path) -> None:
     """At most eight lanes, the culprits among them, and nothing of a file as HTML."""
     ranks = recorders(world=20)

@@ -255,6 +255,22 @@ def test_routes_have_an_arrow_for_each_hop() -> None:
         plots.routes({})
 
 
+def test_who_waits_for_nobody_stands_on_the_right_of_a_wait_for_graph() -> None:
+    """Every arrow leads to the right, each wait has one, and a circle is drawn too."""
+    waits = {0: [1], 2: [0, 1], 3: [0, 1]}
+    figure = plots.waits_for(waits, caption="Waits.")
+    assert_readable(figure)
+    (ax,) = figure.axes
+    x = {text.get_text(): text.get_position()[0] for text in ax.texts}
+    assert x["1"] > x["0"] > x["2"] == x["3"]
+    arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
+    assert len(arrows) == sum(map(len, waits.values()))
+    assert "rank 2 waits for [0, 1]" in figure.alt
+    circle = plots.waits_for({0: [1], 1: [0], 2: [0]}, caption="A circle.")
+    places = {text.get_position() for text in circle.axes[0].texts}
+    assert len(places) == 3
+
+
 def test_moved_parts_say_what_leaves_each_gpu() -> None:
     """A part that moves has its GPU's colour, a row ends with what leaves in all."""
     steps = {"all": [[0, 1], [0, 1]], "one": [[None, None], [None, 0]]}

@@ -274,6 +274,14 @@ def test_a_part_can_be_looked_at():
         plots.space_time(collectives(4), between=(1, 1))
 
 
+def test_what_never_completed_lasts_to_the_end_of_what_is_looked_at():
+    """So a picture can show how long a rank has waited when nothing else happens."""
+    hangs = Event(0, "all_reduce", 8, issued=0.1, waited=0.1)
+    over = Event(1, "all_reduce", 8, issued=0.0, waited=0.0, completed=0.05)
+    seen = laid_out(window(Trace.from_events([hangs, over], 2), between=(0, 3)))
+    assert [(bar.begin, bar.end) for bar in seen.stuck] == [(0.1, 3)]
+
+
 def test_some_ranks_can_be_looked_at():
     """They have the lanes, and messages with others are left out."""
     figure = plots.space_time(ring(4), ranks=[1, 2])
