@@ -43,15 +43,20 @@ def waits_for(waits: Mapping[int, Sequence[int]], *, caption: str) -> Diagram:
         if not waits.get(rank):
             ax.add_patch(mpl.patches.Circle((x, y), 1.35 * RADIUS, fc="none", ec=INK))
         ax.add_patch(mpl.patches.Circle((x, y), RADIUS, color=rank_color(rank)))
-        look = {"color": on_color(rank_color(rank)), "ha": "center", "va": "center"}
-        ax.text(x, y, str(rank), **look)
+        ink = on_color(rank_color(rank))
+        ax.text(x, y, str(rank), color=ink, ha="center", va="center")
         for other in waits.get(rank, ()):
             is_far = abs(x - places[other][0]) > 1.5 * COLUMN
             bow = f"arc3,rad={(0.25 if y > 0 else -0.25) if is_far else 0}"
-            look = {"arrowstyle": "-|>", "mutation_scale": 10, "color": INK}
-            gap = {"shrinkA": 72 * RADIUS + 2, "shrinkB": 72 * 1.4 * RADIUS}
             arrow = FancyArrowPatch(
-                (x, y), places[other], connectionstyle=bow, **look, **gap
+                (x, y),
+                places[other],
+                arrowstyle="-|>",
+                connectionstyle=bow,
+                mutation_scale=10,
+                color=INK,
+                shrinkA=72 * RADIUS + 2,
+                shrinkB=72 * 1.4 * RADIUS,
             )
             ax.add_patch(arrow)
     half = ROW * tallest / 2 + 0.15
