@@ -1505,7 +1505,8 @@ CLAIMS = {
         headers = (14 + 4 + 20) + (20 + 8) + 12 + 4  # of RoCE, with preamble and gap
         by_mtu = [1 - n / (n + headers) * (4096 + headers) / 4096 for n in (1024, 256)]
         assert [round(100 * lost) for lost in by_mtu] == [6, 23]
-        assert max(n for n in (256, 512, 1024, 2048, 4096) if n < 1500) == 1024
+        sizes = (256, 512, 1024, 2048, 4096)  # of InfiniBand's packets
+        assert max(sizes) == 4096 and max(n for n in sizes if n < 1500) == 1024
         assert sum(CAUSES.values()) == 419 and round(100 * 148 / 419, 1) == 35.3
         assert np.round(per_cent, 1).tolist() == [64, 10, 1.4]
         assert round(30.1 + 17.2 + 4.5 + 4.1 + 1.4 + 1.4, 1) == 58.7, "as printed"
