@@ -19,7 +19,7 @@ from collectives_lab.plots.figure import (
     rank_color,
 )
 
-COLUMN, ROW, RADIUS = 1.7, 0.62, 0.2  # inches
+COLUMN, ROW, RADIUS = 1.15, 0.62, 0.2  # inches
 
 
 @mpl.rc_context(STYLE)
