@@ -55,10 +55,10 @@ CAPTION = re.compile(r'"Figure (\d+\.\d+)[.,]')
 CLAIMS = {
     "02_the_substrate": """
         assert informed == [0, 3] and sum(4**r for r in range(4)) == 85
-        assert 1 + 4 + 16 == 21
+        assert 1 + 4 + 16 == 21, "2.1, 2.7"
         assert len(run.trace.messages) == 4
         assert late.results[0] > 0.5 and arrived == 2, "a send waits, and reads late"
-        assert dist.constants.default_pg_timeout.total_seconds() == 30 * 60
+        assert dist.constants.default_pg_timeout.total_seconds() == 30 * 60, "2.3, 2.5"
         assert "10 minutes for NCCL" in dist.init_process_group.__doc__
         assert "Letting the current stream block" in dist.Work.wait.__doc__
         assert stuck.ranks == [0, 1, 2, 3] and not stuck.run.trace.messages
@@ -92,19 +92,20 @@ CLAIMS = {
         low, _, simple = np.add(nccl.BASE["ring"], nccl.HOP["ring", "NVLink"])
         rate_of_low = nccl.LL_CAP["Hopper"][0] * 1e9
         one_hop = (simple - low) * 1e-6 / (1 / rate_of_low - 1 / 360e9)
-        assert nccl.LL_CAP["Hopper"][0] == 141 and 360e9 / 48e9 == 7.5
+        assert nccl.LL_CAP["Hopper"][0] == 141 and 360e9 / 48e9 == 7.5, "2.7"
         assert abs(one_hop / 1e6 - 1) < 0.1, "by one hop Simple overtakes LL"
         assert abs(grid[is_fastest].max() - 6e6) < 2e5
         slowest_start = nccl.BASE["ring"][1] + nccl.HOP["ring", "NVLink"][1]
         assert slowest_start > simple, "so LL128, with less bandwidth, never wins"
         assert [round(x, 1) for x in opening] == [1.6, 6.8] and 8 < hops < 9
-        assert nccl.BASE["ring"][0] == 6.6 and ranges[0][2] == ranges[1][2] == "LL"
+        assert nccl.BASE["ring"][0] == 6.6 and ranges[0][2] == ranges[1][2] == "LL", \
+            "2.7"
         eight = [lab.predict("broadcast", 8, p) for p in (same_server, two_servers)]
         assert [round(1e6 * call.seconds, 1) for call in eight] == [7.8, 12.6]
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
         a_pair = fabrics.dgx_a100(1, gpus_per_node=2)
         assert round(1e6 * lab.predict("broadcast", 8, a_pair).seconds, 1) == 7.8
-        assert np.isclose(1e-6 * nccl.HOP["tree", "network"][0], 5e-6)
+        assert np.isclose(1e-6 * nccl.HOP["tree", "network"][0], 5e-6), "2.7"
         by_nccl = [far / near for near, far in estimates.values()]
         assert [round(ratio, 1) for ratio in by_nccl] == [1.6, 1.3, 1.5]
         assert 2 * nccl.BASE["ring"][0] > eight[1].seconds * 1e6, "half or more"
@@ -121,21 +122,21 @@ CLAIMS = {
         assert [round(x) for x in beyond] == [33, 97]
         b200 = fabrics.dgx_b200()
         assert b200.inside.bandwidth / b200.across.bandwidth == 18
-        assert fabrics.pcie_box().inside.bandwidth == 25e9
-        assert fabrics.gb200_nvl72().machine.gpus == 72
+        assert fabrics.pcie_box().inside.bandwidth == 25e9, "2.6"
+        assert fabrics.gb200_nvl72().machine.gpus == 72, "2.6"
         assert h100.inside.alpha == 3.4e-6 and p4d.across.bandwidth / 2 == 6.25e9
         hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
-        assert (min(hopping), max(hopping)) == (0.6, 14.0)
+        assert (min(hopping), max(hopping)) == (0.6, 14.0), "2.7"
         assert 1.9 < two.elapsed / one.elapsed < 2
         assert round(1e6 * two.elapsed) == 78
         assert [round(x, 1) for x in crowding] == [1.0, 2.0]
         assert p4d.inside.bandwidth / (p4d.across.bandwidth / 2) == 48
     """,
     "03_the_eight_verbs": """
-        assert 1 + 4 + 16 + 64 == 85 and lab.plots.ranks_in(69) == [0, 1, 3]
+        assert 1 + 4 + 16 + 64 == 85 and lab.plots.ranks_in(69) == [0, 1, 3], "3.1"
         assert buffer_of(1).tolist() == [4, 40, 400, 4000] and 2**16 == 65_536
-        assert lab.plots.ranks_in(22) == [0, 0, 1, 2]
-        assert 16 + 64 == 80 and lab.plots.ranks_in(80) == [2, 3]
+        assert lab.plots.ranks_in(22) == [0, 0, 1, 2], "3.1"
+        assert 16 + 64 == 80 and lab.plots.ranks_in(80) == [2, 3], "3.1"
         gloo = dict(broadcast=3, scatter=0.75, gather=0.75, reduce=3.754, all_gather=3,
                     all_reduce=6, reduce_scatter=6.01, all_to_all=3)
         assert all(abs(wire[name] - gloo[name]) < 0.02 for name in gloo), wire
@@ -170,7 +171,7 @@ CLAIMS = {
         assert by_the_bounds == 1 and abs(by_gloo - 1.5) < 0.01 > abs(by_rings - 1)
         assert maxima[[0, 1, 4, 5, 6, 7]].tolist() == [0, 0, 3, 3, 3, 3], maxima
         assert maxima[2:4].isnan().all()
-        assert torch.tensor(3.0).view(torch.int32) == 1_077_936_128
+        assert torch.tensor(3.0).view(torch.int32) == 1_077_936_128, "3.7"
         assert overwriting == ["broadcast", "reduce", "all_reduce"]
     """,
     "01_why_communication_bounds_training": """
@@ -198,20 +199,20 @@ CLAIMS = {
                           training.break_even_local_batch(64, H100, 4e11))
         shown = [(round(100 * training.efficiency(x)),
                   round(100 * training.efficiency(x, 1.0))) for x in (0.1, 1, 10)]
-        assert shown == [(91, 100), (50, 100), (9, 10)]
-        assert round(training.efficiency(10), 2) == 0.09
+        assert shown == [(91, 100), (50, 100), (9, 10)], "1.3"
+        assert round(training.efficiency(10), 2) == 0.09, "1.3"
         card_each, apart, shared = [*even.values()][3:]
         assert [round(x) for x in even.values()] == [303, 512, 641, 811, 6490, 25961]
         busbws = [lab.predict("all_reduce", 14e9, c).busbw for c in clusters]
         near = [break_even(P, R, busbw) for (P, R, B), busbw in
                 zip(machines.values(), busbws)]
         assert all(380 < x < 900 for x in near[:4]) and 6000 < near[4] < 7000
-        assert busbws[2] > 450e9 and round(989 / 312, 1) == 3.2
+        assert busbws[2] > 450e9 and round(989 / 312, 1) == 3.2, "1.4"
         assert 0.9 < busbws[5] / 12.5e9 < 1, "B of one card for eight"
         two, eight = (by_nccl(shared_card)(P) for P in (16, 64))
         assert 1.7 < two / eight < 2, "a tree over two servers"
         assert 2.9 < with_nccl[0] < 3.2 and 0.6 < with_nccl[1] < 0.9
-        assert 48 <= 100 * 6 * 65.2e9 * 380 / 312e12 + 0.4 < 49
+        assert 48 <= 100 * 6 * 65.2e9 * 380 / 312e12 + 0.4 < 49, "1.3"
         assert round(break_even(2048, A100, 200e9)) == 520
         assert round(tokens_per_gpu) == 1953 and 3.7 < tokens_per_gpu / 520 < 4
         assert 0.24 < seconds_of_sum / seconds_of_step < 0.27, "a quarter"
@@ -222,7 +223,7 @@ CLAIMS = {
         assert round(at_half + seconds_of_sum - seconds_of_step, 2) == 1.04
         share_of_peak = 0.5 * at_half / (seconds_of_step - seconds_of_sum)
         assert round(100 * share_of_peak) == 64
-        assert round(989e12 / 3.35e12, -2) == 300
+        assert round(989e12 / 3.35e12, -2) == 300, "1.5"
         assert 1 < by_latency < 2 and 51 < by_bytes + by_latency < 52
         assert round(by_latency, 1) == 1.4
         assert all(0.95 < b / (by_bytes + by_latency) < 1.3 for b in measured_even)
@@ -230,7 +231,7 @@ CLAIMS = {
         assert 2.6 < by_formula[0] / by_formula[-1] < 3
         assert all(0.97 < m / p < 1.25 for m, p in zip(by_clock, by_formula)), by_clock
         assert all(np.isclose(a, b) for _, a, b, _ in rows_of_law)
-        assert round(1 / s, 2) == 3.84 and 2 * (256 - 1) == 510
+        assert round(1 / s, 2) == 3.84 and 2 * (256 - 1) == 510, "1.7"
         fast = {P: by_formula[0] / sum(predict_step(P, BATCH)) for P in range(1, 257)}
         assert max(fast, key=fast.get) == 20 and round(fast[20], 2) == 3
         assert fast[8] == by_formula[0] / by_formula[-1] and round(fast[256], 1) == 1.3
@@ -242,12 +243,12 @@ CLAIMS = {
             computing_of[64] + at_64.low), 1) == 1.0
         assert [round(x, 1) for x in by_rule] == [3.1, 1.2]
         slow_gamma = shared / 2048
-        assert 64 * 2048 / 16 == 8192
+        assert 64 * 2048 / 16 == 8192, "1.7"
         printed = [0.508, 2.539, 10.664, 43.164, 173.164]
         again = [training.ratio(P, 2048 / P, 312e12, 600e9) for P in
                  (4, 16, 64, 256, 1024)]
         assert np.round(again, 3).tolist() == printed
-        assert 10 < training.ratio(16, 32, 312e12, 600e9) < 11
+        assert 10 < training.ratio(16, 32, 312e12, 600e9) < 11, "1.11"
         of_slow = round(100 * slow_gamma / (1 + slow_gamma))
         assert (of_slow, round(by_rule[1], 1)) == (93, 1.2)
         assert np.allclose(by_law[1:4], median_steps[1:4], rtol=0.15)
@@ -267,16 +268,17 @@ CLAIMS = {
         assert [round(x, 1) for x in (by_overlap, by_batch, by_both)] == [1.1, 3.1, 4.4]
         assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3)
         assert np.isclose(1.3 * by_batch, 4) and round(1.3 * by_both, 1) == 5.8
+        assert 100e9 / 8 == 12.5e9, "1.5: a card of 100 Gb/s"
     """,
     "04_all_reduce_averaging_gradients": """
         inf, small = float("inf"), 2.0**-24
-        assert 4 * 20000 == 80000 and 21.25 == 85 / 4 and 4 * 128 == 512
-        assert (3 * 1 + 5) / 4 == 2 and round((30 + 5) / 31, 2) == 1.13
+        assert 4 * 20000 == 80000 and 21.25 == 85 / 4 and 4 * 128 == 512, "4.1, 4.4"
+        assert (3 * 1 + 5) / 4 == 2 and round((30 + 5) / 31, 2) == 1.13, "4.1"
         assert len(strangers[0]) == len(drifting[0]) == len(together[0]) == 1 + 200
         assert 4 * 3 * 2 == 24 and STEPS == 200
         assert untrained.shape == trained.shape == (1024, 4225)
         assert half == [inf, 20000, small, 0] and brain == [19968, 19968, small, small]
-        assert torch.finfo(torch.float16).max == 65504
+        assert torch.finfo(torch.float16).max == 65504, "4.1"
         assert together[0].shape == fifth.shape == (201, 4225)
         assert 4 < worse < 8 and min(errors[:4]) > 1
         assert round(100 * (1 - errors[4])) == 78
@@ -337,14 +339,14 @@ CLAIMS = {
     """,
     "05_the_ring_and_its_rivals": """
         assert naive.results == ring.results == [[85.0]] * 4
-        assert 1 + 4 + 16 + 64 == 85
+        assert 1 + 4 + 16 + 64 == 85, "5.1"
         assert [move.src for move in states[1].moves if move.chunk == 0] == [1]
         assert all(states[3].is_whole(r, r) for r in range(4)), "each owns its own"
         for P, whole, in_chunks in zip(world_sizes, by_naive, by_ring):
             assert (whole, in_chunks) == (P - 1, 2 * (P - 1) / P)
         assert ring.trace.bytes_by_pair() == plans.ring_all_reduce(
             4, S, itemsize=8).bytes_by_pair()
-        assert costs.naive_all_reduce(1024, 1, 0, 1) == 1023
+        assert costs.naive_all_reduce(1024, 1, 0, 1) == 1023, "5.1"
         one_dgx = [lab.predict("all_reduce", 2**30, fabrics.dgx_h100(), algorithm=a)
                    for a in ("ring", "nvls")]
         assert 1.25 < one_dgx[0].seconds / one_dgx[1].seconds < 1.45
@@ -378,7 +380,7 @@ CLAIMS = {
         assert bruck_twice == [8, 2 * 11 / 12] and 1 + 1 / 8 == 1.125
         assert 2 * (2 * 3 - 1 + 2) == count(
             plans.double_tree_all_reduce, 8, segment=MiB // 4)[0] == 14
-        assert round(1.75 / 1.125, 2) == 1.56
+        assert round(1.75 / 1.125, 2) == 1.56, "5.3"
         steps, tensors = count(plans.ring_all_reduce, 64)
         assert steps == 126 and round(tensors, 2) == 1.97
         assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
@@ -452,13 +454,14 @@ CLAIMS = {
     "06_sharding": """
         assert [round(x, 1) for x in on_64] == [120, 31.4, 16.6, 1.9]
         assert 16 == sum(MIXED.values()) == 4 + 4 + 8
-        assert 1 - on_64[1] / on_64[0] > 0.73 and 18 == 2 + 4 + 12
+        assert 1 - on_64[1] / on_64[0] > 0.73 and 18 == 2 + 4 + 12, "6.1"
         wide = {"parameters": 4, "gradients": 4, "optimizer": 8}
         assert round(1 - sum(kept(1, 64, wide).values()) / 16, 1) == 0.5
         assert [round(gigabytes(s, 10**9)) for s in (1, 2, 3)] == [30, 15, 0]
         assert different[:2] == [0, 0] and min(different[2:]) > 4000 and 64 * 64 == 4096
-        assert len(problem.batch(0).inputs) == 32 and 10 * 7.5e9 == 75e9
-        assert 135_808 == 4 * 33_952 and S == 135_808 and max(apart.values()) < 1e-5
+        assert len(problem.batch(0).inputs) == 32 and 10 * 7.5e9 == 75e9, "6.3"
+        assert 135_808 == 4 * 33_952 and S == 135_808 and max(apart.values()) < 1e-5, \
+            "6.3"
         assert 16 * 7.5 / 8 == 15 and round(16 * 7.5 / 64, 1) == 1.9
         assert np.isclose(np.spacing(np.float32(5)), 4.768e-07, rtol=1e-3)
         assert [round(alone[k], 1) for k in (0, -1)] == [5.0, 3.3]
@@ -474,7 +477,7 @@ CLAIMS = {
         assert all(1 < w / b < 1.02 for w, b in zip(of_rings, by_bound)), of_rings
         by_gloo = [1.5, 2.25, 2.25, 3.0]
         assert all(1 < w / b < 1.04 for (w, *_), b in zip(of_gloo, by_gloo)), of_gloo
-        assert number_of_calls == [1, 2, 8, 12] and 1024 - 1 == 1023
+        assert number_of_calls == [1, 2, 8, 12] and 1024 - 1 == 1023, "6.4"
         formula = [sum(kept(s, 4, parts_of_s).values()) for s in (0, 1, 2, 3)]
         assert formula == [4, 2.5, 1.75, 1]
         assert all(in_s[name] == 4 * [n] for name, n in zip(STAGES, formula))
@@ -491,7 +494,7 @@ CLAIMS = {
         assert np.isclose(in_s["ZeRO-3"][0] - 1 / 4, 0.75)
         assert max(moments, key=lambda n: sum(moments[n].values())) == "reduce block 1"
         llama_block = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
-        assert round(128_256 * 4096 / llama_block, 1) == 2.4
+        assert round(128_256 * 4096 / llama_block, 1) == 2.4, "6.5"
         assert round(8.03e9 / (128_256 * 4096)) == 15
         assert np.allclose(in_shares, [3, 3, 2, 3 - (embedding + head)])
         wires = [wire for wire, _, _ in of_theirs.values()]
@@ -517,7 +520,7 @@ CLAIMS = {
             of_layer = [sizes[layers.index(layer)] * S for _, layer in order]
             recorded = [c.nbytes for c in runs[name].trace.of_rank(0)[-12:]]
             assert np.allclose(recorded, of_layer)
-        assert by_formula == [2, 5, 12, 9, 2] and 3 * 8 / 2 == 12
+        assert by_formula == [2, 5, 12, 9, 2] and 3 * 8 / 2 == 12, "6.7"
         assert np.allclose([r / 0.75 for _, r, _ in of_micro.values()], by_formula)
         assert np.allclose(predicted_ratios(1.0, 1.0), [5 / 3, 4 / 3, 1, 2])
         x = np.geomspace(1e-3, 1e3, 200)
@@ -534,7 +537,8 @@ CLAIMS = {
         assert round(tokens_at_equality(8 * 50e9, 64), -2) == 1000
         assert round(tokens_at_equality(50e9, 64), -3) == 8000
         assert predicted_ratios(x, np.ones(200))[2].max() < 1.5
-        assert np.allclose(predicted_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1)
+        assert np.allclose(predicted_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1), \
+            "6.9"
         assert torch.finfo(torch.float8_e4m3fn).max == 448
         shares = [r / 0.75 for _, r, _ in of_narrow.values()]
         assert np.allclose(shares, [2, 1.5, 1.5], atol=1e-3)
@@ -544,7 +548,7 @@ CLAIMS = {
             is_wide = what in ("one process", "all in float32")
             assert is_wide or 1e-3 < far_from_one.max() < 0.1
             assert abs((curve - alone_longer)[-12:].mean()) < 0.02
-        assert 1.5 * 7000 == 10_500
+        assert 1.5 * 7000 == 10_500, "6.9"
         of_sharded = x.clip(1) + (2 * x).clip(3)
         of_replicas = x + (2 * x).clip(4)
         assert (of_sharded <= of_replicas + 1e-9).all()
@@ -603,7 +607,7 @@ CLAIMS = {
         assert 1.5 < seconds_of(hot_run) / seconds_of(fair_run) < 2.1
         assert [row[1:3] for row in rows_of_limits[:2]] == [["0%", 4], ["25%", 2]]
         assert rows_of_limits[0][3] == "75%" and rows_of_limits[-1][2] == 1
-        assert 2.7e-3 < 4096 * 16 * 4096**2 / 400e12 < 2.8e-3
+        assert 2.7e-3 < 4096 * 16 * 4096**2 / 400e12 < 2.8e-3, "7.4, 7.6"
         assert 3.5 < np.median(factors) < 5.2 and round(
             predicted_ways[0] / predicted_ways[1], 1) == 4.8, factors
         assert np.round(growth, 1).tolist() == [8.8, 17.3, 7.7], growth
@@ -614,7 +618,7 @@ CLAIMS = {
         assert (neighbour_order.elapsed, number_order.elapsed) == (7, 4)
         every_pair = node_by_node(64, S).bytes_by_pair()
         assert every_pair == plans.direct_all_to_all(64, S).bytes_by_pair()
-        assert bytes_sent[64] / bytes_sent[8] == 1.125 and 56 / 64 == 7 / 8
+        assert bytes_sent[64] / bytes_sent[8] == 1.125 and 56 / 64 == 7 / 8, "7.7, 7.9"
         assert round(1e3 * SMALL / 8 * BETA, 1) == 1.6
         assert round(FACTORS["f = 0.1"] * 256 / 8, 1) == 3.2
         crossed = [43 / 2, 58 * 3 / 4, 51 * 7 / 8]
@@ -720,7 +724,7 @@ CLAIMS = {
         assert gain[2] > 0.75 * gain[math.inf] and gain[8] > 0.9 * gain[math.inf]
         differences = [(w - undisturbed).abs().max() for w in (elastic, unbounded)]
         assert differences[0] < 1e-5 and differences[1] > 1e-3
-        assert round(np.log(problem.VOCABULARY), 2) == 4.85
+        assert round(np.log(problem.VOCABULARY), 2) == 4.85, "8.6"
         fresh_models = [problem.new_model(width=16, seed=seed) for seed in SEEDS]
         firsts = [problem.loss(model, problem.batch(0), 32) for model in fresh_models]
         assert all(5.0 < first < 5.1 for first in firsts)
@@ -751,10 +755,10 @@ CLAIMS = {
             assert lab.run(by_page, 4, args=[lag], backend="gloo").results[0] < 1e-12
         assert 14.9 < by_lag[0] < 22 and all(9.9 < time < 17 for time in by_lag[1:])
         assert by_lag[1:].max() < by_lag[0]
-        assert 60 - 16 == 44
+        assert 60 - 16 == 44, "8.7"
         log = lab.run(partial(actors.train, lag=16), 2, backend="gloo").results[0]
         assert log.lags[:17] == [*range(17)] and max(log.lags) == log.lags[17]
-        assert actors.HORIZON == 30 and {len(path) for path in returns} == {60}
+        assert actors.HORIZON == 30 and {len(path) for path in returns} == {60}, "8.7"
         assert failed[0] == 0 and failed[1] == 1 and failed[3] == 4
         assert failed[1] <= failed[2] <= failed[3]
         assert all(min(finals(0.1, lag)) > -12 for lag in (0, 1, 4))
@@ -780,7 +784,8 @@ CLAIMS = {
         assert np.isclose(UNIT * 2 / 4, 50e-3)
         assert WEIGHTS / GPUS_EACH == 12.5e9
         assert np.isclose(into_a_gpu, 0.25) and 0.97 < out_of_a_trainer < 1
-        assert 1e12 / 128 / 50e9 == 0.15625 and round(1e12 / 128 / 1e9) * 1e9 == 8e9
+        assert 1e12 / 128 / 50e9 == 0.15625 and round(1e12 / 128 / 1e9) * 1e9 == 8e9, \
+            "8.5, 8.6, 8.9"
         assert round(seconds["flat"] / seconds["tree"]) == 100
         assert np.isclose(direct, replayed, rtol=1e-3)
         assert 1 < direct / tree < 1.01
@@ -805,14 +810,14 @@ CLAIMS = {
         assert torch.tensor(-0.0).view(torch.int32) < 0 == (
             torch.tensor(-0.0) + 0).view(torch.int32), "-0 has to become +0"
         assert [len(part) for part in torch.arange(10).chunk(4)] == [3, 3, 3, 1]
-        assert 2 * 4 * 2**20 == 8 * 2**20, "2 P segments of up to 1 MiB"
+        assert 2 * 4 * 2**20 == 8 * 2**20, "9.1: 2 P segments of up to 1 MiB"
         keys = [(s << 32 | 1023 - word, word) for s in sortable.tolist()
                 for word in (1023, 0)]
         assert sorted(keys) == keys and max(keys)[0] < 2**63
         assert all(torch.equal(w, integers.argmax(dim=1)) for w in integer_run.results)
         assert max(integer_run.trace.bytes_sent()) == 12 * 1024
         assert max(integer_run.trace.wire_bytes()) == 12 * 1024 + 1728
-        assert 88 < math.log(torch.finfo(torch.float32).max) < 89
+        assert 88 < math.log(torch.finfo(torch.float32).max) < 89, "9.2"
         assert math.isclose(found["alone"][1], 4, rel_tol=1e-6)
         assert math.isnan(found["plain"][2])
         truth, wrong = found["one process"][0], found["own max"][0]
@@ -947,21 +952,27 @@ CLAIMS = {
         for name in ("mpi_sum.py", "jax_sum.py", "jax_sums.py"):
             with open(f"{programs.name}/{name}") as written:
                 assert written.read() == (libraries.SCRIPTS / name).read_text()
-        assert list(sizes) == [2**10, 2**12, 8 * 2**10, 2**20] and 2**11 == 2 * KiB
+        assert list(sizes) == [2**10, 2**12, 8 * 2**10, 2**20] and 2**11 == 2 * KiB, \
+            "10.3, 10.5"
         assert x_after == [85, 1, 1] and {total for _, total in by_rank["JAX"]} == {85}
-        assert recognized == dict.fromkeys(sizes, "ring") and 6912 == 144 * 48
+        assert recognized == dict.fromkeys(sizes, "ring") and 6912 == 144 * 48, "10.2"
         assert all(wire.sum() - 6 * n == 6912 for n, wire in by_gloo.items())
         assert round(by_gloo[KiB].sum() / KiB, 2) == 12.75 and 6912 > 6 * KiB
         sent_by_mpi = [round(w.sum() / n, 2) for n, w in by_mpi.items()]
         assert sent_by_mpi[0] == 8.3 and sent_by_mpi[-1] == 6, sent_by_mpi
         assert all(by_mpi[n][0, 3] == by_mpi[n][3, 0] == 22 for n in (KiB, MiB))
-        assert switch == 8 * 2**10 and saved == 4 and GiB == 2**30
+        assert switch == 8 * 2**10 and saved == 4 and GiB == 2**30, "10.6"
         by_steps = {name: steps(name) for name in NAMES}
         assert [by_steps[n] for n in NAMES[1::2]] == [6, 2] and by_steps[NAMES[4]] == 4
         alpha, beta = 10e-6, 1 / 10e9
         assert np.isclose(alpha / beta, 100_000) and np.isclose(slow["alpha"] /
                                                                 slow["beta"], 100_000)
-        assert 4 * 100_000 == 400e3
+        assert 4 * 100_000 == 400e3, "10.3"
+        from pathlib import Path
+        from collectives_lab.libraries import openmpi
+        with open(Path(openmpi.__file__).with_name("openmpi_tuned.csv")) as table:
+            rows = [row.split(",") for row in table if row.startswith("all_reduce,16,")]
+        assert rows[0][2:] == ["8192", "recursive_doubling\\n"] and 16 - 1 == 15, "10.3"
         equal = [cost(4, switch, alpha=switch / 4, beta=1) for cost in (
             costs.halving_doubling_all_reduce, costs.recursive_doubling_all_reduce)]
         assert equal[0] == equal[1] and switch / 4 == 2 * KiB
@@ -1013,7 +1024,7 @@ CLAIMS = {
         slower = nccl.seconds(cluster, GiB, "ring", "Simple") / at_1_GiB.seconds
         assert 1.7 < slower < 1.95, slower
         jump = [nccl.seconds(cluster, n * KiB, "ring", "Simple") for n in (16, 32)]
-        assert 1.3 < jump[1] / jump[0] < 1.5 and 24 * 16 * 64 == 24 * KiB
+        assert abs(jump[1] / jump[0] - 1.4) < 0.1 and 24 * 16 * 64 == 24 * KiB, "10.6"
         assert min(min(tenths) for tenths in nccl.SAGGING.values()) == 10 - 6
         P, choice = 24, ("ring", "LL128")
         its_alpha = nccl.latency(cluster, *choice) / (2 * (P - 1))
@@ -1047,13 +1058,13 @@ CLAIMS = {
         assert 0 not in in_turn and grid[in_turn == 1].max() == 128 * MiB
         assert sums == [[sum(4**r for r in range(8))]] * 2 and sums[0] == [21845]
         assert 15 < up_to[0] < 16.5 and 20.5 < up_to[1] < 22
-        assert round(7.8 - 4.5, 1) == 3.3
+        assert round(7.8 - 4.5, 1) == 3.3, "10.9"
         assert len(tensors[0]) == 2 * 4096
         assert 9 * GPUS == 72 and 1 + 4 + sum(4**g for g in range(2, 8)) == 21845
         both = lambda n: np.array([lab.predict("all_reduce", n, sixteen, algorithm=a
                                                ).seconds for a in ("tree", "nvlstree")])
         assert both(170 * MiB)[0] < both(170 * MiB)[1]
-        assert both(190 * MiB)[0] > both(190 * MiB)[1] and 180 * 2**20
+        assert both(190 * MiB)[0] > both(190 * MiB)[1] and 180 * 2**20, "10.8"
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
         rounded = kernel_seconds(KiB, softplus)["one-shot"]
         assert 0.28 < rounded / ring_of_one < 0.37, rounded / ring_of_one
@@ -1071,6 +1082,9 @@ CLAIMS = {
         assert not dist.is_mpi_available() and "invalid tensor size" in refused
     """,
     "11_placement": """
+        from collectives_lab.predictions import model as model_of_nccl
+        assert 2 * (8 - 1) == 14, "11.3"
+        assert model_of_nccl.CARDS == 0.96, "11.5"
         assert speeds(fabrics.aws_p3dn(2)) == [150, 100 / 8, 8, 12, 96]
         assert speeds(clusters["DGX H100"]) == [900 / 2, 50, 1, 9, 9]
         dgx, server, gaming = map(fabrics.read_server, files)
@@ -1465,13 +1479,14 @@ CLAIMS = {
         assert ends["elements", "Gloo alone"][0] == 1 + 4 + 16
         assert round(ends["dtype", "Gloo alone"][0], 6) == 69.000122
         assert 2 in other_op.ranks, "and those who have come by then"
-        assert (dead.rank, dead.status) == (1, -9) and 128 + signal.SIGKILL == 137
+        assert (dead.rank, dead.status) == (1, -9) and 128 + signal.SIGKILL == 137, \
+            "14.4"
         assert "rank 1: busy" in str(busy) and "ranks 0, 2 and 3: waiting" in str(busy)
         assert not any(stacks[:1] + stacks[2:])
         assert "Ranks 1 failed" in by_barrier[0]
         assert "check rank 0 logs" in by_barrier[2]
         assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in " ".join(hasty[1:])
-        assert default_pg_timeout == timedelta(minutes=30)
+        assert default_pg_timeout == timedelta(minutes=30), "14.4"
         assert "10 minutes for NCCL" in dist.init_process_group.__doc__
         assert int(512 * 10 / 60) == 85
         assert last == [(3, 2), (3, 2), (2, 2), (3, 2)]
@@ -1481,10 +1496,10 @@ CLAIMS = {
         assert not verdict.proved and verdict.waits
         numbers_of_log = "work: 808, last enqueued NCCL work: 811", "work: 807."
         assert all(n in report[i] for n in numbers_of_log for i in (2, 4))
-        assert 808 + 3 == 811
+        assert 808 + 3 == 811, "14.5"
         torch_h = Path(torch.__file__).parent / "include/torch/csrc/distributed"
         recorder_h = (torch_h / "c10d/FlightRecorder.hpp").read_text()
-        assert f'"TORCH_NCCL_TRACE_BUFFER_SIZE"}}, {2000})' in recorder_h
+        assert f'"TORCH_NCCL_TRACE_BUFFER_SIZE"}}, {2000})' in recorder_h, "14.5"
         assert bad == [0, 4, 4, 4] and fits["a NaN"][0][2] == ["step 10: rank 3"]
         assert [fits[f][0][1] for f in faults] == [[], [3], [3], []]
         pcie_hops, card = 7, infiniband.bandwidth  # of the 8 hops of a GPU
@@ -1499,7 +1514,7 @@ CLAIMS = {
                    for n in (2**10, 25 * 2**20)]
         shares = [100 * call.busbw / nvlink.bandwidth for call in by_size]
         assert np.round(shares, 2).tolist() == [0.03, 48.23], shares
-        assert round(100 * (1 - 0.99**512), 1) == 99.4
+        assert round(100 * (1 - 0.99**512), 1) == 99.4, "14.7"
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
         assert over_rdma == ["A"]
         headers = (14 + 4 + 20) + (20 + 8) + 12 + 4  # of RoCE, with preamble and gap
@@ -1507,9 +1522,9 @@ CLAIMS = {
         assert [round(100 * lost) for lost in by_mtu] == [6, 23]
         sizes = (256, 512, 1024, 2048, 4096)  # of InfiniBand's packets
         assert max(sizes) == 4096 and max(n for n in sizes if n < 1500) == 1024
-        assert sum(CAUSES.values()) == 419 and round(100 * 148 / 419, 1) == 35.3
+        assert sum(CAUSES.values()) == 419 and round(100 * 148 / 419, 1) == 35.3, "14.9"
         assert np.round(per_cent, 1).tolist() == [64, 10, 1.4]
-        assert round(30.1 + 17.2 + 4.5 + 4.1 + 1.4 + 1.4, 1) == 58.7, "as printed"
+        assert round(30.1 + 17.2 + 4.5 + 4.1 + 1.4 + 1.4, 1) == 58.7, "14.9: as printed"
         assert objections == [0, 3]
         assert all(finite and not odd for finite, odd, _ in audits)
         assert (begin, apart) == (10, 0) and "exitcode: -9) local_rank: 0" in (
@@ -1552,8 +1567,9 @@ CLAIMS = {
         assert np.allclose(whole[:2].mean() + gap[:2].mean(), 2.21, atol=0.1)
         assert 0.15 < gap.mean() < 0.25 and np.ptp(gap) < gap.mean() / 5
         assert max(map(abs, bfloat16)) < 0.1 and len(SEEDS) == 3 and STEPS == 80
-        assert torch.finfo(torch.bfloat16).eps == 2 / 256
-        assert torch.finfo(FP8).max == 448 and torch.iinfo(torch.int8).max == 127
+        assert torch.finfo(torch.bfloat16).eps == 2 / 256, "15.2"
+        assert torch.finfo(FP8).max == 448 and torch.iinfo(torch.int8).max == 127, \
+            "15.3"
         assert max(map(abs, [*int8, *fp8])) < 0.5
         assert 1.9 < fewer < 2 / (1 + 4 / 256)
         assert 4 < errors[0] / errors[1] < 5
@@ -1564,7 +1580,7 @@ CLAIMS = {
         assert 30 < np.mean(signs) < 50 and np.mean(fed) > 100
         assert abs(np.mean(one_bit)) < 10
         assert 2 / BIT > 15 and round(2 / (2 / 4 + 3 / 4 * BIT), 1) == 3.4
-        assert 4096**2 * 2 / (32 * 2 * 4096 * 4) == 32 and N < 4096 * 4096
+        assert 4096**2 * 2 / (32 * 2 * 4096 * 4) == 32 and N < 4096 * 4096, "15.5"
         assert recorded > 0.85 * fewer_by_width(32)
         assert np.mean(thin) < np.mean(thin_plain) - 5
         assert 20 < np.mean(thin) < 45
@@ -1572,7 +1588,7 @@ CLAIMS = {
         assert round(1 / (1 - 0.9)) == 10 and largest and STEPS % 40 == 0
         assert 2.5 < 1 / largest("overlapped") < 3 and largest("DiLoCo") == 1
         assert [arrivals[-1][0], 2 * 80, 3 + 1 / 2] == [100, 160, 3.5]
-        assert 4 * 80 == 32 * 10 == 320 and arrivals
+        assert 4 * 80 == 32 * 10 == 320 and arrivals, "15.7"
         assert above["out of step, momentum"].min() > 50
         assert above["out of step"].max() < 20 and len(order) == 32
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)

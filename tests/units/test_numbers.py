@@ -89,6 +89,7 @@ STRUCTURE = [
     (r"\b(?:[Cc]hapters?|Output|Table|Code) \d[\d.]*", "a place in a text"),
     (r"\bFigures? \d+\.\d+(?:(?:,| and| to) \d+\.\d+)*", "figures"),
     (r"\b(?:NVLink|PCIe|RTX|Ethernet|torch|version) \d[\d.]*s?\b", "part of a name"),
+    (r"\b(?:Llama|Mixtral)(?: \d)? \d[\dx]*B\b", "the name of a model"),
     (r"<sub>.*?</sub>|(?<=[a-z])<sup>.*?</sup>|<sup>[^\d−].*?</sup>", "an index"),
 ]
 
@@ -271,40 +272,48 @@ def is_cited(sentence: str, reading: Section) -> bool:
 
 
 def names_in(source: str) -> set[str]:
-    """The names that a piece of code has, but those of builtins and attributes."""
+    """The names that a piece of code has or imports, but builtins and attributes."""
     tree = [*ast.walk(parsed(source))]
     used = {node.id for node in tree if isinstance(node, ast.Name)}
+    used |= {node.asname or node.name for node in tree if isinstance(node, ast.alias)}
     made = {n.name for n in tree if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     return (used | made) - set(dir(builtins))
 
 
-def separate(claims: str) -> Iterator[str]:
-    """Yield the statements of claims; of an assertion with "and" each part."""
+def separate(claims: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the statements of claims, of an assertion with "and" each part.
+
+    With each come the numbers of the sections that its message names.
+    """
     for statement in parsed(claims).body:
-        test = getattr(statement, "test", None)
+        test, message = (getattr(statement, name, None) for name in ("test", "msg"))
+        places = re.findall(r"\b\d+\.\d+\b", ast.unparse(message) if message else "")
         is_many = isinstance(statement, ast.Assert) and isinstance(test, ast.BoolOp)
         if is_many and isinstance(test.op, ast.And):
-            yield from (f"assert {ast.unparse(part)}" for part in test.values)
+            for part in test.values:
+                yield f"assert {ast.unparse(part)}", places
         else:
-            yield ast.unparse(statement)
+            yield ast.unparse(statement), places
 
 
 def claim(parts: list[Section], claims: str) -> set[float]:
     """Give each section the numbers of its claims; return those that hold everywhere.
 
     A claim belongs to the sections whose code has one of its names. One that has no
-    name of a section, as `assert 4 * 3 * 2 == 24`, holds everywhere.
+    name of a section belongs to those that its message names, as of
+    `assert 4 * 3 * 2 == 24, "5.3"`, and without such a message it holds everywhere.
     """
     everywhere: set[float] = set()
     homes: dict[str, list[Section]] = {}  # of names that claims define
-    for statement in map(ast.parse, separate(claims)):
-        source = ast.unparse(statement)
+    for source, places in separate(claims):
+        statement = ast.parse(source)
         names = [
             homes.get(name) or [part for part in parts[1:] if name in part.names]
             for name in names_in(source)
             if name in homes or name not in parts[0].names
         ]
         own = [part for having in names for part in having]
+        own = own or [part for part in parts if part.number in places]
         for target in getattr(statement.body[0], "targets", []):
             homes |= dict.fromkeys(names_in(ast.unparse(target)), own)
         for part in own:
