@@ -98,7 +98,7 @@ def memory(
     limits: dashed lines by name, such as what a GPU has. most: where the axis ends; a
     longer bar is cut there, with an arrow behind its sum.
     """
-    figure, ax = diagram(7.6, 0.3 * len(bars) + 1.2)
+    figure, ax = diagram(6.0, 0.3 * len(bars) + 1.2)
     kinds = list(dict.fromkeys(kind for bar in bars.values() for kind in bar))
     ends = dict.fromkeys(bars, 0.0)
     for number, kind in enumerate(kinds):
