@@ -1396,7 +1396,8 @@ CLAIMS = {
         assert on_2k.world_size == 2048 and round(st.fullest(on_2k).total / 1e9) == 85
         both = [round(st.fullest(way).total / 1e9) for way in (shared, unshared)]
         assert both == [88, 88]
-        assert bubbles[2] * 2 < idle_time["DualPipe"] / (idle_time["DualPipe"] + busy)
+        in_dual = idle_time["DualPipe"] / (idle_time["DualPipe"] + busy)
+        assert 2 * bubble(16, 32, 8) < in_dual
         assert round(factor, 1) == 2.9 and cube.world_size == 512
         later = [st.forecast(step.strategy, H100).seconds for step in placed.values()]
         assert round(max(later) / later[0], 1) == 2.1
@@ -1469,7 +1470,8 @@ CLAIMS = {
         assert np.round(at_most).tolist() == [67, 40] and gaps[10:] == [0.99, 1.67]
         assert round(400 / 989, 3) == 0.404 and round(100 * 400 / 989 + 0.3) == 41
         masked = 3 * 126 * models.llama3_405b.attention_flops(8192) / 2
-        assert round(100 * masked / models.llama3_405b.flops(8192)) == 4
+        assert round(masked / models.llama3_405b.flops(8192), 2) == 0.04
+        assert st.PUBLISHED[6].strategy.world_size == 384
         assert eight_pieces.strategy.recompute == "selective"
         assert eight_pieces.strategy.precision.gradient == 4
         assert shared.precision.gradient == 4
@@ -1483,6 +1485,7 @@ CLAIMS = {
         assert [round(low, 1), round(high, 1)] == [4.7, 9.2]
         lost = [round(fall(f, 8) / 100, 2) for f in (st.step_time, st.forecast)]
         assert lost == [0.08, 0.06]
+        assert round(fall(st.forecast, 4) / 100, 2) == 0.10
         assert eight_pieces.strategy.model.name == "Llama 3 405B"
         assert large.model.name == "Llama 3 70B" and 180e3 == 180 * 1000
         assert int("101", 2) == 5 and int("111", 2) == partner and 15 + 1 == 16
