@@ -1411,7 +1411,7 @@ CLAIMS = {
             m, L, x = way.micro_batches, way.blocks(1), way.x_bytes
             sent = st.sentences(way, 1).bytes_sent(along)
             want = units(g=g, w=w, m=m, L=L, x=x, v=way.interleave)
-            assert abs(sent / want - 1) < 1e-6, (way, along, sent / want)
+            assert abs(sent / want - 1) < 1e-5, (way, along, sent / want)
 
         flat = large.but(tensor=1, data=8, pipeline=4, micro_batches=8, zero=0)
         f8 = 7 / 8
@@ -1469,8 +1469,10 @@ CLAIMS = {
         assert max(np.abs(np.log(late[:6]))) < 0.05 and round(100 * (1 - late[7])) == 14
         assert np.round(at_most).tolist() == [67, 40] and gaps[10:] == [0.99, 1.67]
         assert round(400 / 989, 3) == 0.404 and round(100 * 400 / 989 + 0.3) == 41
-        masked = 3 * 126 * models.llama3_405b.attention_flops(8192) / 2
-        assert round(masked / models.llama3_405b.flops(8192), 2) == 0.04
+        of_405b = eight_pieces.strategy.model
+        seen = of_405b.flops(8192, causal=True)
+        in_seconds = seen * 2048 * 8192 / (eight_pieces.flop_rate * 16_384)
+        assert round(1 - in_seconds / eight_pieces.seconds, 2) == 0.04
         assert st.PUBLISHED[6].strategy.world_size == 384
         assert eight_pieces.strategy.recompute == "selective"
         assert eight_pieces.strategy.precision.gradient == 4
