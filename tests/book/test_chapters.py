@@ -1405,37 +1405,6 @@ CLAIMS = {
             compiled = st.sentences(cube, stage=1).bytes_sent(name)
             assert 0.999 < n / compiled <= 1
         assert round(by_hand["tensor"] / 1e9) == 1503
-
-        def each_formula(way, along, units):
-            g = w = 2 * sum(p.numel for layer in way.shards(1) for p in layer)
-            m, L, x = way.micro_batches, way.blocks(1), way.x_bytes
-            sent = st.sentences(way, 1).bytes_sent(along)
-            want = units(g=g, w=w, m=m, L=L, x=x, v=way.interleave)
-            assert abs(sent / want - 1) < 1e-5, (way, along, sent / want)
-
-        flat = large.but(tensor=1, data=8, pipeline=4, micro_batches=8, zero=0)
-        f8 = 7 / 8
-        for zero_stage, units in enumerate((
-            lambda g, **_: 2 * f8 * g, lambda g, w, **_: f8 * (g + w),
-            lambda g, w, m, **_: f8 * (m * g + w),
-            lambda g, w, m, **_: f8 * m * (g + 2 * w),
-        )):
-            each_formula(flat.but(zero=zero_stage), "data", units)
-        each_formula(flat.but(interleave=5), "pipeline",
-                     lambda m, v, x, **_: 2 * m * v * x)
-        eight = flat.but(tensor=8, data=1, batch=128)
-        by_sp = eight.but(sequence_parallel=True)
-        for way, times in (eight, 8), (by_sp, 8), (by_sp.but(regather=True), 10):
-            each_formula(way, "tensor",
-                         lambda m, L, x, times=times, **_: f8 * times * m * L * x)
-        each_formula(by_sp, "pipeline", lambda m, x, **_: 2 * m * x / 8)
-        keys = 2 * flat.model.key_width * 8192 * 2
-        each_formula(flat.but(context=8, batch=8), "context",
-                     lambda m, L, **_: f8 * 2 * m * L * keys)
-        top = qwen.model.top_k
-        for again, times in ("selective", 4), ("full", 6):
-            each_formula(qwen.but(expert=8, recompute=again), "expert",
-                         lambda m, L, x, n=times, **_: f8 * n * m * L * x * top)
         gathers = [t for t in placed["tensor"].timed if t.sentence.beside == "backward"
                    and t.sentence.group == "tensor"]
         assert len(gathers) == 1 and gathers[0].sentence.verb == "all_gather"
