@@ -1359,7 +1359,7 @@ CLAIMS = {
             pipeline.step(stage, examples, schedules.gpipe(4, 4), (32, 32))
             return [p.grad for p in stage.parameters()]
 
-        assert on_page.trace.ops() == {"send": 24, "recv": 24} and 2 * 4 * 3 == 24
+        assert on_page.trace.ops() == {"send": 24, "recv": 24}, "13.5"
         packaged = lab.run(stage_gradients, 4, backend="gloo")
         in_one = problem.new_model()
         problem.loss(in_one, problem.batch(0, 16)).backward()
@@ -1393,9 +1393,10 @@ CLAIMS = {
         assert "79.1 GB (ZeRO-1)" in on_2048[0], on_2048
         assert "19.7 GB (ZeRO-1)" in on_2048[1], on_2048
         on_2k = one_piece.strategy.but(data=16, micro_batches=128)
-        assert on_2k.world_size == 2048 and round(st.fullest(on_2k).total / 1e9) == 85
+        assert on_2k.world_size == 2048
+        assert round(st.fullest(on_2k).total / 1e9) == 85, "13.4"
         both = [round(st.fullest(way).total / 1e9) for way in (shared, unshared)]
-        assert both == [88, 88]
+        assert both == [88, 88], "13.6"
         in_dual = idle_time["DualPipe"] / (idle_time["DualPipe"] + busy)
         assert 2 * bubble(16, 32, 8) < in_dual
         assert round(factor, 1) == 2.9 and cube.world_size == 512
@@ -1446,14 +1447,14 @@ CLAIMS = {
         assert eight_pieces.strategy.recompute == "selective"
         assert eight_pieces.strategy.precision.gradient == 4
         assert shared.precision.gradient == 4
-        assert st.MIXED[:3] == (2, 2, 12) == large.precision[:3]
+        assert st.MIXED[:3] == (2, 2, 12) == large.precision[:3], "13.1"
         assert lab.strategies.fitted.constants().matrix.keys() == {"A100", "H100"}
         falls = [[round(fall(f, v)) for v in (1, 2, 4, 8)]
                  for f in (st.step_time, st.forecast)]
         assert falls == [[25, 18, 12, 8], [25, 17, 10, 6]] and round(100 * 3 / 43) == 7
-        assert low < falls[1][3] + 0.5 < falls[0][3] + 0.5 < high < min(falls[1][2], 10)
-        assert models.llama3_405b.layers == 126 and (126 + 2) // 16 == 8
-        assert [round(low, 1), round(high, 1)] == [4.7, 9.2]
+        assert low < falls[1][3] + 0.5 < falls[0][3] + 0.5 < high < falls[1][2]
+        assert models.llama3_405b.layers == 126 and (126 + 2) // 16 == 8, "13.8"
+        assert [round(low, 1), round(high, 1)] == [4.7, 9.2], "13.8"
         lost = [round(fall(f, 8) / 100, 2) for f in (st.step_time, st.forecast)]
         assert lost == [0.08, 0.06]
         assert round(fall(st.forecast, 4) / 100, 2) == 0.10
