@@ -1395,8 +1395,8 @@ CLAIMS = {
         assert "19.7 GB (ZeRO-1)" in on_2048[1], on_2048
         on_2k = one_piece.strategy.but(data=16, micro_batches=128)
         assert on_2k.world_size == 2048
-        sums = [round(st.fullest(on_2k).total / 1e9), len(ways)]
-        assert sums == [85, 6], "13.4"
+        sums = [round(st.fullest(way).total / 1e9) for way in (on_2k,)]
+        assert ways and sums == [85], "13.4"
         both = [round(st.fullest(way).total / 1e9) for way in (shared, unshared)]
         assert both == [88, 88], "13.6"
         in_dual = idle_time["DualPipe"] / (idle_time["DualPipe"] + busy)
@@ -1453,7 +1453,7 @@ CLAIMS = {
         assert lab.strategies.fitted.constants().matrix.keys() == {"A100", "H100"}
         falls = [[round(fall(f, v)) for v in (1, 2, 4, 8)]
                  for f in (st.step_time, st.forecast)]
-        assert falls == [[25, 18, 12, 8], [25, 17, 10, 6]] and round(100 * 3 / 43) == 7
+        assert falls == [[25, 18, 12, 8], [25, 17, 10, 6]]
         assert low < falls[1][3] + 0.5 < falls[0][3] + 0.5 < high < falls[1][2]
         assert models.llama3_405b.layers == 126 and (126 + 2) // 16 == 8, "13.8"
         assert [round(low, 1), round(high, 1)] == [4.7, 9.2], "13.8"
@@ -1482,7 +1482,8 @@ CLAIMS = {
         assert [round(100 * n) for n in (ours[0], ours[-1], fair[1024])] == [79, 76, 93]
         assert round(8192 * 4096 / 1e6) == 34, "13.9"
         assert 128 * 8 * 16 == 16_384
-        assert 8192 / 128 == 64 and 8 * 9 == 72, "13.6 13.8 13.9"
+        assert 8192 / 128 == 64, "13.8 13.9"
+        assert 8 * 9 == 72, "13.6"
     """,
     "14_when_it_falls_down": """
         from torch.distributed.constants import default_pg_timeout
