@@ -303,23 +303,34 @@ def claim(parts: list[Section], claims: str) -> set[float]:
     name of a section belongs to those that its message names, as of
     `assert 4 * 3 * 2 == 24, "5.3"`, and without such a message it holds everywhere.
     """
-    everywhere: set[float] = set()
     homes: dict[str, list[Section]] = {}  # of names that claims define
+    waiting: dict[str, set[float]] = {}  # numbers of names that have no section yet
+    everywhere: set[float] = set()
     for source, places in separate(claims):
-        statement = ast.parse(source)
+        used, statement = names_in(source), ast.parse(source).body[0]
         names = [
             homes.get(name) or [part for part in parts[1:] if name in part.names]
-            for name in names_in(source)
+            for name in used
             if name in homes or name not in parts[0].names
         ]
         own = [part for having in names for part in having]
         own = own or [part for part in parts if part.number in places]
-        for target in getattr(statement.body[0], "targets", []):
-            homes |= dict.fromkeys(names_in(ast.unparse(target)), own)
-        for part in own:
-            part.known |= literals(source)
-        everywhere |= set() if own else literals(source)
-    return everywhere
+        known = literals(source).union(*(waiting.get(name, set()) for name in used))
+        defined = {
+            name
+            for target in getattr(statement, "targets", [])
+            for name in names_in(ast.unparse(target))
+        }
+        homes |= dict.fromkeys(defined, own)
+        if own:
+            for part in own:
+                part.known |= known
+            waiting = {name: waiting[name] for name in waiting.keys() - used}
+        elif defined:
+            waiting |= dict.fromkeys(defined, known)
+        else:
+            everywhere |= known
+    return everywhere.union(*waiting.values())
 
 
 def checked(
