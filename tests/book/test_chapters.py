@@ -269,6 +269,8 @@ CLAIMS = {
         assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3)
         assert np.isclose(1.3 * by_batch, 4) and round(1.3 * by_both, 1) == 5.8
         assert 100e9 / 8 == 12.5e9, "1.5: a card of 100 Gb/s"
+        assert 2**10 == 1024, "1.8"
+        assert 4 * 16 == 64, "1.11"
     """,
     "04_all_reduce_averaging_gradients": """
         inf, small = float("inf"), 2.0**-24
@@ -558,6 +560,7 @@ CLAIMS = {
         assert round(7.5 * 2 / 8, 1) == 1.9
         for times_g, seen in zip((3 * 6, 1 + 9 + 1), overlapped.values()):
             assert 0.9 < max(seen.results) / (times_g * G_SECONDS) < 1.5, seen.results
+        assert 2 * 4096 == 8192, "6.8"
     """,
     "07_all_to_all_routing_tokens": """
         assert len(by_rank_0) == 3 and len(all_to_alls(trained, 0)) == 5
@@ -1579,6 +1582,7 @@ CLAIMS = {
         assert by_program == waits_for and verdict.culprits == [culprit]
         last_begin = max(event.issued for event in verdict.trace.events)
         assert last_begin < 0.9, "the dump is made later, in Figure 14.3 too"
+        assert 7 * 2 == 14, "14.7"
     """,
     "15_fewer_bytes_fewer_times": """
         ethernet = fabrics.ethernet(10, world_size=4).inside

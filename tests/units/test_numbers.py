@@ -185,7 +185,7 @@ def literals(source: str) -> set[float]:
     texts = [magic[0]] if magic else []
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
-            texts += strings(node)
+            texts += strings(node.test)
         if isinstance(node, ast.Assign):  # a table, with which rows are compared
             texts += [s for s in strings(node) if re.fullmatch(r"[\d\s.]+", s)]
     numbers = {float(number) for text in texts for number in DIGITS.findall(text)}
