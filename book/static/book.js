@@ -28,8 +28,8 @@ document.addEventListener("submit", (event) => {
 const ANSWERS = ["measured", "recorded", "counted", "replayed", "simulated", "predicted"];
 
 function howFar(guess, answer) {
-  const answers = answer.split(", ");
-  let guesses = guess.replace(/^[[(]|[\])]$/g, "").split(/,\s+/);
+  const answers = answer.replace(/[[\]]/g, "").split(", ");
+  let guesses = guess.replace(/[[\]]|^\(|\)$/g, "").split(/,\s+/);
   if (guesses.length < answers.length) guesses = guesses.join(",").split(",");
   if (guesses.length !== answers.length)
     return `${guesses.length} for ${answers.length} answers`;

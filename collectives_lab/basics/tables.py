@@ -52,7 +52,8 @@ class Table:
 def table(head: Sequence[str], *rows: Sequence[Any]) -> Table:
     """Show rows under a head.
 
-    A float has four digits, None is a dash, and a list is its items with commas.
+    A float has four digits, None is a dash, and a list is its items with commas; a list
+    in a list has brackets.
     Raises ValueError for a row that is shorter or longer than the head.
     """
     for row in rows:
@@ -92,5 +93,8 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value))
+        return ", ".join(
+            f"[{_text(item)}]" if isinstance(item, list | tuple) else _text(item)
+            for item in value
+        )
     return str(value)

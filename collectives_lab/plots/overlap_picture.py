@@ -76,10 +76,11 @@ def overlap(
     look = {"ncols": len(signs), "frameon": False, "fontsize": 8}
     figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
     figure.caption = caption
-    said = "; ".join(
-        f"{name}: {1000 * max(call.completed for call in listed):.0f} ms"
+    ends = {
+        name: max((until or {}).get(name, 0.0), *(call.completed for call in listed))
         for name, listed in calls.items()
-    )
+    }
+    said = "; ".join(f"{name}: {1000 * end:.0f} ms" for name, end in ends.items())
     figure.alt = f"Two lanes for each program. {said}. {caption}"
     return figure
 

@@ -1202,13 +1202,14 @@ CLAIMS = {
             parts = n * [(C / n, S // n // 32 * 32)]
             assert math.isclose(backward_pass(parts).replay(ethernet).elapsed,
                 time_in_buckets(n, A_100, b_100), rel_tol=1e-4)
-        assert 256 * (256 + 1) * 4 == 257 * 2**10 and round(8 * 0.040, 2) == 320e-3
+        assert 256 * (256 + 1) * 4 == 257 * 2**10 and round(8 * 0.050, 2) == 400e-3
         assert round(slow_link[1] * 8 * 257 * 2**10 / ms) == 253
         assert round(slow_link[0], 9) == 6e-3
         by_way = {way: [of_slowest(run)[1] for run in runs]
             for way, runs in passes.items()}
         for one_bucket, eight in by_way.values():
-            assert one_bucket > eight + 100 and eight > 350, by_way
+            assert one_bucket > eight + 100 and eight > 430, by_way
+        assert round((slow_link[0] + 257 * 2**10 * slow_link[1]) / ms) == 38
         counts = [len(list(run.trace.of_rank(0))) for run in passes["by_hand"]]
         assert counts == [4 * (1 + 1), 4 * (1 + 8)]
         by_default, by_25 = [[32.03], [4.0, 28.03]], [[32.03], [28.03, 4.0]]
@@ -1266,10 +1267,9 @@ CLAIMS = {
         beside = sum(max(0, min(a[1], b[1]) - max(a[0], b[0]))
             for a in nccl_spans for b in compute_spans)
         assert round(nccl_time, 1) == 12.3 and beside < 0.2 * nccl_time
-        assert (round(last_sum), round(optimizer[0])) == (190, 205) and blocks == {8}
-        backward_span, = spans_of(lambda e: e["cat"] == "user_annotation"
-            and e["name"] == "## backward ##")
-        assert round(backward_span[0], 1) == 103.8
+        assert (round(last_sum), round(optimizer), round(busy)) == (190, 205, 39)
+        assert {e["args"]["grid"][0] for e in entries
+            if e["cat"] == "kernel" and "AllReduce" in e["name"]} == {8}
         assert recording["deviceProperties"][0]["numSms"] == 108
         launched = {e["args"]["correlation"]: e["name"] for e in entries
             if e["cat"] == "cuda_runtime"}
@@ -1287,19 +1287,17 @@ CLAIMS = {
         full = np.cumsum([seconds for seconds, _ in WAYS["DDP"]])
         assert [begin > f + 1e-9 for (begin, _), f in zip(queue, full)][:3] == [
             False, False, True]
+        assert math.isclose(late[0].elapsed, 1.3 * C + one, rel_tol=1e-3)
+        for cap in (MiB, 5 * MiB):
+            assert round(next(in_buckets(gradients, first=cap))[1] / MiB) == 9
         for slow in late:
             apart = (slow.exposed()[2] - slow.exposed()[3]) / ms
             assert abs(apart - 0.3 * C / ms) < 0.01
         of_all = [of_rank for run in layers_run.values() for of_rank in run.results]
         assert all(is_right for _, is_right in of_all)
         assert of_layer[1] < of_layer[0] - 15, of_layer
-        assert round(seconds_of_product / seconds_of_sum, 2) == 0.56
-        turn, ahead = (of_slowest(run)[1] for run in pipes)
-        assert turn > ahead + 60, (turn, ahead)
-        times = [pipeline(way).replay(quarter_of_one).elapsed for way in (False, True)]
-        assert times == [15.25, 11.75] == [610 / 40, 470 / 40]
-        assert 4 * (9 * 12_500 // 4) == 112.5e3
-        assert round(1e-3 + 112.5e3 / 12.5e6, 9) == 10e-3
+        assert [round(of_sum, 2) for of_sum in by_shape] == [2.23, 0.56]
+        assert second_product(3 * width) > seconds_of_sum
         assert 256 * 256 * 8 == 512 * 2**10
         assert its_network.across.bandwidth == 50e6 / 8
         assert 2 * 2**20 < 8 * (256 * 256 + 256) * 4 < 2.01 * 2**20

@@ -1092,7 +1092,9 @@ def test_a_rank_computes_on_after_its_last_wait():
     ]
     more = {"marks": {"here": 4e-3}, "until": {"run": 8e-3}}
     trace = Trace.from_events(events, 1)
-    (ax,) = plots.overlap({"run": trace}, caption="Two.", **more).axes
+    figure = plots.overlap({"run": trace}, caption="Two.", **more)
+    (ax,) = figure.axes
+    assert "run: 8 ms" in figure.alt
     bars = [
         tuple(np.round(path.get_extents().intervalx, 6))
         for bar in ax.collections

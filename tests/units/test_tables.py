@@ -16,6 +16,12 @@ def test_a_table_reads_well_as_text_and_as_html() -> None:
     assert "<td>1, 2</td><td>12,346</td>" in shown._repr_html_()
 
 
+def test_lists_in_a_list_stay_apart() -> None:
+    """A reader sees which buckets belong to which pass."""
+    shown = table(["passes"], [[[32.03], [4, 28.03]]])
+    assert shown.rows == (("[32.03], [4, 28.03]",),)
+
+
 def test_answers_stand_side_by_side() -> None:
     """Names become words; a guess that was not made is a dash; numpy's figures too."""
     shown = compare(my_guess=None, predicted=np.float64(0.25), measured=4)
