@@ -42,7 +42,6 @@ ALLOWED = {
         [(2, "450 GB/s")],
         "data sheets, as the presets of `fabrics` have them",
     ),
-    (12, "2.8"): "the version of PyTorch with its pull request 150398",
     (11, "569"): "the number of NCCL's issue, whose figures are in `truth`",
     **dict.fromkeys(
         [(13, "7 %")],
