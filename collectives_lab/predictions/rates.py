@@ -24,7 +24,7 @@ def rates(*some: Fabric) -> Table:
     and a part that was fitted (`constants`).
     Raises ValueError for a fabric whose machine is not known.
     """
-    head = ("fabric", "link", "data sheet", "attained", "of it", "source")
+    head = ("fabric", "link", "data sheet", "used here", "of it", "source")
     return table(head, *(row for fabric in some for row in _rows(fabric)))
 
 
