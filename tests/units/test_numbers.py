@@ -87,7 +87,10 @@ STRUCTURE = [
     (r"Allow \d+ minutes", "the minutes of a chapter"),
     (r"\b(?:[Cc]hapters?|Output|Table|Code) \d[\d.]*", "a place in a text"),
     (r"\bFigures? \d+\.\d+(?:(?:,| and| to) \d+\.\d+)*", "figures"),
-    (r"\b(?:NVLink|PCIe|RTX|Ethernet|(?:Py)?[Tt]orch|version) \d[\d.]*s?\b", "part of a name"),
+    (
+        r"\b(?:NVLink|PCIe|RTX|Ethernet|(?:Py)?[Tt]orch|version) \d[\d.]*s?\b",
+        "part of a name",
+    ),
     (r"\b(?:Llama|Mixtral)(?: \d)? \d[\dx]*B\b", "the name of a model"),
     (r"<sub>.*?</sub>|(?<=[a-z])<sup>.*?</sup>|<sup>[^\d−].*?</sup>", "an index"),
 ]
