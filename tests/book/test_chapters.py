@@ -1109,8 +1109,8 @@ CLAIMS = {
         assert said[0] > 2 and said[1] == 1 and np.allclose(said, felt, rtol=0.2), felt
         assert np.allclose(said_ring, felt_ring, rtol=0.2), felt_ring
         in_bytes = S / 8 / 4e6
-        assert FAR.alpha == 6e-3 and np.allclose([in_bytes, 4 * in_bytes], [8e-3, 33e-3],
-                                                 rtol=0.03), "a step of 11.3"
+        assert FAR.alpha == 6e-3 and np.allclose(
+            [in_bytes, 4 * in_bytes], [8e-3, 33e-3], rtol=0.03), "a step of 11.3"
         assert np.isclose(felt_by_host, felt_ring[0], rtol=0.2)
         assert len([1 for a, b in of_nccl if NODE[DEALT.index(a)] !=
                     NODE[DEALT.index(b)]]) == 2
