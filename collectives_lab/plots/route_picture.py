@@ -20,7 +20,7 @@ from collectives_lab.plots.figure import (
     rank_color,
 )
 
-APART, PITCH, BOX = 1.35, 0.42, 0.26  # inches
+APART, SIDE, PITCH = 1.0, 0.46, 0.42  # inches
 MOST = 3
 """Ways that have room beside each other."""
 
@@ -48,11 +48,11 @@ def routes(
     for name, hops in ways.items():
         if wrong := {r for hop in hops for r in hop} - {*range(2 * per_node)}:
             raise ValueError(f"{name}: ranks {sorted(wrong)} of {2 * per_node}")
-    width, height = APART + 1.2, PITCH * per_node + 0.6
+    width, height = APART + 2 * SIDE, PITCH * per_node + 0.6
     figure = blank(width * len(ways), height)
     for number, (name, hops) in enumerate(ways.items(), 1):
         ax = figure.add_subplot(1, len(ways), number)
-        ax.set(xlim=(-0.6, APART + 0.6), ylim=(height - 0.5, -0.5), aspect="equal")
+        ax.set(xlim=(-SIDE, APART + SIDE), ylim=(height - 0.5, -0.5), aspect="equal")
         ax.set_axis_off()
         ax.text(APART / 2, -0.4, name, ha="center", va="center", size=9)
         ranks = list((rank_at or {}).get(name, range(2 * per_node)))
