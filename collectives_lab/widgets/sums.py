@@ -127,10 +127,10 @@ class SumExplorer:
         """Return how many different sums the orders give, and how far they lie."""
         sums = sums_of(self.entries[entry], TYPES[dtype])
         furthest = max(map(abs, sums.chains + sums.pairs))
-        count = len(_places(sums.chains))
+        place, count = self.places[entry], len(_places(sums.chains))
         text = (
-            f"Entry {self.places[entry]} in {dtype}: {len(sums.chains)} orders of the "
-            f"ranks, one term after another, give {count} different sum{'s' * (count > 1)}"
+            f"Entry {place} in {dtype}: {len(sums.chains)} orders of the ranks, "
+            f"one term after another, give {count} different sum{'s' * (count > 1)}"
         )
         if sums.pairs:
             text += f", and three ways to add in pairs give {len(_places(sums.pairs))}"

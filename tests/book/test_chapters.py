@@ -306,7 +306,7 @@ CLAIMS = {
         assert first == 1 and drift(drifting)[-1] < 1e-6
         assert 2**16 / 10 < further < 2**16
         by_steps = (drift(drifting_more)[1:] / drift(drifting)[1:]).median()
-        assert 3e3 < by_steps < 6e4, "Figure 4.4: about ten thousand"
+        assert 1e4 < by_steps < 2**16, "Figure 4.4: more than ten thousand"
         losses = [error(path[-1]) for path in drifting_more]
         assert 1e-4 < max(losses) / min(losses) - 1 < 1e-2, "4.6: a thousandth"
         by_rank = [error(path[-1]) for path in drifting]
