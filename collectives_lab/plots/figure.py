@@ -190,16 +190,15 @@ def blank(width: float, height: float) -> Diagram:
 def key_above(ax: Axes, signs: Mapping[str, Any], most: int = 99) -> None:
     """Explain the signs, by name, above the axes and clear of the data.
 
-    most: signs in a row; more of them are shared out evenly over rows.
+    most: signs in a row; more of them, or wider ones than the figure, are shared out
+    evenly over rows.
     """
-    rows = math.ceil(len(signs) / most) or 1
-    ax.legend(
-        signs.values(),
-        signs.keys(),
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        ncols=math.ceil(len(signs) / rows) or 1,
-    )
+    for rows in range(math.ceil(len(signs) / most) or 1, len(signs) + 2):
+        columns = math.ceil(len(signs) / rows) or 1
+        place = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
+        key = ax.legend(signs.values(), signs.keys(), ncols=columns, **place)
+        if key.get_window_extent().width <= ax.figure.bbox.width:
+            break
 
 
 def cell_grid(ax: Axes, rows: int, columns: int | None = None) -> None:

@@ -70,7 +70,13 @@ def sums_of(terms: Sequence[float], bits: int) -> Sums:
 class SumExplorer:
     """The sums of entries under sliders for the entry and the type."""
 
-    def __init__(self, by_rank: Sequence[Sequence[float]], entry: int, dtype: str):
+    def __init__(
+        self,
+        by_rank: Sequence[Sequence[float]],
+        entry: int,
+        dtype: str,
+        places: Sequence[int] | None = None,
+    ):
         lengths = {len(row) for row in by_rank}
         if not 2 <= len(by_rank) <= MOST_TERMS or len(lengths) != 1 or 0 in lengths:
             raise ValueError(
@@ -80,7 +86,13 @@ class SumExplorer:
         if dtype not in TYPES:
             raise ValueError(f"dtype={dtype!r}; need one of {', '.join(TYPES)}")
         self.entries = [[float(row[n]) for row in by_rank] for n in range(*lengths)]
-        self.entry = knob("entry", "entry", range(len(self.entries)), entry, str)
+        count = len(self.entries)
+        self.places = list(range(count) if places is None else places)
+        if len(self.places) != count:
+            raise ValueError(f"{len(self.places)} places for {count} entries; need one")
+        self.entry = knob(
+            "entry", "entry", range(count), entry, lambda n: str(self.places[n])
+        )
         names = list(TYPES)
         self.type = knob(
             "type", "type", range(len(TYPES)), names.index(dtype), names.__getitem__
@@ -115,9 +127,9 @@ class SumExplorer:
         """Return how many different sums the orders give, and how far they lie."""
         sums = sums_of(self.entries[entry], TYPES[dtype])
         furthest = max(map(abs, sums.chains + sums.pairs))
-        count = len(_places(sums.chains))
+        place, count = self.places[entry], len(_places(sums.chains))
         text = (
-            f"Entry {entry} in {dtype}: {len(sums.chains)} orders of the ranks, "
+            f"Entry {place} in {dtype}: {len(sums.chains)} orders of the ranks, "
             f"one term after another, give {count} different sum{'s' * (count > 1)}"
         )
         if sums.pairs:
@@ -142,14 +154,19 @@ class SumExplorer:
 
 
 def explore_sums(
-    by_rank: Sequence[Sequence[float]], entry: int = 0, dtype: str = "float32"
+    by_rank: Sequence[Sequence[float]],
+    entry: int = 0,
+    dtype: str = "float32",
+    places: Sequence[int] | None = None,
 ) -> SumExplorer:
     """Draw the sum of one entry in every order, with the entry and the type to turn.
 
-    by_rank: a vector for each of 2 to 5 ranks, of one length. Raises ValueError for
-    others, and for a dtype that is not in TYPES.
+    by_rank: a vector for each of 2 to 5 ranks, of one length. places: the numbers that
+    the entries have in a longer vector that they were taken from, to call them by.
+    Raises ValueError for other vectors, for places of another length, and for a dtype
+    that is not in TYPES.
     """
-    return SumExplorer(by_rank, entry, dtype)
+    return SumExplorer(by_rank, entry, dtype, places)
 
 
 def _place(value: float) -> float:

@@ -1435,6 +1435,16 @@ def test_a_series_looks_the_same_in_several_pictures() -> None:
         plots.lines({"a": ([1, 2], [1])}, "Wrong.")
 
 
+def test_a_key_of_long_names_leaves_the_curves_their_width():
+    """Names that are too long for one row stand in several, inside the figure."""
+    curves = {f"a curve with a long name, {n}": ([1, 2], [n, n]) for n in range(5)}
+    figure = plots.lines(curves, "Long names.")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    assert ax.get_legend().get_window_extent().x0 >= 0
+    assert ax.get_position().width > 0.8
+
+
 def test_a_logarithmic_axis_has_plain_numbers():
     """Ticks are written out, without powers of ten and without minor ones."""
     curve = {"steps": ([1, 1e4], [0.1, 1000])}

@@ -1093,6 +1093,16 @@ def test_the_sentence_counts_the_sums():
     assert picture == 2
 
 
+def test_entries_are_called_by_their_places():
+    """A slider and a sentence name the entry by its place in the longer vector."""
+    count = len(TERMS[0])
+    explorer = widgets.explore_sums(TERMS, 1, places=range(100, 100 + count))
+    assert repr(explorer).startswith("Entry 101 in float32")
+    assert list(explorer.entry.texts)[:2] == ["100", "101"]
+    with pytest.raises(ValueError, match="1 places for"):
+        widgets.explore_sums(TERMS, places=[7])
+
+
 @pytest.mark.parametrize("by_rank", [[[1.0]], [[1.0], [1.0, 2.0]], [[], []]])
 def test_vectors_for_sums_are_of_one_length(by_rank):
     """One rank, uneven vectors and empty ones are refused."""
