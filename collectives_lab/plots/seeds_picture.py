@@ -76,11 +76,13 @@ def loss_by_time(
         ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         at = {"xy": (time, 1), "xycoords": ax.get_xaxis_transform(), "size": 8}
         ax.annotate(name, xytext=(4, -2), textcoords="offset points", va="top", **at)
+    middle = np.mean([np.mean(values) for _, values in results.values()])
     for name, (time, values) in results.items():
         mean = float(np.mean(values))
         ax.plot([time] * 2, [min(values), max(values)], color=rank_color(0), lw=1.5)
         ax.plot([time], [mean], "o", ms=6, color=rank_color(4))
-        at = {"xy": (time, mean), "xytext": (6, 0), "textcoords": "offset points"}
+        side = 8 if mean > middle else -11  # away from the lines of the others
+        at = {"xy": (time, mean), "xytext": (4, side), "textcoords": "offset points"}
         ax.annotate(name, va="center", size=8, **at)
     ax.set(xscale="log", **axes)
     low, high = ax.get_xlim()
@@ -88,7 +90,7 @@ def loss_by_time(
     ticks = [x for x in ticks if low <= x <= high]
     ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
     ax.minorticks_off()
-    ax.set_xlim(low, 2 * high)  # room for the name of the last one
+    ax.set_xlim(low, 1.6 * high)  # room for the name of the last one
     bottom, top = ax.get_ylim()
     ticks = MaxNLocator(5).tick_values(bottom, top)
     ax.set_yticks([y for y in ticks if bottom <= y <= top])
