@@ -25,9 +25,9 @@ machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_
 which of them meet (`meeting_calls`), and what they hide behind computing (`overlap`).
 Of a GPU: what it computes by tokens (`roofline`), and what its `streams` did, as a
 profile has it. Of several ways to train: the parts of their steps (`step_parts`), what
-came out by seed (`by_seed`), and the `paths` of weights that ranks train apart. Of a
-policy in a world of squares: which way it goes (`grid_policy`). Of anything else:
-`lines`.
+came out by seed (`by_seed`) and in which time (`loss_by_time`), and the `paths` of
+weights that ranks train apart. Of a policy in a world of squares: which way it goes
+(`grid_policy`). Of anything else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -95,7 +95,7 @@ from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.route_picture import routes
-from collectives_lab.plots.seeds_picture import by_seed
+from collectives_lab.plots.seeds_picture import by_seed, loss_by_time
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.server_picture import server
 from collectives_lab.plots.spacetime import space_time
@@ -162,6 +162,7 @@ __all__ = [
     "predicted_measured",
     "ratios",
     "lines",
+    "loss_by_time",
     "grid_policy",
     "roofline",
     "STYLE",

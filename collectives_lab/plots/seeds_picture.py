@@ -1,6 +1,7 @@
 """Results of several seeds: a dot for each, in a row for each way to get them.
 
-Here you can draw how ways to train compare, and how far seeds are apart (`by_seed`).
+Here you can draw how ways to train compare, and how far seeds are apart (`by_seed`),
+and what each of them costs in loss and in time (`loss_by_time`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_color
+
+WIDTH = 3.8  # inches, as wide as a phone
 
 
 @mpl.rc_context(STYLE)
@@ -30,7 +33,7 @@ def by_seed(
     """
     if empty := [name for name, values in results.items() if not len(values)]:
         raise ValueError(f"{empty[0]} has no results; need one or more for each name")
-    figure, ax = diagram(6.0, 1.0 + 0.27 * len(results))
+    figure, ax = diagram(WIDTH, 1.0 + 0.27 * len(results))
     for name, x in (marks or {}).items():
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         ax.text(x, -0.75, name, ha="center", va="bottom", size=8)
@@ -51,5 +54,47 @@ def by_seed(
         f"{name} {np.mean(values):.3g} ({min(values):.3g} to {max(values):.3g})"
         for name, values in results.items()
     )
+    figure.caption, figure.alt = caption, f"{', '.join(said)}. {caption}"
+    return figure
+
+
+@mpl.rc_context(STYLE)
+def loss_by_time(
+    results: Mapping[str, tuple[float, Sequence[float]]],
+    caption: str,
+    *,
+    marks: Mapping[str, float] | None = None,
+    **axes: Any,
+) -> Diagram:
+    """Draw a dot for each name, at its time and its mean, with a line over its seeds.
+
+    results: a time and the values of the seeds, by name. marks: times to compare with,
+    by name. axes: what `Axes.set` takes. Time has a scale of factors.
+    """
+    figure, ax = diagram(WIDTH, 3.2)
+    for name, time in (marks or {}).items():
+        ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+        at = {"xy": (time, 1), "xycoords": ax.get_xaxis_transform(), "size": 8}
+        ax.annotate(name, xytext=(4, -2), textcoords="offset points", va="top", **at)
+    middle = np.mean([np.mean(values) for _, values in results.values()])
+    for name, (time, values) in results.items():
+        mean = float(np.mean(values))
+        ax.plot([time] * 2, [min(values), max(values)], color=rank_color(0), lw=1.5)
+        ax.plot([time], [mean], "o", ms=6, color=rank_color(4))
+        side = 8 if mean > middle else -11  # away from the lines of the others
+        at = {"xy": (time, mean), "xytext": (4, side), "textcoords": "offset points"}
+        ax.annotate(name, va="center", size=8, **at)
+    ax.set(xscale="log", **axes)
+    low, high = ax.get_xlim()
+    ticks = LogLocator(subs=(1, 2, 5)).tick_values(low, high)
+    ticks = [x for x in ticks if low <= x <= high]
+    ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    ax.minorticks_off()
+    ax.set_xlim(low, 1.6 * high)  # room for the name of the last one
+    bottom, top = ax.get_ylim()
+    ticks = MaxNLocator(5).tick_values(bottom, top)
+    ax.set_yticks([y for y in ticks if bottom <= y <= top])
+    ax.grid()
+    said = (f"{n} {time:.3g} and {np.mean(v):.3g}" for n, (time, v) in results.items())
     figure.caption, figure.alt = caption, f"{', '.join(said)}. {caption}"
     return figure

@@ -526,6 +526,18 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
         plots.by_seed({"none": []}, "")
 
 
+def test_every_way_has_its_time_and_the_range_of_its_seeds() -> None:
+    """A dot at the mean, over a line from the lowest seed to the highest."""
+    ways = {"one": (8.0, [0.1, 0.3, 0.5]), "another": (50.0, [0.0, 0.0])}
+    figure = plots.loss_by_time(ways, "Two ways.", marks={"alone": 6.5}, ylabel="loss")
+    assert_readable(figure)
+    mark, spread, dot, *_ = (line.get_xydata() for line in figure.axes[0].lines)
+    assert mark[0][0] == 6.5 and spread.tolist() == [[8, 0.1], [8, 0.5]]
+    assert dot == pytest.approx(np.array([[8, 0.3]]))
+    assert {"one", "another", "alone"} <= {*written(figure)}
+    assert "another 50 and 0" in figure.alt
+
+
 def test_paths_leave_the_points_agreed_on() -> None:
     """Distances in the plane are those of weights that lie in it."""
     agreed = np.array([[0.0, 0, 0], [4, 0, 0], [7, 1, 0]])
