@@ -98,7 +98,6 @@ CLAIMS = {
         assert attained.rows[1][3] == "48 GB/s", "2.6"
         assert abs(one_hop / 1e6 - 1) < 0.1, "by one hop Simple overtakes LL"
         assert abs(grid[is_fastest].max() - 6e6) < 2e5
-        assert np.allclose(edges, [6 * 2**20, 130 * 2**20], rtol=0.05), "2.7"
         assert [round(x, 1) for x in opening] == [1.6, 6.8] and 8 < hops < 9
         assert nccl.BASE["ring"][0] == 6.6, "2.7"
         eight = [lab.predict("broadcast", 8, p) for p in (same_server, two_servers)]
@@ -109,12 +108,11 @@ CLAIMS = {
         assert round(1e6 * lab.predict("broadcast", 8, a_pair).seconds, 1) == 7.8
         assert np.isclose(1e-6 * nccl.HOP["tree", "network"][0], 5e-6), "2.7"
         assert 2 * nccl.BASE["ring"][0] > eight[1].seconds * 1e6, "half or more"
-        inside_4, inside_8, across = 426.49e-6, 818.34e-6, 1556e-6
-        rates = [2**26 / t for t in (inside_4, inside_8, across)]
-        assert np.allclose(rates, [157e9, 82e9, 43e9], rtol=0.004), "2.7"
-        assert round(across / inside_4, 1) == 3.7, "2.7"
-        assert round(across / inside_8, 1) == 1.9, "2.7"
-        assert rates[0] < 360e9 / 2, "more than half is unused"
+        sent_in = np.array([426.49e-6, 818.34e-6, 1556e-6])
+        at_rates = 2**26 / sent_in
+        assert np.allclose(at_rates, [157e9, 82e9, 43e9], rtol=0.004), "2.7"
+        assert (sent_in[2] / sent_in[:2]).round(1).tolist() == [3.6, 1.9], "2.7"
+        assert at_rates[0] < 360e9 / 2, "more than half is unused"
         assert 8 < 2**32 / 44.1e9 / (2**32 / 366e9) < 366 / 39 < 9.4, "2.7"
         megabyte = lab.predict("broadcast", 1e6, same_server)
         spent = [round(1e6 * megabyte.parts[k], 1) for k in ("latency", "transfer")]
