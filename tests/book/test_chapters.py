@@ -1547,8 +1547,10 @@ CLAIMS = {
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
         assert over_rdma == ["A"]
         headers = (14 + 4 + 20) + (20 + 8) + 12 + 4  # of RoCE, with preamble and gap
-        by_mtu = [1 - n / (n + headers) * (4096 + headers) / 4096 for n in (1024, 256)]
-        assert [round(100 * lost) for lost in by_mtu] == [6, 23]
+        share = {n: n / (n + headers) for n in (256, 1024, 4096)}
+        assert sorted(share)[1:] == [1024, 4096], "the text's two sizes"
+        assert round(100 * (1 - share[1024] / share[4096])) == 6
+        assert round(100 * (1 - share[256] / share[4096])) == 23
         assert sum(CAUSES.values()) == 419 and round(100 * 148 / 419, 1) == 35.3, "14.9"
         assert np.round(per_cent, 1).tolist() == [64, 10, 1.4]
         assert round(30.1 + 17.2 + 4.5 + 4.1 + 1.4 + 1.4, 1) == 58.7, "14.9: as printed"
