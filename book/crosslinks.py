@@ -84,17 +84,22 @@ class _Writer:
     def __init__(self, chapter: int, targets: Targets, figures: set[str]) -> None:
         self.chapter, self.targets, self.figures = chapter, targets, figures
         introduced = targets.introduced
-        self.terms = {
-            f"term{number}": term
-            for number, term in enumerate(targets.terms)
+        self.terms = {f"term{n}": term for n, term in enumerate(targets.terms)}
+        self.unused = {
+            name
+            for name, term in self.terms.items()
             if term.name in introduced and introduced[term.name].chapter != chapter
         }
+        # Terms that get no link are found too: "ring buffer" has no use of "ring".
+        longest = sorted(self.terms, key=lambda name: -len(self.terms[name].name))
+        groups = [f"(?P<{name}>{self.terms[name].uses.pattern})" for name in longest]
+        self.pattern = re.compile("|".join([WORDS, *groups]))
 
     def cell(self, cell: NotebookNode) -> NotebookNode:
         if cell.cell_type != "markdown" or cell.source.startswith("<"):
             return cell
         if cell.source.startswith(EXERCISES):
-            self.terms = {}  # from here on no text introduces anything
+            self.unused = set()  # from here on no text introduces anything
         copy = NotebookNode(cell)
         parts = PROTECTED.split(cell.source)
         parts[::2] = [self._text(part) for part in parts[::2]]
@@ -102,15 +107,15 @@ class _Writer:
         return copy
 
     def _text(self, text: str) -> str:
-        longest = sorted(self.terms, key=lambda name: -len(self.terms[name].name))
-        groups = [f"(?P<{name}>{self.terms[name].uses.pattern})" for name in longest]
-        return re.sub("|".join([WORDS, *groups]), self._link, text)
+        return self.pattern.sub(self._link, text)
 
     def _link(self, match: re.Match[str]) -> str:
         kind = match.lastgroup or ""
         if kind in self.terms:
-            term = self.terms.pop(kind)
-            return _term_link(term, match[0])
+            if kind not in self.unused:
+                return match[0]
+            self.unused.remove(kind)
+            return _term_link(self.terms[kind], match[0])
         number = match["of"] or match["named"] or match["alone"] or match["own"]
         if match["drawn"] in self.figures:
             return f'<a href="#{_figure(match["drawn"])}">{match[0]}</a>'

@@ -1545,6 +1545,7 @@ CLAIMS = {
         step = np.spacing(np.float32(64 + 4 + 1))  # from this float to the next one
         assert ends["dtype", "Gloo alone"][0] == 64 + 4 + 1 + 16 * step
         assert ends["elements", "Gloo alone"][0] == 1 + 4 + 16
+        assert ends["reduce op", "Gloo alone"][0] == max(64 + 4 + 1, 16)
         assert round(ends["dtype", "Gloo alone"][0], 6) == 69.000122
         assert 2 in other_op.ranks, "and those who have come by then"
         assert (dead.rank, dead.status) == (1, -9) and 128 + signal.SIGKILL == 137, \
@@ -1586,10 +1587,10 @@ CLAIMS = {
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
         assert over_rdma == ["A"]
         headers = (14 + 4 + 20) + (20 + 8) + 12 + 4  # of RoCE, with preamble and gap
-        by_mtu = [1 - n / (n + headers) * (4096 + headers) / 4096 for n in (1024, 256)]
-        assert [round(100 * lost) for lost in by_mtu] == [6, 23]
-        sizes = (256, 512, 1024, 2048, 4096)  # of InfiniBand's packets
-        assert max(sizes) == 4096 and max(n for n in sizes if n < 1500) == 1024
+        share = {n: n / (n + headers) for n in (256, 1024, 4096)}
+        assert sorted(share)[1:] == [1024, 4096], "the text's two sizes"
+        assert round(100 * (1 - share[1024] / share[4096])) == 6
+        assert round(100 * (1 - share[256] / share[4096])) == 23
         assert sum(CAUSES.values()) == 419 and round(100 * 148 / 419, 1) == 35.3, "14.9"
         assert np.round(per_cent, 1).tolist() == [64, 10, 1.4]
         assert round(30.1 + 17.2 + 4.5 + 4.1 + 1.4 + 1.4, 1) == 58.7, "14.9: as printed"

@@ -82,6 +82,7 @@ RING, SUM = "../docs/glossary.html#term-ring", "../docs/glossary.html#term-all-r
         ("A ring, and a ring.", f"A [ring]({RING}), and a ring."),
         ("Rings turn.", f"[Rings]({RING}) turn."),
         ("A ring all-reduce.", f"A [ring all-reduce]({RING})."),
+        ("A ring buffer.", "A ring buffer."),
         ("A string, `ring` and $ring$.", "A string, `ring` and $ring$."),
         ("## A ring\n\n| ring | ring |", "## A ring\n\n| ring | ring |"),
         ("## A ring\n\nA ring.", f"## A ring\n\nA [ring]({RING})."),
