@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from collectives_lab.costs import buckets, compression, failures, training
-from collectives_lab.parallel.compression import Int8, Signs, bytes_sent
 
 FLOP_RATE, BANDWIDTH = 312e12, 600e9
 RATES = (FLOP_RATE, BANDWIDTH)
@@ -237,6 +236,8 @@ def test_the_network_carries_one_bucket_after_the_other():
 
 def test_a_packed_sum_sends_and_moves_what_its_messages_have() -> None:
     """Bytes of the wire are those of the codecs, those of memory counted by hand."""
+    from collectives_lab.parallel.compression import Int8, Signs, bytes_sent  # torch
+
     count = 2**20
     for way, codec in (("a byte", Int8()), ("a bit, feedback", Signs())):
         sent = compression.WAYS[way].sent(4) * count
