@@ -116,12 +116,12 @@ def _marks(assignment: str, form: str = "") -> Path:
     argument("--column", help="what Canvas or Moodle calls the assignment"),
 )
 def export(options: argparse.Namespace) -> None:
-    from autograder import books, grades
+    from autograder import grades, nbgrader_commands
 
     names = options.assignment or list(filter(course.submitted, course.assignments()))
     for name in names:
-        books.require(name)
-        books.renew_penalties(name)
+        nbgrader_commands.require(name)
+        nbgrader_commands.renew_penalties(name)
     if options.form:
         return _export_in_form(options, names)
     rows = [row for name in names for row in grades.rows(name)]
@@ -254,9 +254,9 @@ def example(options: argparse.Namespace) -> None:
 
 
 def _remove_examples(assignment: str) -> None:
-    from autograder import books, grades, students
+    from autograder import grades, nbgrader_commands, students
 
-    books.require(assignment)
+    nbgrader_commands.require(assignment)
     print(students.remove_examples(assignment))
     if _marks(assignment).exists():
         grades.write_csv(grades.rows(assignment), _marks(assignment))

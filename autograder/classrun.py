@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from autograder import books, course, receipts, workers
+from autograder import course, nbgrader_commands, receipts, workers
 from autograder.notebook import strange
 from autograder.progress import progress
 from autograder.receipts import Job
@@ -27,7 +27,7 @@ def grade(
     force: check again what has a receipt, which gives the same marks. Returns why
     nbgrader could not record a student's, by student. Raises CourseError.
     """
-    books.require(assignment)
+    nbgrader_commands.require(assignment)
     submitted = course.submitted(assignment)
     if unknown := set(students) - set(submitted):
         raise course.CourseError(
@@ -37,7 +37,7 @@ def grade(
     chosen = {name: submitted[name] for name in students or submitted}
     _check_all(list(_jobs(assignment, chosen)), count, tier, force)
     failed = _record_all(assignment, chosen)
-    books.renew_penalties(assignment)
+    nbgrader_commands.renew_penalties(assignment)
     return failed
 
 
@@ -63,11 +63,11 @@ def _record_all(assignment: str, submitted: dict[str, Path]) -> dict[str, str]:
     new = []
     for student, path in submitted.items():
         receipt = receipts.load(assignment, student)
-        is_recorded = receipt and books.is_recorded(receipt, points)
+        is_recorded = receipt and nbgrader_commands.is_recorded(receipt, points)
         if not is_recorded and _can_be_recorded(path):
             new.append(student)
     for student in progress("recording", new, len(new)):
-        if why := books.record(assignment, student):
+        if why := nbgrader_commands.record(assignment, student):
             failed[student] = why
     return failed
 

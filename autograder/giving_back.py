@@ -8,7 +8,7 @@ from typing import Any
 from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeReleaseFeedback
 
-from autograder import books, course, grades, receipts, regrading, words
+from autograder import course, grades, nbgrader_commands, receipts, regrading, words
 from autograder.progress import progress
 
 BY_EXCHANGE = ("timestamp.txt", "submission_secret.txt")
@@ -44,7 +44,7 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
 
     Raises CourseError where there are no marks yet.
     """
-    books.require(assignment)
+    nbgrader_commands.require(assignment)
     chosen = _with_marks(assignment)
     if unknown := set(students) - set(chosen):
         raise course.CourseError(
@@ -54,10 +54,10 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
     if not chosen:
         raise course.CourseError(f"no marks to tell: grade {assignment} first")
     failed = []
-    books.renew_penalties(assignment)
-    with books.gradebook() as book:
+    nbgrader_commands.renew_penalties(assignment)
+    with nbgrader_commands.gradebook() as book:
         for student in progress("writing", chosen, len(chosen)):
-            if why := books.feedback(assignment, student):
+            if why := nbgrader_commands.feedback(assignment, student):
                 failed.append(f"{student}: {why}")
             else:
                 page = course.FEEDBACK / student / assignment / f"{assignment}.txt"
@@ -68,7 +68,7 @@ def write(assignment: str, students: Collection[str] = ()) -> str:
 
 def _with_marks(assignment: str) -> list[str]:
     """Return those whose marks the gradebook has; folders of others may lie about."""
-    with books.gradebook() as book:
+    with nbgrader_commands.gradebook() as book:
         known = {
             submission.student_id
             for submission in book.assignment_submissions(assignment)
@@ -94,13 +94,14 @@ def text(book: Gradebook, assignment: str, student: str) -> str:
 
 
 def _total(submission: Any, receipt: receipts.Receipt) -> str:
-    marks = books.marks(submission)
+    marks = nbgrader_commands.marks(submission)
     status, _ = grades.status_of(receipt, marks)
     if status not in (grades.GRADED, grades.BY_HAND):
         return grades.NOT_GRADABLE
     penalty = submission.late_submission_penalty or 0.0
     so_far = " so far" * any(mark.needs_manual_grade for mark in marks)
-    total = f"{books.score(submission):g} of {submission.max_score:g} points{so_far}"
+    score = nbgrader_commands.score(submission)
+    total = f"{score:g} of {submission.max_score:g} points{so_far}"
     return total + (f" ({penalty:g} taken off for being late)" if penalty else "")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nbgrader.api import Gradebook
 
-from autograder import books, course, receipts, regrading, students, words
+from autograder import course, nbgrader_commands, receipts, regrading, students, words
 
 GRADED, BY_HAND = "graded", "to be graded by hand"
 NOT_GRADABLE, UNCHECKED, MISSING = "not gradable", "not checked", "missing"
@@ -46,7 +46,7 @@ def rows(assignment: str, failed: Mapping[str, str] | None = None) -> list[Row]:
     failed: why nbgrader could not record a submission, by student.
     """
     submitted = course.submitted(assignment)
-    with books.gradebook() as book:
+    with nbgrader_commands.gradebook() as book:
         names = students.expected(assignment, book) | set(submitted)
         return [
             _row(book, assignment, name, name in submitted, (failed or {}).get(name))
@@ -58,18 +58,18 @@ def _row(
     book: Gradebook, assignment: str, student: str, handed_in: bool, failed: str | None
 ) -> Row:
     receipt = receipts.load(assignment, student)
-    submission = books.submission(book, assignment, student)
+    submission = nbgrader_commands.submission(book, assignment, student)
     if receipt is None or submission is None or failed:
         status, reason = _without_marks(receipt, handed_in, failed)
         return Row(student, assignment, status, reason=reason)
-    grades = books.marks(submission)
+    grades = nbgrader_commands.marks(submission)
     status, reason = status_of(receipt, grades)
     has_score = status in (GRADED, BY_HAND)
     return Row(
         student,
         assignment,
         status,
-        score=books.score(submission) if has_score else None,
+        score=nbgrader_commands.score(submission) if has_score else None,
         max_score=submission.max_score,
         checked=_checked(receipt),
         late_penalty=submission.late_submission_penalty or 0.0,

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from nbgrader.api import Student
 
-from autograder import books, grades
+from autograder import grades, nbgrader_commands
 from autograder.grades import Row
 
 Table = Iterator[Sequence[object]]
@@ -18,7 +18,7 @@ NAMELESS = Student(id="", first_name=None, last_name=None, email=None)
 
 def table(form: str, rows: Sequence[Row], column: str) -> Table:
     """Yield the rows of the CSV, its header first."""
-    with books.gradebook() as book:
+    with nbgrader_commands.gradebook() as book:
         people = {student.id: student for student in book.students}
         yield from FORMS[form](rows, people, column)
 
@@ -66,8 +66,8 @@ def _gradescope(rows: Sequence[Row], people: dict[str, Student], _: str) -> Tabl
 
 def _lateness(row: Row) -> str:
     """Hours, which have no end, minutes and seconds."""
-    with books.gradebook() as book:
-        submission = books.submission(book, row.assignment, row.student_id)
+    with nbgrader_commands.gradebook() as book:
+        submission = nbgrader_commands.submission(book, row.assignment, row.student_id)
         if submission is None:
             return ""
         seconds = int(submission.total_seconds_late)

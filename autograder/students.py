@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nbgrader.api import Assignment, Gradebook, MissingEntry
 
-from autograder import books, course, receipts, regrading
+from autograder import course, nbgrader_commands, receipts, regrading
 
 EXAMPLE = re.compile(r"example-[0-9]{3,}")
 
@@ -36,13 +36,13 @@ def extend(assignment: str, student: str, hours: float) -> str:
 
     Raises CourseError where the gradebook has no such student, or no due date.
     """
-    books.require(assignment)
-    with books.gradebook() as book:
+    nbgrader_commands.require(assignment)
+    with nbgrader_commands.gradebook() as book:
         _require_student(book, student)
         due = _extended(book.find_assignment(assignment), hours)
         book.update_or_create_submission(assignment, student)
         book.grant_extension(assignment, student, hours=hours)
-    books.renew_penalties(assignment)
+    nbgrader_commands.renew_penalties(assignment)
     return f"{student} has until {due} UTC for {assignment}"
 
 
@@ -54,7 +54,7 @@ def _extended(assignment: Assignment, hours: float) -> datetime:
     if due is None:
         raise course.CourseError(
             f"{name} has no due date to extend: `nbgrader db assignment add {name} "
-            f'--duedate "{books.EXAMPLE}"` sets one'
+            f'--duedate "{nbgrader_commands.EXAMPLE}"` sets one'
         )
     try:
         return due + timedelta(hours=hours)
@@ -76,7 +76,7 @@ def remove_examples(assignment: str) -> str:
     """Remove an assignment's examples and all that was made of them; says how many."""
     places = (course.SUBMITTED, course.AUTOGRADED, course.FEEDBACK)
     names = {path.parent.name for at in places for path in at.glob(f"*/{assignment}")}
-    with books.gradebook() as book:
+    with nbgrader_commands.gradebook() as book:
         submissions = book.assignment_submissions(assignment)
         names |= {submission.student_id for submission in submissions}
         students = set(filter(EXAMPLE.fullmatch, names))

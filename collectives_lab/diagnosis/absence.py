@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from collectives_lab.diagnosis import code_place, habits, motion, timing, words
+from collectives_lab.diagnosis import code_place, habits, motion, phrases, stragglers
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -29,7 +29,7 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
         and code_place.communication(job.stacks[rank]) not in code_place.COLLECTIVES
     ]
     if motion.is_moving(job):
-        return words.moving(job)
+        return phrases.moving(job)
     if not with_stack and not unknown and job.earlier & set(sinks):
         return None
     if unknown and not with_stack:
@@ -118,13 +118,13 @@ def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
     suspects = messengers(job, sinks) if job.records_no_messages else []
     lines = {r: job.stacks[r].where for r in inside if job.stacks[r].where}
     if len(inside) > 1 and len(inside) == len(sinks):
-        return words.messages_apart(inside, lines)
+        return phrases.messages_apart(inside, lines)
     if len(inside) == 1 and len(suspects) == 1:
-        return words.forgotten_message(suspects[0], inside, lines)
+        return phrases.forgotten_message(suspects[0], inside, lines)
     if inside:
-        return words.unseen_message(inside, lines)
+        return phrases.unseen_message(inside, lines)
     if suspects and not any(rank in job.stacks for rank in sinks):
-        return words.away_or_in_a_message(sinks, suspects)
+        return phrases.away_or_in_a_message(sinks, suspects)
     return None
 
 
@@ -152,13 +152,13 @@ def messengers(job: Job, sinks: Sequence[int]) -> list[int]:
 
 
 def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
-    late = timing.straggler(job)
+    late = stragglers.straggler(job)
     if late is None or late.rank not in seen:
         return None
     where = ""
     if late.rank in job.stacks and not code_place.communication(job.stacks[late.rank]):
         where = f", and is {code_place.place(job.stacks[late.rank])} now"
-    return words.straggler(late, where)
+    return phrases.straggler(late, where)
 
 
 def _computing(job: Job, sinks: Sequence[int]) -> Verdict | None:
@@ -211,7 +211,7 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     """
     stacks = {rank: job.stacks[rank] for rank in ranks if rank in job.stacks}
     without = [rank for rank in ranks if rank in job.missing]
-    away = words.Away(
+    away = phrases.Away(
         ranks=list(ranks),
         waiting=sorted(found.at),
         places={r: code_place.place(stack) for r, stack in stacks.items()},
@@ -224,7 +224,7 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     )
     is_majority = len(ranks) > len(found.at)
     if is_majority and len(away.ended) == len(ranks):
-        return words.one_call_more(away)
+        return phrases.one_call_more(away)
     if is_majority and (away.ended or len(stacks) < len(ranks)):
-        return words.away_or_one_call_more(away)
-    return words.elsewhere(away)
+        return phrases.away_or_one_call_more(away)
+    return phrases.elsewhere(away)

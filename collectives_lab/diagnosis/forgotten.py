@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collectives_lab.diagnosis import waits
 from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.phrases import call_text
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
-from collectives_lab.diagnosis.words import call_text
 from collectives_lab.formats.flight_recorder import Call
 from collectives_lab.formats.recorder_entries import WITHOUT_STATES
 

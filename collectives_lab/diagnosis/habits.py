@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.mismatch import peer_of
+from collectives_lab.diagnosis.phrases import call_text
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
-from collectives_lab.diagnosis.words import call_text
 from collectives_lab.formats.flight_recorder import Call
 
 BEFORE = 2

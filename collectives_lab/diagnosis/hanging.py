@@ -12,12 +12,12 @@ from collectives_lab.diagnosis import (
     habits,
     motion,
     network,
-    timing,
+    stragglers,
     waits,
 )
 from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.phrases import call_text, moving, straggler
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
-from collectives_lab.diagnosis.words import call_text, moving, straggler
 
 
 def waiting(job: Job, found: waits.Graph) -> Verdict | None:
@@ -174,7 +174,7 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
             answer="Ranks stand in different calls, or in one that is over elsewhere.",
             decides="a second dump of each rank, some seconds later",
         )
-    late = timing.straggler(job)
+    late = stragglers.straggler(job)
     if late is not None:
         return straggler(late)
     slow = network.slowness(job)

@@ -11,26 +11,26 @@ from __future__ import annotations
 from collectives_lab.diagnosis import (
     absence,
     code_place,
-    facts,
     forgotten,
     hanging,
     motion,
     network,
-    timing,
+    plain_verdicts,
+    stragglers,
     waits,
 )
 from collectives_lab.diagnosis.job import Job
+from collectives_lab.diagnosis.phrases import healthy, slow_network, straggler
 from collectives_lab.diagnosis.reports import from_reports
 from collectives_lab.diagnosis.verdict import Verdict, Wait, alike, short_ranks
-from collectives_lab.diagnosis.words import healthy, slow_network, straggler
 
 
 def judge(job: Job) -> Verdict:
     """Return the verdict on a job."""
     found = waits.graph(job)
     verdict = (
-        facts.mismatched(job)
-        or facts.ended(job, found)
+        plain_verdicts.mismatched(job)
+        or plain_verdicts.ended(job, found)
         or forgotten.gone_past(job)
         or forgotten.left_behind(job, found)
         or hanging.waiting(job, found)
@@ -105,7 +105,7 @@ def _at_rest(job: Job) -> Verdict:
             reasons=alike(said),
             decides=f"the log of {others}" if others else "the logs of all ranks",
         )
-    late = timing.straggler(job)
+    late = stragglers.straggler(job)
     if late is not None:
         return straggler(late)
     slow = network.slowness(job)

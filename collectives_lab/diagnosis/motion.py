@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from collectives_lab.diagnosis.job import Job
-from collectives_lab.diagnosis.timing import CALLS, RECENT
+from collectives_lab.diagnosis.stragglers import CALLS, RECENT
 from collectives_lab.formats.log_facts import Fact
 
 DAY = 86_400.0

@@ -13,7 +13,7 @@ from statistics import median
 
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.mismatch import pairs
-from collectives_lab.diagnosis.timing import CALLS, of_all
+from collectives_lab.diagnosis.stragglers import CALLS, of_all
 from collectives_lab.formats.flight_recorder import Call
 
 LARGE = 1 << 20

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from collectives_lab.basics.rank_sets import name_ranks
-from collectives_lab.diagnosis import call_code, scene, timing
+from collectives_lab.diagnosis import call_code, scene, stragglers
 from collectives_lab.diagnosis.call_code import Shapes, Unwritten
 from collectives_lab.diagnosis.job import DEFAULT, Job
 from collectives_lab.diagnosis.mismatch import peer_of
@@ -234,7 +234,7 @@ def _code(line: str) -> str:
 
 def _repeated(job: Job, verdict: Verdict) -> tuple[Scene, list[str]]:
     """Return a call that is slow, or to which a rank comes late each time."""
-    late = timing.straggler(job)
+    late = stragglers.straggler(job)
     rank, call = _slow_call(job, verdict)
     if call.is_p2p:
         peer = peer_of(job, call) or 0

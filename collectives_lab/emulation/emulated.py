@@ -1,4 +1,4 @@
-"""The network that `fabric=` takes: a fabric whose transfers are felt."""
+"""The argument `fabric=`: a fabric whose transfers ranks wait for."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from torch.profiler import record_function
 
+from collectives_lab.emulation.collective_steps import Asked
 from collectives_lab.emulation.delayed_works import LONG, POLL, DelayedWorks
-from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.network import Message, Share
 from collectives_lab.emulation.shared import MOST, SharedNetwork
 from collectives_lab.recorder import torch_ops

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from collectives_lab.emulation.inside import Asked, Inside, inside
+from collectives_lab.emulation.collective_steps import Asked, Inside, inside
 from collectives_lab.fabrics import Fabric
 
 

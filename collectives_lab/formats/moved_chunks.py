@@ -14,7 +14,7 @@ from typing import NamedTuple
 from collectives_lab import plans
 from collectives_lab.basics.verbs import verb_of
 from collectives_lab.plans.chunks import Move
-from collectives_lab.plans.pieces import story
+from collectives_lab.plans.chunks_of_trace import story
 
 WRITTEN = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Verbs whose plans can be written."""

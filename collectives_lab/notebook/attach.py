@@ -1,4 +1,4 @@
-"""The HTML of a Run, a Report and a Prediction, names of cells, live output."""
+"""Registers with a notebook's shell how our results are shown and its cells named."""
 
 from __future__ import annotations
 

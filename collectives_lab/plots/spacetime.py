@@ -35,7 +35,12 @@ from collectives_lab.plots.figure import (
     trace_of,
 )
 from collectives_lab.plots.lanes import Bar, Scene, laid_out, place, verb
-from collectives_lab.plots.names import MOST_NAMES, name_calls, name_rounds, name_stuck
+from collectives_lab.plots.spacetime_labels import (
+    MOST_NAMES,
+    name_calls,
+    name_rounds,
+    name_stuck,
+)
 from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 

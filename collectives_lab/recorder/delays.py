@@ -1,4 +1,4 @@
-"""The protocol of a network on which transfers take time.
+"""Interface by which a recorder asks an emulated network when its calls may end.
 
 Measuring knows no such network: whoever wants one hands it in (`fabric=`), and
 `emulation.Emulated` is one.

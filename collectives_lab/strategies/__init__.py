@@ -16,13 +16,13 @@ from collectives_lab.strategies.calls import (
     recorded_calls,
 )
 from collectives_lab.strategies.clusters import Cluster, call_seconds
+from collectives_lab.strategies.compiler import Sentence, Sentences, sentences
 from collectives_lab.strategies.fitted import Constants, constants
 from collectives_lab.strategies.forecast import Forecast, forecast
 from collectives_lab.strategies.memory import Memory, fullest, memory
 from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.published import PUBLISHED, Published, published
 from collectives_lab.strategies.scaling import Scaling, fastest, scaling
-from collectives_lab.strategies.sentences import Sentence, Sentences, sentences
 from collectives_lab.strategies.settings import FLOAT32, FLOAT64, MIXED, Precision
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.timing import StepTime, step_time

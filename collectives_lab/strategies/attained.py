@@ -16,7 +16,7 @@ from collectives_lab.predictions.model import CARDS
 from collectives_lab.predictions.prediction import machine_of
 from collectives_lab.predictions.tools import CALL
 from collectives_lab.strategies.clusters import levels
-from collectives_lab.strategies.sentences import Sentence
+from collectives_lab.strategies.compiler import Sentence
 from collectives_lab.strategies.strategy import Strategy
 
 OWNED = ("data", "replica", "shard", "copy")

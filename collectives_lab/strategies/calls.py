@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from collectives_lab.strategies.sentences import sentences
+from collectives_lab.strategies.compiler import sentences
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.trace import Trace
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from collectives_lab import costs, fabrics
 from collectives_lab.fabrics import Fabric, Link
-from collectives_lab.strategies.sentences import Sentence
+from collectives_lab.strategies.compiler import Sentence
 from collectives_lab.strategies.strategy import Strategy
 
 

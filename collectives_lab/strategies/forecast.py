@@ -26,6 +26,7 @@ from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.strategies.attained import attained_seconds
 from collectives_lab.strategies.clusters import Cluster
+from collectives_lab.strategies.compiler import Sentence, sentences, units
 from collectives_lab.strategies.computing import (
     Pace,
     Work,
@@ -37,7 +38,6 @@ from collectives_lab.strategies.computing import (
 )
 from collectives_lab.strategies.fitted import Constants, constants, spread
 from collectives_lab.strategies.memory import fullest
-from collectives_lab.strategies.sentences import Sentence, sentences, units
 from collectives_lab.strategies.strategy import Strategy
 from collectives_lab.strategies.timing import Timed, exposed
 

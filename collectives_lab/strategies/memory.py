@@ -29,7 +29,7 @@ from dataclasses import dataclass, fields
 
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_bytes
-from collectives_lab.strategies.sentences import units
+from collectives_lab.strategies.compiler import units
 from collectives_lab.strategies.strategy import Strategy
 
 

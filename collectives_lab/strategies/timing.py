@@ -25,7 +25,7 @@ from typing import NamedTuple
 from collectives_lab.basics.tables import Table, table
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.strategies.clusters import Cluster, call_seconds
-from collectives_lab.strategies.sentences import Sentence, sentences
+from collectives_lab.strategies.compiler import Sentence, sentences
 from collectives_lab.strategies.strategy import Strategy
 
 

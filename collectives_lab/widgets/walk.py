@@ -1,4 +1,4 @@
-"""Going through an algorithm step by step, whatever is known of it.
+"""`step_through`: a stepper of chunks or a scrubber of messages, as a trace allows.
 
 Here you can make a stepper of chunks, a scrubber of messages, or both (`step_through`).
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.basics.verbs import verb_of
 from collectives_lab.plans.chunks import ChunkState, chunk_states
-from collectives_lab.plans.pieces import Story, algorithms_like, story
+from collectives_lab.plans.chunks_of_trace import Story, algorithms_like, story
 from collectives_lab.plots.clock import counts_steps
 from collectives_lab.plots.figure import Traced, trace_of
 from collectives_lab.trace import Trace

@@ -13,7 +13,15 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 
-from autograder import books, course, grades, lms, receipts, regrading, students
+from autograder import (
+    course,
+    grades,
+    lms,
+    nbgrader_commands,
+    receipts,
+    regrading,
+    students,
+)
 from autograder.grades import Row
 
 # nbgrader's queries are older than SQLAlchemy's idea of them; the result is right.
@@ -52,7 +60,7 @@ def book(
 ) -> Iterator[Gradebook]:
     """A copy of it, and a course around it."""
     url = f"sqlite:///{shutil.copy(made, tmp_path)}"
-    monkeypatch.setattr(books, "gradebook", lambda: Gradebook(url))
+    monkeypatch.setattr(nbgrader_commands, "gradebook", lambda: Gradebook(url))
     for name in ("ROSTERS", "RECEIPTS", "REGRADES", "SUBMITTED"):
         monkeypatch.setattr(course, name, tmp_path / name.lower())
     with Gradebook(url) as book:
@@ -112,7 +120,9 @@ def test_an_extension_spends_no_late_days(
 ) -> None:
     """It moves the due date from which days are late; 0 takes it back."""
     where = {"CourseDirectory": {"db_url": str(book.engine.url)}}
-    monkeypatch.setattr(books, "config", lambda: Config({**LATE_DAYS, **where}))
+    monkeypatch.setattr(
+        nbgrader_commands, "config", lambda: Config({**LATE_DAYS, **where})
+    )
     hand_in(book, "first", timedelta(days=5))
     for hours, points in ((48, 0), (24, 5), (0, 10)):
         sentence = students.extend("first", "ann", hours)

@@ -22,8 +22,8 @@ import collectives_lab as lab
 from benchmarks.emulation import PRESETS, SHAPES, durations, felt
 from collectives_lab import Event, Trace, algorithms, fabrics, plans
 from collectives_lab.emulation import Emulated, links, shared
+from collectives_lab.emulation.collective_steps import Asked
 from collectives_lab.emulation.delayed_works import _until_next, _Work
-from collectives_lab.emulation.inside import Asked
 from collectives_lab.emulation.links import Links
 from collectives_lab.emulation.network import Message, Network, Share
 from collectives_lab.emulation.shared import MOST

@@ -18,7 +18,7 @@ from algorithm_table import ROWS, names_of
 from collectives_lab import costs, fabrics, plans, plots, strategies, widgets
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.parallel.experts import route
-from collectives_lab.plans.pieces import algorithms_like, story
+from collectives_lab.plans.chunks_of_trace import algorithms_like, story
 from collectives_lab.plots.attention_picture import ORDERS, Divided
 from collectives_lab.plots.cost_curves import crossings
 from collectives_lab.plots.lanes import scene

@@ -1,13 +1,13 @@
-"""Words: calls and common answers, as a person reads them."""
+"""Phrases of an explanation: a call, and each common verdict, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collectives_lab.diagnosis import network, timing
+from collectives_lab.diagnosis import network, stragglers
 from collectives_lab.diagnosis.job import Job, elements
-from collectives_lab.diagnosis.timing import Late
+from collectives_lab.diagnosis.stragglers import Late
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.formats.recorder_entries import Call
 
@@ -44,7 +44,7 @@ def healthy(job: Job, why: str) -> Verdict:
 
 def moving(job: Job) -> Verdict:
     """Return the verdict on a job that went on while its dumps were written."""
-    late, slow = timing.straggler(job), network.slowness(job)
+    late, slow = stragglers.straggler(job), network.slowness(job)
     if late is not None:
         return straggler(late)
     return slow_network(slow) if slow else healthy(job, MOVING)

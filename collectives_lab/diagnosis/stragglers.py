@@ -1,4 +1,4 @@
-"""Times: who is always late.
+"""Stragglers: the rank that is always late, by the times of its calls.
 
 Dumps have the time at which each call was made, Gloo's too. NCCL's have what its
 watchdog has seen of the end, and under TORCH_NCCL_ENABLE_TIMING how long each call was

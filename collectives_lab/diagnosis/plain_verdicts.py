@@ -1,4 +1,4 @@
-"""Facts: calls that do not fit together, and ranks that have raised or died.
+"""Verdicts without a graph: calls that do not fit, ranks that have raised or died.
 
 They need no graph: `mismatched` and `ended` judge by what one number or one line says.
 """
@@ -13,9 +13,9 @@ from collectives_lab.diagnosis import absence
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.mismatch import Mismatch, first
 from collectives_lab.diagnosis.network import size_of
+from collectives_lab.diagnosis.phrases import call_text
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 from collectives_lab.diagnosis.waits import Graph
-from collectives_lab.diagnosis.words import call_text
 from collectives_lab.formats.flight_recorder import Call
 from collectives_lab.formats.log_facts import Fact
 

@@ -1,4 +1,4 @@
-"""The chunks that a trace moves, known from the plan whose messages it has.
+"""The chunks that a trace moves: it is matched with the plan that has its messages.
 
 A message says how many bytes it has and not which. But the messages of a trace, run or
 planned, may be those of an algorithm. Here you can find the algorithms that it may be

@@ -1,4 +1,4 @@
-"""The messages inside a library's collective, step by step, as `replay` has them.
+"""Steps of a collective on the emulated network: its messages, as `replay` has them.
 
 Here `inside` gives the messages of a collective and the order in which each rank makes
 them: the plan of the algorithm that `replay.expand.USUAL` names for the verb.

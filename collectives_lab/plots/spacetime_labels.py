@@ -1,4 +1,4 @@
-"""The words in a space-time diagram, each where it covers nothing.
+"""Labels of a space-time diagram, each where it covers nothing.
 
 Here you can name what is stuck (`name_stuck`), the collectives (`name_rounds`) and the
 sends and receives (`name_calls`).
