@@ -26,7 +26,8 @@ FORM = (
     'placeholder="{what}"></label>{button}</form>'
 )
 BUTTON = " <button>Show the answer</button>"
-OPEN, CLOSE = '<details class="answer"><summary>Answer</summary>', "</details>"
+SUMMARY = "<summary>The answer, and what follows from it</summary>"
+OPEN, CLOSE = f'<details class="answer">{SUMMARY}', "</details>"
 
 
 def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
