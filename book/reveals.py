@@ -1,11 +1,12 @@
 """Questions on a page: a place to type a guess, and the answer under a click.
 
 In a notebook a reader sets `my_guess` and runs the next cells. A page is executed
-already, so here what follows a question, to the next question or heading, is folded
-(`with_reveals`), a takeaway too, since it gives the answer away. The guess at a
-chapter's opening is `my_opening_guess`, and what compares it, sections later, is folded
-under the same words. book.js puts what the reader typed into the table of the answer,
-and opens all answers at once for who wants to read on.
+already, so here the cells to the one that compares the guess are folded, with the
+paragraph that explains it (`with_reveals`). What the section teaches after that stays
+open, and its takeaway. The guess at a chapter's opening is `my_opening_guess`, and what
+compares it, sections later, is folded under the same words. book.js puts what the
+reader typed into the table of the answer, and opens all answers at once for who wants
+to read on.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ FORM = (
     'placeholder="{what}"></label>{button}</form>'
 )
 BUTTON = " <button>Show the answer</button>"
-SUMMARY = "<summary>The answer, and what follows from it</summary>"
-OPEN, CLOSE = f'<details class="answer">{SUMMARY}', "</details>"
+OPEN, CLOSE = '<details class="answer"><summary>Answer</summary>', "</details>"
 
 
 def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
@@ -37,29 +37,34 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
     is a place to type alone, without a button.
     """
     shown: list[NotebookNode] = []
-    folded, what_of_opening = False, ""
+    folded, compared, what_of_opening = False, False, ""
     cells = [part for cell in cells for part in _at_headings(cell)]
     for number, cell in enumerate(cells):
         is_code = cell.cell_type == "code"
         asks = is_code and QUESTION.match(cell.source.strip())
         asks_again = is_code and OPENING in cell.source
         if folded and (asks or asks_again or _begins_a_section(cell)):
-            is_asked = asks or asks_again
-            explained, question = _last_paragraph(shown.pop()) if is_asked else ([], [])
-            shown += [*explained, _html(CLOSE), *question]
+            shown.append(_html(CLOSE))
             folded = False
-        if not asks:
-            if asks_again:
-                shown += [_form("opening", what_of_opening, BUTTON), _html(OPEN)]
-                folded = True
-            shown.append(cell)
+        if asks:
+            folded = not asks["opening"] and _is_answered(cells[number + 1 :])
+            if asks["opening"]:
+                what_of_opening = asks["what"]
+            name, button = "opening" if asks["opening"] else "guess", BUTTON * folded
+            shown.append(_form(name, asks["what"], button))
+            shown += [_html(OPEN)] if folded else []
+            compared = False
             continue
-        folded = not asks["opening"] and _is_answered(cells[number + 1 :])
-        if asks["opening"]:
-            what_of_opening = asks["what"]
-        name, button = "opening" if asks["opening"] else "guess", BUTTON * folded
-        shown.append(_form(name, asks["what"], button))
-        shown += [_html(OPEN)] if folded else []
+        if asks_again:
+            shown += [_form("opening", what_of_opening, BUTTON), _html(OPEN)]
+            folded = True
+        compared = compared or asks_again or (is_code and "my_guess" in cell.source)
+        if folded and compared and not is_code:
+            explained, others = _first_paragraph(cell, _asks_next(cells[number + 1 :]))
+            shown += [*explained, _html(CLOSE), *others]
+            folded = False
+        else:
+            shown.append(cell)
     return [*shown, _html(CLOSE)] if folded else shown
 
 
@@ -69,14 +74,28 @@ def _form(name: str, what: str | None, button: str) -> NotebookNode:
     return _html(FORM.format(name=name, what=what, button=button))
 
 
-def _last_paragraph(
-    cell: NotebookNode,
+def _first_paragraph(
+    cell: NotebookNode, asks_next: bool
 ) -> tuple[list[NotebookNode], list[NotebookNode]]:
-    """Part the text before a question from its last paragraph, which asks it."""
-    if cell.cell_type != "markdown":
-        return [cell], []
-    explained, _, question = cell.source.rpartition("\n\n")
-    return [_html(explained)] if explained else [], [_html(question)]
+    """Part the text below a comparison: its first paragraph explains the answer.
+
+    A paragraph that announces a list or a formula by a colon has it with it, and one
+    that asks the next question explains nothing.
+    """
+    first, *others = cell.source.split("\n\n")
+    if asks_next and not others:
+        return [], [cell]
+    while others[asks_next:] and first.endswith(":"):
+        first += "\n\n" + others.pop(0)
+    return [_html(first)], [_html("\n\n".join(others))] if others else []
+
+
+def _asks_next(following: Sequence[NotebookNode]) -> bool:
+    """Return whether the next cell is a question, which the text before it asks."""
+    if not following or following[0].cell_type != "code":
+        return False
+    source = following[0].source
+    return bool(QUESTION.match(source.strip())) or OPENING in source
 
 
 def _at_headings(cell: NotebookNode) -> list[NotebookNode]:

@@ -346,24 +346,35 @@ def form(name: str, what: str, button: str = reveals.BUTTON) -> str:
     return reveals.FORM.format(name=name, what=what, button=button)
 
 
-def test_an_answer_is_folded_until_its_section_ends() -> None:
-    """A question is a place to type, and what explains it opens with a click.
+def test_an_answer_is_folded_with_the_paragraph_that_explains_it() -> None:
+    """A question is a place to type, and what answers it opens with a click.
 
-    The takeaway as well, which says the answer. A heading ends it wherever it stands.
+    What a section teaches after that is open, and its takeaway. A heading ends a fold
+    wherever it stands, and a question is never in the fold of the one before.
     """
     asked = code("my_guess = None  # bytes, <S>")
     compared = code("lab.compare(my_guess=my_guess, predicted=3)")
-    one = [text("## One"), asked, compared, text("Three.\n\n**And now?**")]
-    four = text("Four.\n\n> **Takeaway.** Five.")
+    worked = code("predicted = 3")
+    one = [text("## One"), asked, worked, compared, text("Three.\n\n**And now?**")]
+    four = text("Four:\n\n- a list\n\nMore.\n\n> **Takeaway.** Five.")
     six = text("Six.\n\n### Seven\n\n# eight")
-    cells = [asked, *one, asked, compared, four, six, text("## Two")]
+    cells = [asked, *one, asked, compared, text("**Now?**"), asked, compared, four]
+    cells += [worked, asked, compared, worked, six, text("## Two")]
     sources = [cell.source for cell in reveals.with_reveals(cells)]
     alone = form("guess", "bytes, &lt;S&gt;", "")
     answered = form("guess", "bytes, &lt;S&gt;")
+    answer = [answered, reveals.OPEN, compared.source]
     assert sources == [
-        *(alone, "## One", answered, reveals.OPEN, compared.source, "Three."),
-        *(reveals.CLOSE, "**And now?**", answered, reveals.OPEN, compared.source),
-        *(four.source, "Six.", reveals.CLOSE, "### Seven", "# eight", "## Two"),
+        *(alone, "## One", answered, reveals.OPEN, worked.source, compared.source),
+        *("Three.", reveals.CLOSE, "**And now?**", *answer, reveals.CLOSE, "**Now?**"),
+        *(
+            *answer,
+            "Four:\n\n- a list",
+            reveals.CLOSE,
+            "More.\n\n> **Takeaway.** Five.",
+        ),
+        *(worked.source, *answer, worked.source, "Six.", reveals.CLOSE),
+        *("### Seven", "# eight", "## Two"),
     ]
 
 
