@@ -1210,6 +1210,7 @@ CLAIMS = {
         for good, bad in ((0, 2), (1, 3)):
             assert round(wire_rows[bad][3] / wire_rows[good][3]) == 2, "doubles"
         assert all(row[4] > 1.1 for row in wire_rows)
+        assert round(5 * (ring_felt / (1.5 * 2**22 / 12.5e6) - 1)) == 1, "a fifth"
         overhead = host_traces["ring"].meta["frames_over_payload"]
         assert round(overhead - 1, 2) == 0.06 and (1448 + 66) / 1448 < overhead
     """,
