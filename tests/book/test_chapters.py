@@ -1151,10 +1151,9 @@ CLAIMS = {
                            atol=1e-3)
         assert [round(t / seconds_569[0], 2) for t in seconds_569] == [1, 0.48, 0.36]
         assert round(one_ring / seconds_569[0], 2) == 0.62
-        leaves = [[a for a, b in way if NODE[a] != NODE[b]]
-                  for way in (ring, other_ring)]
-        assert leaves == [[3, 7], [0, 4]]
-        assert sorted(a for a, _ in other_ring) == sorted(b for _, b in other_ring)
+        leaves = [[(a, b) for a, b in hops if NODE[a] != NODE[b]] for hops in hops_of]
+        assert leaves == [[(3, 7), (4, 0)], [(0, 4), (7, 3)]], "the same number"
+        assert all(sorted(order) == [*range(8)] for order in channels)
         assert round(single / eight_rings) == 8
         assert flat.results == two_level.results == 8 * [[21845.0]]
         assert sum(4**r for r in range(7)) + 4**7 == 21845
@@ -1163,7 +1162,7 @@ CLAIMS = {
             plans.ring_all_reduce(8, 2**20, itemsize=8),
             plans.hierarchical_all_reduce(8, 2**20, itemsize=8, ranks_per_node=4))]
         assert planned == [2 * 7 / 8, 2 * 1 / 2]
-        assert round(20 * (1 - border[16][1] / border[16][0])) == 1
+        assert round(1 - border[16][1] / border[16][0], 2) == 0.06, "11.6"
         assert round(single / two_levels) == 6 and eight_rings < two_levels
         assert round(misplaced / two_levels) == 5, "several times"
         assert plans.ring_all_reduce(16, LARGE).replay(
@@ -1195,6 +1194,9 @@ CLAIMS = {
         assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
         assert "At most one published set" in of_eight_nodes.support
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
+        from inspect import getsource
+        from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+        assert "sorted(state.participants)" in getsource(dynamic_rendezvous), "11.8"
         assert round(of_both[0] / of_both[1], 1) == 2.3
         assert round(through_cards / through_nvlink) == 16 and 18 * 4 == 72
         off = [c.prediction.seconds / c.call.seconds for c in lab.truth.compared()
@@ -1208,6 +1210,7 @@ CLAIMS = {
         for good, bad in ((0, 2), (1, 3)):
             assert round(wire_rows[bad][3] / wire_rows[good][3]) == 2, "doubles"
         assert all(row[4] > 1.1 for row in wire_rows)
+        assert round(5 * (ring_felt / (1.5 * 2**22 / 12.5e6) - 1)) == 1, "a fifth"
         overhead = host_traces["ring"].meta["frames_over_payload"]
         assert round(overhead - 1, 2) == 0.06 and (1448 + 66) / 1448 < overhead
     """,
