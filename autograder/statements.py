@@ -83,7 +83,7 @@ def quoted(text: str) -> str:
 
 
 def text_of(several: Iterable[Statement]) -> str:
-    """Statements of one cell as a text, at the lines where the student wrote them."""
+    """Return a cell's statements as text, at the lines where the student has them."""
     text, line = "", 1
     for statement in several:
         if statement.first > line:
@@ -157,9 +157,7 @@ def _modules(node: ast.stmt) -> Iterator[str]:
 
 
 def _names(text: str) -> tuple[set[str], set[str], set[str]]:
-    """Return what it binds on top, what it takes from there, what it binds by
-    `global`.
-    """
+    """Return the names that a cell binds, uses, and binds by `global`."""
     with warnings.catch_warnings(action="ignore"):
         top = symtable.symtable(text, "a cell", "exec")
     names = top.get_symbols()

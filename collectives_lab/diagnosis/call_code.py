@@ -1,4 +1,4 @@
-"""Code: a call of a dump as a line of Python, on small tensors.
+"""Calls as code: a call of a dump as a line of Python, on small tensors.
 
 Here `Shapes` makes sizes small that stay different, and `lines` writes a call.
 """
@@ -69,11 +69,11 @@ def _count(shape: Shape) -> int:
 def _smaller(sides: set[int]) -> dict[int, int]:
     """Return small sides in the same order; those that are small stay."""
     divisor = max(1, -(-max(sides, default=1) // LARGEST))
-    found, last = {}, 0
+    small_sides, last = {}, 0
     for side in sorted(sides):
         small = side if side <= LARGEST else max(side // divisor, LARGEST // 2)
-        found[side] = last = max(last + 1, small)
-    return found
+        small_sides[side] = last = max(last + 1, small)
+    return small_sides
 
 
 def part(call: Call, members: int) -> Shape:
@@ -165,7 +165,7 @@ def message(call: Call, peer: int, group: str, shape: Shape) -> str:
 
 
 def comment(call: Call, shape: Shape, small: Shape) -> str:
-    """Return where a call stands, and its shape in the job if that is another one."""
+    """Return the line of a call in the job, and its shape there if it differs."""
     parts = [f"{'x'.join(map(str, shape))} elements"] if shape != small else []
     if call.where:
         parts.append(f"at {place(call.where)}")

@@ -1,6 +1,6 @@
 """XML from a stranger, read with limits: no entities, no depth, no gigabytes.
 
-Here you can `parse` a file to elements that know their line (`line_of`), and read their
+Here you can `parse` a file to elements that know their line (`at`), and read their
 attributes (`number`, `word`) with errors that name file, line and rule.
 """
 
@@ -76,11 +76,11 @@ def parse(path: str | Path, root: str) -> Element:
             f"{path}, line {error.lineno}: {expat.ErrorString(error.code)}; need whole "
             "XML"
         ) from None
-    found = reader.root
-    if found is None or found.tag != root:
-        tag = "nothing" if found is None else f"<{found.tag}>"
+    element = reader.root
+    if element is None or element.tag != root:
+        tag = "nothing" if element is None else f"<{element.tag}>"
         raise ValueError(f"{path} begins with {tag}; need <{root}>")
-    return found
+    return element
 
 
 def at(path: str | Path, element: Element) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import (
-    Plan,
+    LaunchSpec,
     checked_env,
     checked_size,
     checked_timeout,
@@ -20,7 +21,7 @@ from collectives_lab.launch.processes.engines import Places
 
 
 @dataclass(frozen=True)
-class ClusterSpec(Plan):
+class ClusterSpec(LaunchSpec):
     """A launch on a cluster that has been checked; `cluster` as `Ranks` takes it."""
 
     cluster: Any = None
@@ -43,8 +44,8 @@ class ClusterSpec(Plan):
         chosen, reason = _choose(backend, places)
         return cls(size, chosen, reason, seconds, more, "cluster", cluster=cluster)
 
-    def start(self) -> Group:
-        """Start the ranks beside their engines."""
+    def start(self, parts: Iterable[Any] = ()) -> Group:
+        """Start the ranks beside their engines, where nothing imports for them."""
         ranks = EngineRanks(self.cluster, self.world_size)
         return Group(ranks, self.backend, self.env)
 
@@ -89,7 +90,7 @@ def _without_gpu(places: Places) -> str:
 
 
 def _in_words(places: Places) -> str:
-    """`4 engines on a and b`: where the ranks are."""
+    """Say where the ranks are: `4 engines on a and b`."""
     names = list(dict.fromkeys(is_one["host"] for is_one in places))
     count = len(engines.hosts(places))
     engine = "1 engine" if len(places) == 1 else f"{len(places)} engines"

@@ -48,7 +48,6 @@ class Group:
         self.outcome = Outcome([])
         self._number = 0
         self.processes = processes
-        self.is_remote = self.processes.clocks is not None
         try:
             board = status_board.create(world_size)
             try:
@@ -111,7 +110,9 @@ class Group:
         """Wait for the reports; stop early at a failure, a deadlock or the deadline."""
         begun = time.monotonic()
         latest = begun + START_DEADLINE
-        watch, progress = Watch(self), Progress(self)
+        is_remote = self.processes.clocks is not None
+        watch = Watch(outcome, self.board, self.ask, is_remote)
+        progress = Progress(outcome, self.ask)
         settled = None
         while outcome.pending:
             self._inbox.pump(TICK)
@@ -142,7 +143,7 @@ class Group:
             self.processes.clocks.align(outcome)
 
     def _locate_ranks(self, outcome: Outcome) -> None:
-        """After a failure, ask the ranks that are still at it where they are."""
+        """Ask the ranks that still work after a failure where they are."""
         if not outcome.failed:
             return
         outcome.progress = self.ask("peek", outcome.pending)
@@ -169,7 +170,7 @@ class Group:
             interrupt.add_note("\n".join(["The interrupt met:", *lines]))
 
     def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:
-        """Ask ranks what they can answer while they work; those that can, do."""
+        """Ask ranks a question while they work, and return the answers that come."""
         self._number += 1
         number, incoming = self._number, self._inbox
         answers = incoming.replies.setdefault(number, {})

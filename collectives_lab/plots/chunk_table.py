@@ -55,7 +55,7 @@ class View:
         return max(len(self.ranks), len(self.chunks)) > MOST_RULED
 
     def cell(self, panels: int) -> float:
-        """Inches a cell takes."""
+        """Return the inches a cell takes."""
         widest, side = (0.75, 7.5) if panels == 1 else (0.5, 4.2)
         if self.is_large and panels > 1:
             side = 2.75  # three beside each other
@@ -172,7 +172,7 @@ def _draw(ax: Axes, state: ChunkState, view: View, cell: float, has_dots: bool) 
 
 
 def _draw_shades(ax: Axes, shades: np.ndarray) -> None:
-    """Shade chunks that are whole and, where there are no dots, those that are not."""
+    """Shade complete chunks and, where no dots are drawn, incomplete ones too."""
     high, wide = shades.shape
     shades = _means(_means(shades).T).T
     colors = np.empty((*shades.shape, 4))

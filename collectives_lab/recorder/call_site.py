@@ -1,4 +1,4 @@
-"""Whose code is calling: the reader's, torch's, or what lies between.
+"""The call site of a communication call: the reader's code, or torch's, or between.
 
 Here you can find the reader's line under a call (`find_reader`), ask whether the call
 `waits` for its own end, and whether a thread that does not wait may come to a
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab.recorder import call_arguments, torch_ops
+from collectives_lab.recorder.call_arguments import Operator, reduce_name
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _DISTRIBUTED = os.path.dirname(dist.__file__) + os.sep
@@ -34,7 +34,7 @@ _JOIN = threading.Thread.join.__code__
 
 
 def find_reader(
-    op: torch_ops.Operator, frame: FrameType | None
+    op: Operator, frame: FrameType | None
 ) -> tuple[tuple[str, int] | None, str, str]:
     """Return the reader's line, the torch.distributed function there, its reduce op.
 
@@ -73,12 +73,12 @@ def waits(frame: FrameType | None) -> bool:
 
 def _reduce_op_of(variables: dict[str, Any]) -> str:
     op = variables.get("op", variables.get("reduceOp"))
-    return "" if op is None else call_arguments.reduce_name(op)
+    return "" if op is None else reduce_name(op)
 
 
 @cache
 def _kind_of(file: str) -> str:
-    """Whose a file is: the reader's, torch.distributed's with its verbs, or neither."""
+    """Say whose a file is: the reader's, torch.distributed's with verbs, or neither."""
     inside = file.startswith((_TORCH, _HOUSE)) or os.path.basename(file) in WRAPPERS
     if not inside:
         return "reader"

@@ -7,7 +7,7 @@ What stays possible between two such processes is what no filter ends: load and 
 memory can be felt, so a few bits by timing; and where `/proc` is there, as in tier C,
 stat of another's `fd` folder shows how many files it has open, a channel of thousands
 of bits a second. So points are given for bytes that moved over the wire
-(`check.least`).
+(`checking.lower_bounds`).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _if_masked(index: int, mask: int, value: int) -> list[Instruction]:
 
 
 def _if_not_emptied(flags: int) -> Iterator[Instruction]:
-    """O_TRUNC only with O_WRONLY or O_RDWR, which Landlock refuses where it should.
+    """Allow O_TRUNC only with O_WRONLY or O_RDWR, which Landlock refuses as it should.
 
     With O_RDONLY, or none of them, it empties a file that is open for reading; Landlock
     does not know that right before its ABI 3.

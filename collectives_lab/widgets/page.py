@@ -25,7 +25,7 @@ OWN_KEYS = 'data-lm-suppress-shortcuts="true"'
 def live(
     body: str, scripts: Sequence[str], function: str, data: Mapping[str, Any]
 ) -> str:
-    """HTML of `body` with the function of one of the scripts called on it.
+    """Return the HTML of `body` with a function of one of the scripts called on it.
 
     scripts: files of this folder, which see each other. function: gets the element
     around the body, and the data, JSON in which what is not finite is null.
@@ -47,7 +47,7 @@ def explorer(
     data: Mapping[str, Any],
     above: str = "knobs key",
 ) -> str:
-    """HTML of a picture below what moves it, with the sentence that it says.
+    """Return the HTML of a picture below its controls, with a sentence about it.
 
     above: the classes of the elements above the picture, which the function fills.
     The rest as for `live`.
@@ -61,7 +61,7 @@ def explorer(
 
 
 def _json(data: Any) -> str:
-    """JSON inside of a script, which its text must not end."""
+    """Return JSON that stands inside of a script, which its text must not end."""
     text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
     return text.replace("</", "<\\/")
 
