@@ -1482,6 +1482,11 @@ CLAIMS = {
             235, 22]
         assert fitting == [8, 32, 128] and qwen.world_size == 2048
         assert min(fitting, key=lambda n: expert_steps[n].seconds) == 8
+        waited = {(t.group, t.verb) for way in (cube, shared, by_expert[8])
+                  for t in st.sentences(way, stage=1) if not t.beside}
+        assert {group for group, _ in waited} == {
+            "tensor", "context", "expert", "data", "replica"}
+        assert {verb for group, verb in waited if group == "data"} == {"all_gather"}
         assert round(expert_steps[32].expert / expert_steps[8].expert) == 9
         assert round(deepseek_rate / 1e12) == 343 and of_peak == ["35%", "17%"]
         assert round(100 * megatron.mfu) == 39 and megatron.flop_rate == 163e12
