@@ -111,7 +111,10 @@ def memory(
         text = f"{round(end, 2):.3g}" if end < 1000 else f"{end:,.0f}"
         text += " →" if end > edge else ""
         look = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
-        ax.annotate(text, (min(end, edge), row), fontsize=7.5, **look)
+        # A sum that a limit's line would cross stands behind the line.
+        crossed = [n for n in (limits or {}).values() if 0 < n - end < 0.1 * edge]
+        behind = min(max([end, *crossed]), edge)
+        ax.annotate(text, (behind, row), fontsize=7.5, **look)
     signs = {k: Patch(fc=series_look(n)["color"]) for n, k in enumerate(kinds)}
     for name, at in (limits or {}).items():
         signs[name] = ax.axvline(at, color=INK, linestyle="--", linewidth=1)

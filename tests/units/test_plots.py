@@ -1030,6 +1030,15 @@ def test_bars_of_memory_are_stacked():
     assert ax.get_xlim()[1] > 4
 
 
+def test_no_sum_is_crossed_by_a_limit():
+    """A sum that would lie on the line of a limit stands behind that line."""
+    bars = {"far": {"a": 20.0}, "near": {"a": 75.0}, "above": {"a": 95.0}}
+    figure = plots.memory(bars, caption="Bars.", xlabel="GB", limits={"80": 80})
+    (ax,) = figure.axes
+    at = {text.get_text().strip(): text.xy[0] for text in ax.texts}
+    assert at == {"20": 20, "75": 80, "95": 95}
+
+
 def test_calls_stand_in_their_order():
     """A mark for each call, at its number and its layer."""
     calls = [("gather", "a"), ("gather", "b"), ("reduce", "b")]
