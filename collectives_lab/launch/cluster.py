@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import (
-    Plan,
+    LaunchSpec,
     checked_env,
     checked_size,
     checked_timeout,
@@ -20,7 +21,7 @@ from collectives_lab.launch.processes.engines import Places
 
 
 @dataclass(frozen=True)
-class ClusterSpec(Plan):
+class ClusterSpec(LaunchSpec):
     """A launch on a cluster that has been checked; `cluster` as `Ranks` takes it."""
 
     cluster: Any = None
@@ -43,8 +44,8 @@ class ClusterSpec(Plan):
         chosen, reason = _choose(backend, places)
         return cls(size, chosen, reason, seconds, more, "cluster", cluster=cluster)
 
-    def start(self) -> Group:
-        """Start the ranks beside their engines."""
+    def start(self, parts: Iterable[Any] = ()) -> Group:
+        """Start the ranks beside their engines, where nothing imports for them."""
         ranks = EngineRanks(self.cluster, self.world_size)
         return Group(ranks, self.backend, self.env)
 

@@ -48,7 +48,6 @@ class Group:
         self.outcome = Outcome([])
         self._number = 0
         self.processes = processes
-        self.is_remote = self.processes.clocks is not None
         try:
             board = status_board.create(world_size)
             try:
@@ -111,7 +110,9 @@ class Group:
         """Wait for the reports; stop early at a failure, a deadlock or the deadline."""
         begun = time.monotonic()
         latest = begun + START_DEADLINE
-        watch, progress = Watch(self), Progress(self)
+        is_remote = self.processes.clocks is not None
+        watch = Watch(outcome, self.board, self.ask, is_remote)
+        progress = Progress(outcome, self.ask)
         settled = None
         while outcome.pending:
             self._inbox.pump(TICK)

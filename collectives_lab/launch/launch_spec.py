@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +18,16 @@ from collectives_lab.basics.errors import LaunchError
 from collectives_lab.basics.machine_limits import why_too_many
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.processes import backends
-from collectives_lab.launch.processes.fork_server_client import servers
+from collectives_lab.launch.processes.fork_server_client import prepare, servers
 from collectives_lab.launch.processes.forked import fork
+from collectives_lab.launch.processes.handles import Processes
 from collectives_lab.launch.processes.spawned import SpawnedRanks
 from collectives_lab.launch.rank import this_rank
 from collectives_lab.recorder.delays import DelayingNetwork
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchSpec:
     """A launch that has been checked."""
 
     world_size: int
@@ -46,7 +47,7 @@ class Plan:
         env: Any,
         start_method: str | None,
         fabric: DelayingNetwork | None = None,
-    ) -> Plan:
+    ) -> LaunchSpec:
         """Check everything a launch is asked for; LaunchError says what is wrong."""
         refuse_on_a_rank()
         method = start_method or default_start_method()
@@ -61,12 +62,17 @@ class Plan:
             _check_fabric(fabric, size, chosen)
         return cls(size, chosen, reason, seconds, more, method, fabric)
 
-    def start(self) -> Group:
-        """Start the ranks; on their emulated network, if one was asked for."""
+    def start(self, parts: Iterable[Any] = ()) -> Group:
+        """Start the ranks; on their emulated network, if one was asked for.
+
+        parts: of the pickled call that they will do first.
+        """
+        processes: Processes
         if self.start_method == "fork":
-            group = Group(fork(self.world_size, self.env), self.backend, self.env)
+            processes = fork(self.world_size, self.env, parts)
         else:
-            group = Group(SpawnedRanks(self.world_size), self.backend, self.env)
+            processes = SpawnedRanks(self.world_size)
+        group = Group(processes, self.backend, self.env)
         if self.fabric is not None:
             group.emulate(self.fabric)
         return group
@@ -82,9 +88,13 @@ def default_start_method() -> str:
     return "fork" if sys.platform.startswith("linux") else "spawn"
 
 
-def warm() -> None:
-    """Start the fork server without waiting for it, if ranks will be forked here."""
+def warm(texts: Iterable[bytes] = ()) -> None:
+    """Start the fork server without waiting for it, if ranks will be forked here.
+
+    texts: code that the ranks may run; what it names is imported by the server, once.
+    """
     if default_start_method() == "fork":
+        prepare(texts)
         servers.get()
 
 

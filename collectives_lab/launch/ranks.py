@@ -16,10 +16,9 @@ from typing import Any
 from collectives_lab.basics.errors import LabError, LaunchError
 from collectives_lab.launch.cluster import ClusterSpec
 from collectives_lab.launch.group import Group
-from collectives_lab.launch.launch_spec import Plan, checked_timeout
+from collectives_lab.launch.launch_spec import LaunchSpec, checked_timeout
 from collectives_lab.launch.loose_ends import unmatched, unwaited, widgets
 from collectives_lab.launch.pickled_call import pack_call
-from collectives_lab.launch.processes import fork_server_client
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.printed_output import Display, write_locally
 from collectives_lab.launch.rank.channel import Parts, pack
@@ -52,17 +51,15 @@ def run(
     or DeadlineExceeded, whose `run` holds what was recorded until then. All are
     LabErrors.
     """
-    plan = Plan.of(world_size, backend, timeout, env, start_method, fabric)
+    spec = LaunchSpec.of(world_size, backend, timeout, env, start_method, fabric)
     parts = pack_call(fn, args)
-    if plan.start_method == "fork":
-        fork_server_client.prepare(parts)
-    group = plan.start()
+    group = spec.start(parts)
     try:
-        request = JobRequest("call", parts=parts, timeout=plan.timeout)
+        request = JobRequest("call", parts=parts, timeout=spec.timeout)
         outcome = group.job(request)
     finally:
         group.close()
-    result = finish(outcome, plan)
+    result = finish(outcome, spec)
     _write_notes(unwaited(outcome.reports) + widgets(outcome.reports))
     return result
 
@@ -73,7 +70,7 @@ def _write_notes(notes: Sequence[str]) -> None:
         write_locally("stderr", f"{note}\n")
 
 
-def _planned(
+def _checked_spec(
     world_size: Any,
     backend: str,
     timeout: Any,
@@ -81,11 +78,11 @@ def _planned(
     start_method: str | None,
     fabric: DelayingNetwork | None,
     cluster: Any,
-) -> Plan:
+) -> LaunchSpec:
     """Check the options of `Ranks`; LaunchError says what is wrong."""
     if cluster is None:
         size = 4 if world_size is None else world_size
-        return Plan.of(size, backend, timeout, env, start_method, fabric)
+        return LaunchSpec.of(size, backend, timeout, env, start_method, fabric)
     if start_method is not None or fabric is not None:
         raise LaunchError(
             "start_method and fabric are for ranks of this machine, not of a cluster; "
@@ -133,22 +130,22 @@ class Ranks:
             "fabric": fabric,
             "cluster": cluster,
         }
-        self._plan = _planned(**self._options)
+        self._spec = _checked_spec(**self._options)
         self._busy = threading.Lock()
-        self._group: Group | None = self._plan.start()
+        self._group: Group | None = self._spec.start()
         self._closed = False
 
     @property
     def world_size(self) -> int:
-        return self._plan.world_size
+        return self._spec.world_size
 
     @property
     def backend(self) -> str:
-        return self._plan.backend
+        return self._spec.backend
 
     @property
     def backend_reason(self) -> str:
-        return self._plan.reason
+        return self._spec.reason
 
     @property
     def alive(self) -> bool:
@@ -216,7 +213,7 @@ class Ranks:
         timeout: float | None,
         display: Display | None = None,
     ) -> Run:
-        seconds = self._plan.timeout if timeout is None else checked_timeout(timeout)
+        seconds = self._spec.timeout if timeout is None else checked_timeout(timeout)
         request = JobRequest(
             kind, options, parts, self._checked(ranks), seconds, display=display
         )
@@ -235,7 +232,7 @@ class Ranks:
             group.recover()
             raise
         try:
-            result = finish(outcome, replace(self._plan, timeout=request.timeout))
+            result = finish(outcome, replace(self._spec, timeout=request.timeout))
         except LabError as error:
             if outcome.failed:
                 error.fact = error.fact or str(error)
@@ -267,7 +264,7 @@ class Ranks:
                 "these ranks have been closed; make new ones with Ranks(...)"
             )
         if not self.alive:
-            self._group = self._plan.start()
+            self._group = self._spec.start()
         assert self._group is not None
         return self._group
 
@@ -286,14 +283,16 @@ class Ranks:
             raise LaunchError(f"{what}; need 0 <= rank < world_size")
         return sorted(set(chosen))
 
-    def replanned(self, **changes: Any) -> Plan:
-        """Return what `restart` would start.
+    def restart_spec(self, **changes: Any) -> LaunchSpec:
+        """Return the launch that `restart` would start.
 
         LaunchError says why it cannot, and nothing ends.
 
         changes: arguments of `Ranks` by name, where they are to be others.
         """
-        return _planned(**self._options | {"world_size": self.world_size} | changes)
+        return _checked_spec(
+            **self._options | {"world_size": self.world_size} | changes
+        )
 
     def restart(self, **changes: Any) -> None:
         """End the ranks and start new ones; their variables are gone.
@@ -301,11 +300,11 @@ class Ranks:
         changes: arguments of `Ranks` by name, where they are to be others:
         `fabric=net`. What is wrong with them is a LaunchError, and the ranks stay.
         """
-        plan = self.replanned(**changes) if changes else self._plan
+        spec = self.restart_spec(**changes) if changes else self._spec
         self._end()
         self._closed = False
-        self._group = plan.start()
-        self._plan = plan
+        self._group = spec.start()
+        self._spec = spec
         self._options |= changes
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from collectives_lab.basics.errors import LabError
 from collectives_lab.launch.job_errors import error_of
-from collectives_lab.launch.launch_spec import Plan
+from collectives_lab.launch.launch_spec import LaunchSpec
 from collectives_lab.launch.processes.job import Outcome
 from collectives_lab.launch.rank.channel import unpack
 from collectives_lab.launch.run_text import run_text
@@ -67,9 +67,9 @@ class Run:
         return self._recorded.trace()
 
 
-def finish(outcome: Outcome, plan: Plan) -> Run:
+def finish(outcome: Outcome, spec: LaunchSpec) -> Run:
     """Return the Run of an outcome; raises the error that it reports."""
-    result = _run_of(outcome, plan)
+    result = _run_of(outcome, spec)
     if not outcome.failed:
         for rank in outcome.ranks:
             try:
@@ -81,25 +81,25 @@ def finish(outcome: Outcome, plan: Plan) -> Run:
                 unreadable.run = result
                 raise unreadable from error
         return result
-    is_emulated = plan.fabric is not None
-    failure = error_of(outcome, plan.world_size, plan.timeout, is_emulated)
+    is_emulated = spec.fabric is not None
+    failure = error_of(outcome, spec.world_size, spec.timeout, is_emulated)
     failure.run = result
     raise failure
 
 
-def _run_of(outcome: Outcome, plan: Plan) -> Run:
+def _run_of(outcome: Outcome, spec: LaunchSpec) -> Run:
     reports = outcome.reports
     all_reports = {**outcome.progress, **reports}
     times = [t for report in all_reports.values() for t in _times(report)]
     begun = min(times, default=0.0)
     return Run(
-        [None] * plan.world_size,
+        [None] * spec.world_size,
         [transcript.text() for transcript in outcome.output],
-        plan.world_size,
-        plan.backend,
-        plan.reason,
+        spec.world_size,
+        spec.backend,
+        spec.reason,
         max(times, default=0.0) - begun,
-        _Recorded(plan.world_size, all_reports, begun, outcome.clocks),
+        _Recorded(spec.world_size, all_reports, begun, outcome.clocks),
     )
 
 

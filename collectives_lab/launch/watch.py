@@ -7,14 +7,16 @@ job that goes on for how long it runs, and what its ranks are at.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from collectives_lab import deadlock
 from collectives_lab.basics import source_lines
 from collectives_lab.deadlock import Snapshot
 from collectives_lab.deadlock.status_board import Board
 from collectives_lab.launch.job_errors import places
+from collectives_lab.launch.processes.job import Outcome
 
 TICK = 0.05
 """Seconds between two checks of the board."""
@@ -32,23 +34,21 @@ PLACED = 3.0
 """Seconds after which it shows where the ranks are, and between two such requests."""
 
 
-class Watched(Protocol):
-    """A group with a job, as far as the watch must know it."""
-
-    world_size: int
-    board: Board
-    is_remote: bool
-
-    @property
-    def outcome(self) -> Any: ...
-    def ask(self, what: str, ranks: list[int]) -> dict[int, Any]: ...
+Ask = Callable[[str, Sequence[int]], dict[int, Any]]
+"""Takes a question and ranks; returns the answers of those that have one."""
 
 
 class Watch:
-    """The watch over a group's job, which proves a deadlock as soon as there is one."""
+    """The watch over a group's job, which proves a deadlock as soon as there is one.
 
-    def __init__(self, group: Watched):
-        self._group = group
+    is_remote: whether ranks may be on other hosts, behind a slow network.
+    """
+
+    def __init__(self, outcome: Outcome, board: Board, ask: Ask, is_remote: bool):
+        self._outcome = outcome
+        self._board = board
+        self._ask = ask
+        self._is_remote = is_remote
         self._epochs: list[int] = []
         self._since = 0.0
         self._judged: tuple | None = None
@@ -63,7 +63,7 @@ class Watch:
         be so, and after a quiet second, when every rank waits, by what the library has
         done.
         """
-        group, outcome, board = self._group, self._group.outcome, self._group.board
+        outcome, board = self._outcome, self._board
         epochs = board.epoch.tolist()
         if epochs != self._epochs:
             self._epochs, self._since, self._judged, self._readings = (
@@ -79,13 +79,13 @@ class Watch:
         still = now - self._since >= QUIET
         asleep = self._asleep(now, set(outcome.pending) - set(waiting)) if still else {}
         quiet = still and len(waiting) + len(asleep) == len(outcome.pending)
-        if group.is_remote:
+        if self._is_remote:
             quiet = False  # a slow network may carry bytes for longer than a second
         case = (quiet, *asleep)
         if not (waiting or asleep) or self._judged == case:
             return
-        resting = [r for r in range(group.world_size) if r not in outcome.pending]
-        by_rank = group.ask("snapshot", waiting + resting) | asleep
+        resting = [r for r in range(len(epochs)) if r not in outcome.pending]
+        by_rank = self._ask("snapshot", waiting + resting) | asleep
         if outcome.failed or board.epoch.tolist() != epochs:
             return
         self._judged = case
@@ -99,7 +99,7 @@ class Watch:
         if not ranks or now - self._requested < QUIET / 4:
             return self._sleepers
         self._requested, self._sleepers = now, {}
-        for rank, reading in self._group.ask("asleep", sorted(ranks)).items():
+        for rank, reading in self._ask("asleep", sorted(ranks)).items():
             if reading is None:
                 self._readings.pop(rank, None)
                 continue
@@ -120,10 +120,11 @@ def _named(snapshot: Snapshot) -> Snapshot:
 
 
 class Progress:
-    """The progress of a group's job, as its ranks report it every few seconds."""
+    """The progress of a job, as its ranks report it every few seconds."""
 
-    def __init__(self, group: Watched):
-        self._group = group
+    def __init__(self, outcome: Outcome, ask: Ask):
+        self._outcome = outcome
+        self._ask = ask
         self._began = 0.0
         self._requested = 0.0
         self._seen: dict[int, dict[str, Any]] = {}
@@ -134,9 +135,9 @@ class Progress:
         seconds = now - self._began
         if seconds < SHOWN:
             return ""
-        pending = self._group.outcome.pending
+        pending = self._outcome.pending
         if seconds >= PLACED and now - self._requested >= PLACED:
             self._requested = now
-            self._seen = self._group.ask("place", pending)
+            self._seen = self._ask("place", pending)
         lines = places(pending, self._seen) if self._seen else []
         return "\n".join([f"{int(seconds)} s", *lines])

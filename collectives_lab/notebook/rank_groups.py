@@ -13,10 +13,8 @@ from IPython.core.error import UsageError
 
 from collectives_lab.emulation import Emulated
 from collectives_lab.fabrics import Fabric
-from collectives_lab.launch import Ranks
+from collectives_lab.launch import Ranks, warm
 from collectives_lab.launch.cluster import count_engines
-from collectives_lab.launch.launch_spec import default_start_method
-from collectives_lab.launch.processes.fork_server_client import prepare
 from collectives_lab.notebook.options import rank_count, ranks_in_words
 from collectives_lab.notebook.placement import Placement, are_equal
 
@@ -178,14 +176,14 @@ class RankGroups:
         """Raise LaunchError if running ranks could not be restarted as requested."""
         ranks = self.find(size)
         if requested and ranks is not None:
-            ranks.replanned(**self._rank_options(size, requested))
+            ranks.restart_spec(**self._rank_options(size, requested))
 
     def _start(self, size: int, requested: Placement) -> Ranks:
         """Start ranks where the line requests, or else where they ran before."""
         options, ranks = self._rank_options(size, requested), self.find(size)
-        if options["cluster"] is None and default_start_method() == "fork":
+        if options["cluster"] is None:
             # What DDP imports is imported once, if a cell so far has named it.
-            prepare(cell.encode() for cell in self._shell.user_ns.get("In", ()))
+            warm(cell.encode() for cell in self._shell.user_ns.get("In", ()))
         if ranks is None:
             ranks = Ranks(size, **options)
         else:

@@ -515,12 +515,11 @@ def test_ranks_that_could_not_start_are_started_by_the_next_cell(kernel):
     kernel.run("from collectives_lab.launch import LaunchError")
     kernel.run("from collectives_lab import fabrics\nnet = fabrics.ethernet(1, 4)")
     kernel.run("%%ranks 4\nkept = 1")
-    kernel.run(
-        "from collectives_lab.launch.launch_spec import Plan\nstart = Plan.start"
-    )
-    kernel.run("def fails(plan): raise LaunchError('no memory')\nPlan.start = fails")
+    kernel.run("from collectives_lab.launch.launch_spec import LaunchSpec as Spec")
+    kernel.run("def fails(spec): raise LaunchError('no memory')")
+    kernel.run("start, Spec.start = Spec.start, fails")
     assert "no memory" in kernel.run("%ranks restart 4 --fabric net").traceback
-    kernel.run("Plan.start = start")
+    kernel.run("Spec.start = start")
     assert kernel.run("%%ranks 4\n'kept' in globals()").texts == ["ranks 0-3  False"]
     assert "--fabric" not in kernel.run("%ranks").texts[0]
 

@@ -7,12 +7,13 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from collectives_lab.launch.processes.fork_server_client import (
     Server,
     ServerGone,
+    prepare,
     server_gone,
     servers,
 )
@@ -24,8 +25,12 @@ from collectives_lab.launch.processes.handles import (
 from collectives_lab.launch.rank.channel import Channel, ChannelClosed
 
 
-def fork(count: int, env: Mapping[str, str]) -> ForkedRanks:
-    """Fork `count` ranks; env: more variables, which they get when they join."""
+def fork(count: int, env: Mapping[str, str], parts: Iterable[Any] = ()) -> ForkedRanks:
+    """Fork `count` ranks; env: more variables, which they get when they join.
+
+    parts: of the pickled call that they will do first; the server imports for it.
+    """
+    prepare(parts)
     try:
         return ForkedRanks(count, env)
     except ServerGone:  # between two runs, say; a new one is started now
