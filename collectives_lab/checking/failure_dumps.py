@@ -84,14 +84,14 @@ class Fault:
 
 def seeded(student: str) -> dict[str, Fault]:
     """Return the fault of each case."""
-    found = {}
+    faults = {}
     for case, job in _jobs(student).items():
         groups = job.groups_of(job.rank)
         name = groups[group_of(job.line)]
         calls = {"row": 2, "column": 1, "default_pg": 1}[group_of(job.line)]
         number = calls * job.step + (2 if job.line == 5 else 1)
-        found[case] = Fault(job.kind, job.rank, job.line, name, number)
-    return found
+        faults[case] = Fault(job.kind, job.rank, job.line, name, number)
+    return faults
 
 
 def files(student: str) -> dict[str, dict[str, bytes]]:
@@ -168,7 +168,7 @@ def _files(job: Job, random: Random, as_json: bool) -> Iterator[tuple[str, bytes
 
 def _dump(job: Job, rank: int, calls: Sequence[Call]) -> dict[str, Any]:
     """Return all that a rank's recorder writes."""
-    mine = list(job.groups_of(rank).values())
+    own_groups = list(job.groups_of(rank).values())
     numbered = list(enumerate(calls))[-BUFFER:]
     return {
         "version": "2.7",
@@ -176,10 +176,10 @@ def _dump(job: Job, rank: int, calls: Sequence[Call]) -> dict[str, Any]:
         "pg_config": nccl_dumps.config(job.groups, rank),
         "pg_status": {
             str(n): _status([call for call in calls if call.group == name])
-            for n, name in enumerate(mine)
+            for n, name in enumerate(own_groups)
         },
         "entries": [
-            _entry(call, n, mine.index(call.group), job.groups[call.group][0])
+            _entry(call, n, own_groups.index(call.group), job.groups[call.group][0])
             for n, call in numbered
         ],
     }

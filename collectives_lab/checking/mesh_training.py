@@ -51,8 +51,8 @@ class Job:
         for row in range(rows):
             groups[str(len(groups))] = "row", [r for r in ranks if r // columns == row]
         for column in range(columns):
-            mine = [r for r in ranks if r % columns == column]
-            groups[str(len(groups))] = "column", mine
+            column_ranks = [r for r in ranks if r % columns == column]
+            groups[str(len(groups))] = "column", column_ranks
         return groups
 
     def groups_of(self, rank: int) -> dict[str, str]:

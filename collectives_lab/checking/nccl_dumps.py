@@ -34,11 +34,11 @@ def status(
 
 def tensors(inputs: Shapes, outputs: Shapes, dtype: str) -> dict[str, Any]:
     """Return what an entry says of its tensors."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for way, shapes in (("input", inputs), ("output", outputs)):
-        found[f"{way}_sizes"] = [list(shape) for shape in shapes]
-        found[f"{way}_dtypes"] = [dtype] * len(shapes)
-    return found
+        fields[f"{way}_sizes"] = [list(shape) for shape in shapes]
+        fields[f"{way}_dtypes"] = [dtype] * len(shapes)
+    return fields
 
 
 def progress(started: int | None, ended: int | None) -> dict[str, Any]:

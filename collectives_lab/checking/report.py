@@ -89,9 +89,9 @@ class Report:
         """Read a report that `as_json` has written; ValueError for any other text."""
         try:
             fields = json.loads(text)
-            if (found := fields.pop("format")) != FORMAT:
+            if (version := fields.pop("format")) != FORMAT:
                 raise ValueError(
-                    f"its format is {found!r}, and this version of collectives_lab "
+                    f"its format is {version!r}, and this version of collectives_lab "
                     f"reads {FORMAT!r}"
                 )
             findings = [Finding(**finding) for finding in fields.pop("findings")]

@@ -15,9 +15,9 @@ from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
 
 
-def judge_sinks(job: Job, found: Graph) -> Verdict | None:
+def judge_sinks(job: Job, graph: Graph) -> Verdict | None:
     """Judge the ranks that are waited for and do not wait; None without one."""
-    sinks = found.sinks()
+    sinks = graph.sinks()
     if not sinks:
         return None
     unknown = [rank for rank in sinks if rank in job.missing]
@@ -35,12 +35,12 @@ def judge_sinks(job: Job, found: Graph) -> Verdict | None:
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
-        habits.odd_message(job, found, sinks)
+        habits.odd_message(job, graph, sinks)
         or in_a_message(job, sinks)
         or _late(job, seen)
         or _given_up(job, seen)
         or _computing(job, sinks)
-        or _elsewhere(job, found, sorted({*seen, *with_stack}))
+        or _elsewhere(job, graph, sorted({*seen, *with_stack}))
     )
 
 
@@ -134,7 +134,7 @@ def messengers(job: Job, sinks: Sequence[int]) -> list[int]:
     op_id counts messages too, which this backend does not record. A blocking send that
     was met is one as well, so this is no proof.
     """
-    found = []
+    ranks = []
     for rank in sorted(set(job.calls) - set(sinks) - job.stale - job.partial):
         pending = [c for c in job.pending(rank) if not c.is_p2p]
         if not pending:
@@ -147,8 +147,8 @@ def messengers(job: Job, sinks: Sequence[int]) -> list[int]:
         ]
         step = call.op_id - before[0].op_id if before else call.op_id
         if step > 1:
-            found.append(rank)
-    return found
+            ranks.append(rank)
+    return ranks
 
 
 def _late(job: Job, seen: Sequence[int]) -> Verdict | None:
@@ -201,7 +201,7 @@ def _given_up(job: Job, seen: Sequence[int]) -> Verdict | None:
     )
 
 
-def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
+def _elsewhere(job: Job, graph: Graph, ranks: Sequence[int]) -> Verdict:
     """Judge ranks that have made all their calls and no further one.
 
     A stack is of one moment, so it proves nothing: the rank may be about to come, or
@@ -213,7 +213,7 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
     without = [rank for rank in ranks if rank in job.missing]
     away = phrases.Away(
         ranks=list(ranks),
-        waiting=sorted(found.at),
+        waiting=sorted(graph.at),
         places={r: code_place.place(stack) for r, stack in stacks.items()},
         ended=[r for r, stack in stacks.items() if code_place.has_ended(stack)],
         lines={r: stack.where for r, stack in stacks.items() if stack.where},
@@ -222,7 +222,7 @@ def _elsewhere(job: Job, found: Graph, ranks: Sequence[int]) -> Verdict:
         last=next((job.calls[r][-1] for r in ranks if job.calls.get(r)), None),
         may_be_in_a_message=job.records_no_messages,
     )
-    is_majority = len(ranks) > len(found.at)
+    is_majority = len(ranks) > len(graph.at)
     if is_majority and len(away.ended) == len(ranks):
         return phrases.one_call_more(away)
     if is_majority and (away.ended or len(stacks) < len(ranks)):

@@ -69,11 +69,11 @@ def _count(shape: Shape) -> int:
 def _smaller(sides: set[int]) -> dict[int, int]:
     """Return small sides in the same order; those that are small stay."""
     divisor = max(1, -(-max(sides, default=1) // LARGEST))
-    found, last = {}, 0
+    small_sides, last = {}, 0
     for side in sorted(sides):
         small = side if side <= LARGEST else max(side // divisor, LARGEST // 2)
-        found[side] = last = max(last + 1, small)
-    return found
+        small_sides[side] = last = max(last + 1, small)
+    return small_sides
 
 
 def part(call: Call, members: int) -> Shape:

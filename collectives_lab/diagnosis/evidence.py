@@ -72,8 +72,8 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
     for given in map(Path, paths):
         if not given.exists():
             raise FileNotFoundError(f"there is no {given}")
-        found = sorted(given.rglob("*")) if given.is_dir() else [given]
-        for path in found:
+        files = sorted(given.rglob("*")) if given.is_dir() else [given]
+        for path in files:
             if path.is_file() and not path.name.startswith("."):
                 real = os.path.realpath(path)
                 if real not in seen:
@@ -100,9 +100,9 @@ def _read(path: Path, evidence: Evidence, most_calls: int) -> None:
     elif text.lstrip().startswith("{"):
         evidence.dumps.append(flight_recorder.read(path, most_calls))
     elif stacks.is_stacks(text) or text.lstrip().startswith("["):
-        found = stacks.read(path)
-        evidence.stacks += found
-        if not found or "Fatal Python error" in text:
+        own_stacks = stacks.read(path)
+        evidence.stacks += own_stacks
+        if not own_stacks or "Fatal Python error" in text:
             _read_log(path, beginning, evidence)
     else:
         _read_log(path, beginning, evidence)

@@ -40,7 +40,7 @@ def gone_past(job: Job) -> Verdict | None:
     return None
 
 
-def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
+def left_behind(job: Job, graph: waits.Graph) -> Verdict | None:
     """Find a rank that went on past a call of its own that never ended."""
     for rank in sorted(set(job.calls) - job.stale - job.partial):
         pending = job.pending(rank)
@@ -51,7 +51,7 @@ def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
             continue  # whose dumps say too little of ends
         later = [c for c in job.calls[rank] if c.record > call.record and c.over]
         passed = [c for c in later if c.group == call.group or call.is_p2p]
-        if not passed or not _is_alone(job, found, rank, call):
+        if not passed or not _is_alone(job, graph, rank, call):
             continue
         return _forgotten(
             [rank],
@@ -63,10 +63,10 @@ def left_behind(job: Job, found: waits.Graph) -> Verdict | None:
     return None
 
 
-def _is_alone(job: Job, found: waits.Graph, rank: int, call: Call) -> bool:
+def _is_alone(job: Job, graph: waits.Graph, rank: int, call: Call) -> bool:
     """Return whether the others have done their part of the call."""
     if call.is_p2p:
-        return rank in found.partner
+        return rank in graph.partner
     others = [
         c
         for (group, number), calls in job.collectives().items()
@@ -77,12 +77,12 @@ def _is_alone(job: Job, found: waits.Graph, rank: int, call: Call) -> bool:
     return all(c.over for c in others)
 
 
-def left_message(job: Job, found: waits.Graph) -> Verdict | None:
+def left_message(job: Job, graph: waits.Graph) -> Verdict | None:
     """Find a rank that went on past a message whose other side waits for it."""
-    for rank, (peer, other) in found.partner.items():
-        call = found.at[rank]
+    for rank, (peer, other) in graph.partner.items():
+        call = graph.at[rank]
         way = "to" if call.verb == "send" else "from"
-        waits_there = found.at.get(peer) is other and len(job.pending(peer)) == 1
+        waits_there = graph.at.get(peer) is other and len(job.pending(peer)) == 1
         if waits_there and len(job.pending(rank)) > 1:
             return _forgotten(
                 [rank],
@@ -93,14 +93,14 @@ def left_message(job: Job, found: waits.Graph) -> Verdict | None:
     return None
 
 
-def ran_ahead(job: Job, found: waits.Graph) -> Verdict | None:
+def ran_ahead(job: Job, graph: waits.Graph) -> Verdict | None:
     """Find ranks that made further calls where the others wait for the first."""
-    complete = found.complete()
+    complete = graph.complete()
     further = [r for r in complete if len(job.pending(r)) > 1]
     behind = [r for r in complete if len(job.pending(r)) == 1]
     if not further or len(further) >= len(behind) or not job.is_whole:
         return None
-    call = found.at[further[0]]
+    call = graph.at[further[0]]
     return _forgotten(
         further, call, "likely: all have begun it, and only the others wait in it"
     )

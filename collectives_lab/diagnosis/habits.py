@@ -38,14 +38,14 @@ class Departure:
     times: int
 
 
-def odd_one(job: Job, found: Graph, circling: Sequence[int]) -> Verdict | None:
+def odd_one(job: Job, graph: Graph, circling: Sequence[int]) -> Verdict | None:
     """Judge a circle by the one rank that departs from its past; None without one.
 
     Two further ranks at least must have done as ever where this one departs. Of two
     ranks that differ, nobody can say which one is wrong; and where others depart in the
     same way, the program may have come to another part.
     """
-    departures = [_departure(job, found, rank, circling) for rank in circling]
+    departures = [_departure(job, graph, rank, circling) for rank in circling]
     odd = [departure for departure in departures if departure is not None]
     if len(odd) != 1:
         return None
@@ -71,23 +71,23 @@ def odd_one(job: Job, found: Graph, circling: Sequence[int]) -> Verdict | None:
     )
 
 
-def odd_message(job: Job, found: Graph, sinks: Sequence[int]) -> Verdict | None:
+def odd_message(job: Job, graph: Graph, sinks: Sequence[int]) -> Verdict | None:
     """Judge ranks that are waited for in messages which they never had a part in.
 
     So it is where a rank waits for another one than it always did. If its usual partner
     waits for it meanwhile, that rank is the odd one; else nobody knows.
     """
-    waiting = [r for r in found.at if {*found.absent[r]} & {*sinks}]
-    if not waiting or not all(_is_first(job, found, r, sinks) for r in waiting):
+    waiting = [r for r in graph.at if {*graph.absent[r]} & {*sinks}]
+    if not waiting or not all(_is_first(job, graph, r, sinks) for r in waiting):
         return None
-    rank, call = waiting[0], found.at[waiting[0]]
+    rank, call = waiting[0], graph.at[waiting[0]]
     peer = peer_of(job, call)
     way = "to" if call.verb == "send" else "from"
     past = [c for c in job.calls[rank] if c.verb == call.verb and c.over]
     usual = {peer_of(job, c) for c in past}
     reasons = [f"no earlier {call.verb} of rank {rank} was {way} rank {peer}"]
     for other in usual if len(waiting) == len(usual) == 1 else ():
-        theirs = found.at.get(other) if other is not None else None
+        theirs = graph.at.get(other) if other is not None else None
         if theirs is not None and theirs.is_p2p and peer_of(job, theirs) == rank:
             reasons.append(
                 f"likely: all {len(past)} were {way} rank {other}, which waits for it "
@@ -110,32 +110,32 @@ def odd_message(job: Job, found: Graph, sinks: Sequence[int]) -> Verdict | None:
     )
 
 
-def _is_first(job: Job, found: Graph, rank: int, sinks: Sequence[int]) -> bool:
+def _is_first(job: Job, graph: Graph, rank: int, sinks: Sequence[int]) -> bool:
     """Return whether a rank's message is the first one of the two, of many others."""
-    call = found.at[rank]
+    call = graph.at[rank]
     peer = peer_of(job, call)
     if not call.is_p2p or peer is None or peer not in sinks or peer in job.stacks:
         return False
-    mine = [c for c in job.calls[rank] if c.verb == call.verb and c.over]
+    own_calls = [c for c in job.calls[rank] if c.verb == call.verb and c.over]
     theirs = [c for c in job.calls.get(peer, ()) if c.is_p2p]
-    is_known = any(peer_of(job, c) == peer for c in mine)
-    return not is_known and len(mine) >= OFTEN and len(theirs) >= OFTEN
+    is_known = any(peer_of(job, c) == peer for c in own_calls)
+    return not is_known and len(own_calls) >= OFTEN and len(theirs) >= OFTEN
 
 
 def _departure(
-    job: Job, found: Graph, rank: int, circling: Sequence[int]
+    job: Job, graph: Graph, rank: int, circling: Sequence[int]
 ) -> Departure | None:
     """Return where a rank departs from its past, and is waited for in the usual call.
 
     Only collectives count as left out: a message has no number that says so.
     """
     wanted = [
-        found.at[other]
+        graph.at[other]
         for other in circling
-        if rank in found.absent[other] and not found.at[other].is_p2p
+        if rank in graph.absent[other] and not graph.at[other].is_p2p
     ]
     calls = job.calls[rank]
-    calls = calls[: calls.index(found.at[rank]) + 1]
+    calls = calls[: calls.index(graph.at[rank]) + 1]
     followed: dict[tuple, list[Call]] = defaultdict(list)
     for n in range(BEFORE, len(calls)):
         before = calls[n - BEFORE : n]

@@ -20,40 +20,40 @@ from collectives_lab.diagnosis.phrases import call_text, moving, straggler
 from collectives_lab.diagnosis.verdict import Verdict, alike, short_ranks
 
 
-def waiting(job: Job, found: waits.Graph) -> Verdict | None:
+def waiting(job: Job, graph: waits.Graph) -> Verdict | None:
     """Judge by the wait-for graph; None where no rank waits."""
-    if not found.at:
+    if not graph.at:
         return None
     verdict = (
-        _circle(job, found)
-        or _unseen_circle(job, found)
-        or absence.judge_sinks(job, found)
+        _circle(job, graph)
+        or _unseen_circle(job, graph)
+        or absence.judge_sinks(job, graph)
         or (_apart(job) if job.earlier else None)
         or _opposite(job)
-        or forgotten.left_message(job, found)
-        or forgotten.ran_ahead(job, found)
-        or _all_came(job, found)
+        or forgotten.left_message(job, graph)
+        or forgotten.ran_ahead(job, graph)
+        or _all_came(job, graph)
     )
-    texts = {rank: _wait_text(job, found, rank) for rank in found.at}
+    texts = {rank: _wait_text(job, graph, rank) for rank in graph.at}
     verdict.reasons += alike(texts, 4)
     return verdict
 
 
-def _wait_text(job: Job, found: waits.Graph, rank: int) -> str:
-    call, absent = found.at[rank], found.absent.get(rank, [])
+def _wait_text(job: Job, graph: waits.Graph, rank: int) -> str:
+    call, absent = graph.at[rank], graph.absent.get(rank, [])
     text = f"in {call_text(call)}"
     if not call.is_p2p:
         text += f", call {call.number} of group {job.group_name(call.group)}"
     if absent:
         return f"{text}, for {short_ranks(absent)}"
-    return f"{text}, in which all have come" if rank not in found.unsure else text
+    return f"{text}, in which all have come" if rank not in graph.unsure else text
 
 
-def _circle(job: Job, found: waits.Graph) -> Verdict | None:
-    cycle = found.cycle()
+def _circle(job: Job, graph: waits.Graph) -> Verdict | None:
+    cycle = graph.cycle()
     if not cycle:
         return None
-    beyond = [r for r in found.reached(cycle[0]) if r in job.missing]
+    beyond = [r for r in graph.reached(cycle[0]) if r in job.missing]
     if beyond:
         return Verdict(
             "unknown",
@@ -61,13 +61,13 @@ def _circle(job: Job, found: waits.Graph) -> Verdict | None:
             f"{short_ranks(beyond)}, whose {absence.what_is_missing(job, beyond)}.",
             decides=absence.files_of(job),
         )
-    culprits = found.circling(cycle)
-    if job.earlier & {*cycle, *found.reached(cycle[0])}:
+    culprits = graph.circling(cycle)
+    if job.earlier & {*cycle, *graph.reached(cycle[0])}:
         return _apart(job)
-    return habits.odd_one(job, found, culprits) or Verdict(
+    return habits.odd_one(job, graph, culprits) or Verdict(
         "deadlock",
         culprits,
-        proved=job.is_whole and waits.is_proved(job, found, cycle),
+        proved=job.is_whole and waits.is_proved(job, graph, cycle),
         answer=f"{short_ranks(culprits)} wait for each other in a circle: "
         + " -> ".join(map(str, [*cycle, cycle[0]]))
         + ".",
@@ -87,25 +87,25 @@ def _apart(job: Job) -> Verdict:
     )
 
 
-def _unseen_circle(job: Job, found: waits.Graph) -> Verdict | None:
+def _unseen_circle(job: Job, graph: waits.Graph) -> Verdict | None:
     """Find ranks that wait in groups whose other members have not made the call.
 
     Gloo's dumps do not say who these are. If every rank that may be one waits as well,
     none of them can go on.
     """
-    alone = [r for r in sorted(found.unsure) if not found.absent[r]]
-    alone = [r for r in alone if _is_lonely(job, found, r)]
+    alone = [r for r in sorted(graph.unsure) if not graph.absent[r]]
+    alone = [r for r in alone if _is_lonely(job, graph, r)]
     others = set(job.calls) - _in_no_group(job)
     if (
         len(alone) < 2
         or job.missing
         or not job.knows_world
-        or not others <= {*found.at}
+        or not others <= {*graph.at}
     ):
         return None
-    if any(r not in alone and not found.absent[r] for r in found.at):
+    if any(r not in alone and not graph.absent[r] for r in graph.at):
         return None
-    groups = ", ".join(sorted({job.group_name(found.at[r].group) for r in alone}))
+    groups = ", ".join(sorted({job.group_name(graph.at[r].group) for r in alone}))
     return Verdict(
         "deadlock",
         alone,
@@ -118,9 +118,9 @@ def _unseen_circle(job: Job, found: waits.Graph) -> Verdict | None:
     )
 
 
-def _is_lonely(job: Job, found: waits.Graph, rank: int) -> bool:
+def _is_lonely(job: Job, graph: waits.Graph, rank: int) -> bool:
     """Return whether no other rank has made the call in which a rank waits."""
-    call = found.at[rank]
+    call = graph.at[rank]
     made = job.collectives().get((call.group, call.number), {})
     return not call.is_p2p and set(made) == {rank}
 
@@ -157,18 +157,18 @@ def _opposite(job: Job) -> Verdict | None:
     )
 
 
-def _all_came(job: Job, found: waits.Graph) -> Verdict:
+def _all_came(job: Job, graph: waits.Graph) -> Verdict:
     """Judge calls in which nobody is missing and that are not over."""
     if motion.is_moving(job):
         return moving(job)
     decisive = absence.files_of(job)
-    if found.unsure or decisive:
+    if graph.unsure or decisive:
         return Verdict(
             "unknown",
             answer="All ranks whose files are here wait, and the others are unknown.",
             decides=decisive or "the dumps of all ranks of the group",
         )
-    if not found.is_one_call(job):
+    if not graph.is_one_call(job):
         return Verdict(
             "unknown",
             answer="Ranks stand in different calls, or in one that is over elsewhere.",
@@ -178,7 +178,7 @@ def _all_came(job: Job, found: waits.Graph) -> Verdict:
     if late is not None:
         return straggler(late)
     slow = network.slowness(job)
-    at = list(found.at.values())
+    at = list(graph.at.values())
     if (
         not slow
         and any(c.state == "scheduled" for c in at)

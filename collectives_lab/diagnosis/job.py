@@ -152,13 +152,13 @@ class Job:
 
     @cached_property
     def _begun(self) -> dict[tuple[int, str], int]:
-        found: dict[tuple[int, str], int] = {}
+        last: dict[tuple[int, str], int] = {}
         for rank, calls in self.calls.items():
             for call in calls:
                 if not call.is_p2p:
                     key = rank, call.group
-                    found[key] = max(call.number, found.get(key, 0))
-        return found
+                    last[key] = max(call.number, last.get(key, 0))
+        return last
 
     def collectives(self) -> dict[tuple[str, int], dict[int, Call]]:
         """Return the collectives by group and number, each with its calls by rank."""
@@ -166,12 +166,12 @@ class Job:
 
     @cached_property
     def _collectives(self) -> dict[tuple[str, int], dict[int, Call]]:
-        found: dict[tuple[str, int], dict[int, Call]] = defaultdict(dict)
+        by_number: dict[tuple[str, int], dict[int, Call]] = defaultdict(dict)
         for rank, calls in self.calls.items():
             for call in calls:
                 if not call.is_p2p:
-                    found[call.group, call.number].setdefault(rank, call)
-        return dict(sorted(found.items()))
+                    by_number[call.group, call.number].setdefault(rank, call)
+        return dict(sorted(by_number.items()))
 
     def set_over(self, rank: int, call: Call, over: bool) -> None:
         """Take a call of a rank for over, or for given up, whatever its dump says."""

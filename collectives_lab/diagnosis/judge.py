@@ -27,13 +27,13 @@ from collectives_lab.diagnosis.verdict import Verdict, Wait, alike, short_ranks
 
 def judge(job: Job) -> Verdict:
     """Return the verdict on a job."""
-    found = waits.graph(job)
+    graph = waits.graph(job)
     verdict = (
         plain_verdicts.mismatched(job)
-        or plain_verdicts.ended(job, found)
+        or plain_verdicts.ended(job, graph)
         or forgotten.gone_past(job)
-        or forgotten.left_behind(job, found)
-        or hanging.waiting(job, found)
+        or forgotten.left_behind(job, graph)
+        or hanging.waiting(job, graph)
         or from_reports(job)
         or _by_stacks(job)
         or _at_rest(job)
@@ -41,8 +41,8 @@ def judge(job: Job) -> Verdict:
     verdict.answer = verdict.answer[:1].upper() + verdict.answer[1:]
     verdict.proved = verdict.proved and not job.apart
     verdict.notes = [*job.notes, *verdict.notes]
-    verdict.waits = [_wait(found, rank) for rank in found.at]
-    for rank, call in found.at.items():
+    verdict.waits = [_wait(graph, rank) for rank in graph.at]
+    for rank, call in graph.at.items():
         if call.where:
             verdict.lines.setdefault(rank, call.where)
     for rank in verdict.culprits:
@@ -53,9 +53,9 @@ def judge(job: Job) -> Verdict:
     return verdict
 
 
-def _wait(found: waits.Graph, rank: int) -> Wait:
-    call = found.at[rank]
-    absent = tuple(found.absent.get(rank, ()))
+def _wait(graph: waits.Graph, rank: int) -> Wait:
+    call = graph.at[rank]
+    absent = tuple(graph.absent.get(rank, ()))
     return Wait(rank, call.verb, call.group, call.number, absent)
 
 
@@ -97,12 +97,12 @@ def _at_rest(job: Job) -> Verdict:
         return verdict
     if any(motion.is_end(fact) for fact in job.facts):
         ends = [f for f in job.facts if motion.is_end(f)]
-        said = {f.rank: f.text[:100] for f in ends if f.rank is not None}
-        others = short_ranks([rank for rank in job.world if rank not in said])
+        texts = {f.rank: f.text[:100] for f in ends if f.rank is not None}
+        others = short_ranks([rank for rank in job.world if rank not in texts])
         return Verdict(
             "unknown",
             answer="A rank has ended badly, and no file says which one did so first.",
-            reasons=alike(said),
+            reasons=alike(texts),
             decides=f"the log of {others}" if others else "the logs of all ranks",
         )
     late = stragglers.straggler(job)

@@ -41,7 +41,7 @@ def find(job: Job) -> Mismatch | None:
     """Return the first collective whose calls differ, of the group that hangs first."""
     collectives = job.collectives()
     stuck = {group for (group, _), calls in collectives.items() if _is_open(calls)}
-    found = []
+    mismatches = []
     for (group, number), calls in collectives.items():
         calls = {r: c for r, c in calls.items() if r not in job.stale}
         if group not in stuck or len(calls) < 2:
@@ -55,9 +55,9 @@ def find(job: Job) -> Mismatch | None:
             if len(set(signatures.values()) - {None}) > 1:
                 first = min(call.created or call.record for call in calls.values())
                 mismatch = _mismatch(job, kind, group, number, calls, signatures)
-                found.append((first, mismatch))
+                mismatches.append((first, mismatch))
                 break
-    return min(found, key=lambda pair: pair[0])[1] if found else None
+    return min(mismatches, key=lambda pair: pair[0])[1] if mismatches else None
 
 
 def _is_open(calls: Mapping[int, Call]) -> bool:
@@ -171,8 +171,8 @@ def fingerprints(job: Job) -> Mismatch | None:
                 calls.setdefault(fact.rank, call)
             else:
                 own[fact.rank] = call
-    told = sorted((calls | own).items())
-    calls = {r: replace(c, where=lines.get(r, "")) for r, c in told}
+    ordered = sorted((calls | own).items())
+    calls = {r: replace(c, where=lines.get(r, "")) for r, c in ordered}
     kinds = {"order": lambda c: (c.verb, c.number), "dtype": _dtype, "shape": _size}
     for kind, signature in kinds.items():
         signatures = {rank: signature(call) for rank, call in calls.items()}
@@ -230,7 +230,7 @@ def pairs(job: Job) -> list[tuple[tuple[int, Call], tuple[int, Call]]]:
                 is_recv = call.verb == "recv"
                 way = (peer, rank) if is_recv else (rank, peer)
                 lists.setdefault((call.group, *way), ([], []))[is_recv].append(call)
-    found = []
+    pairs = []
     for (_, src, dst), (sends, recvs) in sorted(lists.items(), key=lambda i: i[0]):
         if has_wrapped(job, src) or has_wrapped(job, dst):
             if {src, dst} & job.cut:
@@ -238,8 +238,8 @@ def pairs(job: Job) -> list[tuple[tuple[int, Call], tuple[int, Call]]]:
             over = min(sum(c.over for c in sends), sum(c.over for c in recvs))
             sends = sends[sum(c.over for c in sends) - over :]
             recvs = recvs[sum(c.over for c in recvs) - over :]
-        found += [((src, s), (dst, r)) for s, r in zip(sends, recvs, strict=False)]
-    return found
+        pairs += [((src, s), (dst, r)) for s, r in zip(sends, recvs, strict=False)]
+    return pairs
 
 
 def has_wrapped(job: Job, rank: int) -> bool:

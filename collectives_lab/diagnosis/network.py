@@ -55,21 +55,21 @@ class Transfer:
 
 
 def _transfers(job: Job) -> list[Transfer]:
-    found = []
+    transfers = []
     for calls in of_all(job):
         members, is_known = job.ranks_of(next(iter(calls.values())).group)
         seconds = _seconds(calls)
         if seconds is not None and is_known and len(calls) == len(members):
             nbytes = max(size_of(c) for c in calls.values())
             verb = next(iter(calls.values())).verb
-            found.append(Transfer(verb, nbytes, (), seconds))
+            transfers.append(Transfer(verb, nbytes, (), seconds))
     in_batch = Counter((r, c.batch) for r in job.calls for c in job.calls[r] if c.batch)
     for (src, send), (dst, recv) in pairs(job):
         alone = in_batch[src, send.batch] < 2 and in_batch[dst, recv.batch] < 2
         seconds = _seconds({src: send, dst: recv}) if alone else None
         if seconds is not None:
-            found.append(Transfer("send", size_of(send), (src, dst), seconds))
-    return found
+            transfers.append(Transfer("send", size_of(send), (src, dst), seconds))
+    return transfers
 
 
 def _seconds(calls: Mapping[int, Call]) -> float | None:

@@ -22,18 +22,18 @@ from collectives_lab.formats.log_facts import Fact
 
 def mismatched(job: Job) -> Verdict | None:
     """Judge by the first call that does not fit the others' of its number."""
-    found = first(job)
-    if found is None:
+    mismatch = first(job)
+    if mismatch is None:
         return _misfit(job)
-    may_turn = _may_turn(job, found)
-    found = _with_misfit(job, found)
-    lines = {r: found.calls[r].where for r in found.calls if found.calls[r].where}
-    reasons = alike({r: call_text(c, found.kind) for r, c in found.calls.items()})
-    call = next(iter(found.calls.values()))
-    where = f"call {found.number} of group {job.group_name(found.group)}"
+    may_turn = _may_turn(job, mismatch)
+    mismatch = _with_misfit(job, mismatch)
+    lines = {rank: c.where for rank, c in mismatch.calls.items() if c.where}
+    reasons = alike({r: call_text(c, mismatch.kind) for r, c in mismatch.calls.items()})
+    call = next(iter(mismatch.calls.values()))
+    where = f"call {mismatch.number} of group {job.group_name(mismatch.group)}"
     if call.is_p2p:
-        where = f"the message of {short_ranks(found.culprits)}"
-    if found.is_tie and not call.is_p2p and (not job.is_whole or job.missing):
+        where = f"the message of {short_ranks(mismatch.culprits)}"
+    if mismatch.is_tie and not call.is_p2p and (not job.is_whole or job.missing):
         return Verdict(
             "unknown",
             answer=f"The ranks differ in {where}, half of them each way.",
@@ -41,7 +41,7 @@ def mismatched(job: Job) -> Verdict | None:
             reasons=reasons,
             decides=absence.files_of(job) or "the dumps of the other ranks",
         )
-    if may_turn and not found.is_tie:
+    if may_turn and not mismatch.is_tie:
         return Verdict(
             "unknown",
             answer=f"The ranks differ in {where}, and too few files are here to say "
@@ -51,43 +51,45 @@ def mismatched(job: Job) -> Verdict | None:
             decides=absence.files_of(job),
         )
     return Verdict(
-        found.kind,
-        list(found.culprits),
-        proved=_is_majority(job, found),
-        answer=_mismatch_answer(found, where),
+        mismatch.kind,
+        list(mismatch.culprits),
+        proved=_is_majority(job, mismatch),
+        answer=_mismatch_answer(mismatch, where),
         lines=lines,
         reasons=reasons,
     )
 
 
-def _may_turn(job: Job, found: Mismatch) -> bool:
+def _may_turn(job: Job, mismatch: Mismatch) -> bool:
     """Return whether ranks without a file could make the culprits' call the usual one.
 
     Two ranks against one are no majority where a fourth one is not seen. A rank that
     Gloo has ended, as it was sent more than it wants, does not give the larger tensor.
     """
-    if found.is_tie or any(call.is_p2p for call in found.calls.values()):
+    if mismatch.is_tie or any(call.is_p2p for call in mismatch.calls.values()):
         return False
-    unseen = {*job.ranks_of(found.group)[0]} & {*job.missing} - {*found.calls}
-    sizes = {rank: size_of(call) for rank, call in found.calls.items()}
-    if all(sizes[rank] == max(sizes.values()) for rank in found.culprits):
+    unseen = {*job.ranks_of(mismatch.group)[0]} & {*job.missing} - {*mismatch.calls}
+    sizes = {rank: size_of(call) for rank, call in mismatch.calls.items()}
+    if all(sizes[rank] == max(sizes.values()) for rank in mismatch.culprits):
         unseen -= {*_misfits(job)}
-    culprits = len(found.culprits)
-    others = len(found.calls) - culprits
+    culprits = len(mismatch.culprits)
+    others = len(mismatch.calls) - culprits
     return bool(unseen) and culprits + len(unseen) >= others
 
 
-def _with_misfit(job: Job, found: Mismatch) -> Mismatch:
+def _with_misfit(job: Job, mismatch: Mismatch) -> Mismatch:
     """Count a rank without a dump that was sent more than it wants, in a tie of two.
 
     It wants what those with the smaller call give, so the others are the odd ones.
     """
     ended = _misfits(job)
-    sizes = {rank: size_of(call) for rank, call in found.calls.items()}
-    if not found.is_tie or len(set(sizes.values())) != 2 or job.missing != ended:
-        return found
+    sizes = {rank: size_of(call) for rank, call in mismatch.calls.items()}
+    if not mismatch.is_tie or len(set(sizes.values())) != 2 or job.missing != ended:
+        return mismatch
     large = tuple(r for r, size in sizes.items() if size == max(sizes.values()))
-    return replace(found, culprits=large, is_tie=False) if len(ended) == 1 else found
+    if len(ended) != 1:
+        return mismatch
+    return replace(mismatch, culprits=large, is_tie=False)
 
 
 def _misfits(job: Job) -> list[int]:
@@ -125,36 +127,36 @@ def _misfit(job: Job) -> Verdict | None:
     )
 
 
-def _is_majority(job: Job, found: Mismatch) -> bool:
+def _is_majority(job: Job, mismatch: Mismatch) -> bool:
     """Return whether no further call could make the culprits' call the usual one."""
-    members, knows = job.ranks_of(found.group)
-    alike = len(found.calls) - len(found.culprits)
-    if found.is_tie:
+    members, knows = job.ranks_of(mismatch.group)
+    alike = len(mismatch.calls) - len(mismatch.culprits)
+    if mismatch.is_tie:
         return knows and len(members) == 2
     return knows and 2 * alike > len(members)
 
 
-def _mismatch_answer(found: Mismatch, where: str) -> str:
-    who = short_ranks(found.culprits)
-    gives = "gives" if len(found.culprits) == 1 else "give"
-    if found.kind == "order":
-        return _order_answer(found, where)
-    if found.is_tie:
-        what = {"dtype": "dtypes", "shape": "sizes"}[found.kind]
+def _mismatch_answer(mismatch: Mismatch, where: str) -> str:
+    who = short_ranks(mismatch.culprits)
+    gives = "gives" if len(mismatch.culprits) == 1 else "give"
+    if mismatch.kind == "order":
+        return _order_answer(mismatch, where)
+    if mismatch.is_tie:
+        what = {"dtype": "dtypes", "shape": "sizes"}[mismatch.kind]
         return f"{who} give tensors of different {what} to {where}."
-    what = {"dtype": "another dtype", "shape": "another size"}[found.kind]
+    what = {"dtype": "another dtype", "shape": "another size"}[mismatch.kind]
     return f"{who} {gives} a tensor of {what} than the others to {where}."
 
 
-def _order_answer(found: Mismatch, where: str) -> str:
+def _order_answer(mismatch: Mismatch, where: str) -> str:
     """Name the call that the culprits make, and that of the others, where it is one."""
-    who = short_ranks(found.culprits)
-    if found.is_tie:
+    who = short_ranks(mismatch.culprits)
+    if mismatch.is_tie:
         return f"{who} make different calls as {where}."
-    calls = found.calls.items()
-    own = {_call_name(found, c) for r, c in calls if r in found.culprits}
-    usual = {_call_name(found, c) for r, c in calls if r not in found.culprits}
-    makes = "makes" if len(found.culprits) == 1 else "make"
+    calls = mismatch.calls.items()
+    own = {_call_name(mismatch, c) for r, c in calls if r in mismatch.culprits}
+    usual = {_call_name(mismatch, c) for r, c in calls if r not in mismatch.culprits}
+    makes = "makes" if len(mismatch.culprits) == 1 else "make"
     if len(own) > 1 or len(usual) > 1:
         return f"{who} {makes} a different call than the others as {where}."
     return (
@@ -163,15 +165,15 @@ def _order_answer(found: Mismatch, where: str) -> str:
     )
 
 
-def _call_name(found: Mismatch, call: Call) -> str:
+def _call_name(mismatch: Mismatch, call: Call) -> str:
     """Return the verb of a call, and all of it where the verbs are the same."""
-    verbs = {other.verb for other in found.calls.values()}
+    verbs = {other.verb for other in mismatch.calls.values()}
     return call.verb if len(verbs) > 1 else call_text(call)
 
 
-def ended(job: Job, found: Graph) -> Verdict | None:
+def ended(job: Job, graph: Graph) -> Verdict | None:
     """Judge by the first rank that raised, or else that died."""
-    named = _ends(job, found)
+    named = _ends(job, graph)
     if not named:
         return None
     roots = [f for f in named if f.root] or [f for f in named if f.where] or named
@@ -202,7 +204,7 @@ def ended(job: Job, found: Graph) -> Verdict | None:
     )
 
 
-def _ends(job: Job, found: Graph) -> list[Fact]:
+def _ends(job: Job, graph: Graph) -> list[Fact]:
     """Return the ends of ranks that nothing else explains.
 
     An exception that is in the log of a rank that waits, or of ranks that go on, was
@@ -215,22 +217,22 @@ def _ends(job: Job, found: Graph) -> list[Fact]:
         for f in job.facts
         if f.kind in ("exception", "died") and not f.follows and f.rank is not None
     ]
-    told = {
+    logged = {
         f.rank for f in job.facts if f.follows or (f.kind == "exception" and f.where)
     }
-    stopped = {*found.at, *(f.rank for f in job.facts if f.kind == "timeout")}
+    stopped = {*graph.at, *(f.rank for f in job.facts if f.kind == "timeout")}
     killed = any(f.kind == "died" and not _is_abort(f) for f in ends)
     ends = [
         f
         for f in ends
         if f.frames
         or (f.kind == "died" and not (_is_abort(f) and f.rank in stopped))
-        or (f.kind == "exception" and not (killed or f.rank in told | stopped))
+        or (f.kind == "exception" and not (killed or f.rank in logged | stopped))
     ]
-    waited_for = set(found.sinks())
+    waited_for = set(graph.sinks())
 
     def is_end(fact: Fact) -> bool:
-        without = bool(found.at) and fact.rank in job.missing
+        without = bool(graph.at) and fact.rank in job.missing
         return fact.rank in waited_for or without
 
     harmless = {_without_numbers(f.text) for f in ends if not is_end(f)}

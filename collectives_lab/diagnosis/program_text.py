@@ -111,15 +111,15 @@ def _groups(job: Job, shown: Scene) -> list[str]:
 
 def _variables(job: Job, shown: Scene) -> dict[str, str]:
     """Return a variable for each group but that of all ranks."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for n, group in enumerate(sorted(set(shown.members) - {DEFAULT}), 1):
         name = re.sub(r"\W+", "_", job.description(group)).strip("_").lower()
         if not name.isidentifier() or keyword.iskeyword(name) or len(name) > 15:
             name = "group"
-        taken = {*found.values(), "rank", "torch", "dist", "lab", "group", "x"}
+        used = {*names.values(), "rank", "torch", "dist", "lab", "group", "x"}
         suffix = group if group.isdigit() else str(n)
-        found[group] = f"{name}_{suffix}" if name in taken else name
-    return found
+        names[group] = f"{name}_{suffix}" if name in used else name
+    return names
 
 
 class _Writer:

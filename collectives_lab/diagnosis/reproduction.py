@@ -83,10 +83,10 @@ def says(printed: str, offer: Offer) -> bool:
 
 def _is_slow(printed: str, offer: Offer) -> bool:
     """Return whether all ranks were slow, or all but one waited for that one."""
-    found = re.search(r"^Seconds by rank: \[(.*)\]", printed, re.M)
-    if found is None:
+    match = re.search(r"^Seconds by rank: \[(.*)\]", printed, re.M)
+    if match is None:
         return False
-    seconds = [float(text) for text in found[1].split(", ")]
+    seconds = [float(text) for text in match[1].split(", ")]
     if offer.kind == "slow_network":
         return min(seconds) > 0.1
     late = min(range(len(seconds)), key=seconds.__getitem__)

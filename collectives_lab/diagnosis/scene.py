@@ -49,21 +49,21 @@ class Scene:
 
 def of(job: Job, verdict: Verdict) -> Scene:
     """Return what shows a verdict; raises Unwritten where nothing does."""
-    found = waits.graph(job)
+    graph = waits.graph(job)
     if verdict.kind in ("shape", "dtype", "order"):
         odd = mismatch.first(job)
         if odd is not None:
             scene = _differing(job, odd)
         elif verdict.kind == "order":
-            scene = _departing(job, verdict, found)
+            scene = _departing(job, verdict, graph)
         else:
             scene = _misfit(job, verdict)
     elif verdict.kind == "deadlock":
-        scene = _circle(job, verdict, found)
+        scene = _circle(job, verdict, graph)
     elif verdict.kind == "forgotten_wait":
-        scene = _forgotten(job, verdict, found)
+        scene = _forgotten(job, verdict, graph)
     else:
-        scene = _absent(job, verdict, found)
+        scene = _absent(job, verdict, graph)
     name_members(job, scene)
     return scene
 
@@ -106,50 +106,50 @@ def _misfit(job: Job, verdict: Verdict) -> Scene:
 # -- ranks that wait -------------------------------------------------------------------
 
 
-def _circle(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
-    cycle = found.cycle()
-    ranks = found.circling(cycle) if cycle else verdict.culprits
+def _circle(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
+    cycle = graph.cycle()
+    ranks = graph.circling(cycle) if cycle else verdict.culprits
     if len(ranks) > MOST_IN_A_CIRCLE:
         ranks = cycle
     if not 1 < len(ranks) <= MOST_IN_A_CIRCLE:
         raise Unwritten(f"a circle of {len(ranks)} ranks makes no short program")
     scene = Scene(sorted(ranks))
-    if not all(rank in found.at for rank in ranks):
+    if not all(rank in graph.at for rank in ranks):
         return _by_stacks(job, scene)
     left_out = verdict.culprits if verdict.kind == "order" else []
-    _add_waits(job, found, scene, left_out)
+    _add_waits(job, graph, scene, left_out)
     return scene
 
 
-def _departing(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+def _departing(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
     """Show a rank that left a call out, in a circle, or that makes one more."""
-    if found.cycle():
-        return _circle(job, verdict, found)
-    absent = [r for ranks in found.absent.values() for r in ranks]
+    if graph.cycle():
+        return _circle(job, verdict, graph)
+    absent = [r for ranks in graph.absent.values() for r in ranks]
     scene = Scene(chosen(job, verdict.culprits, dict.fromkeys(absent)))
-    _add_waits(job, found, scene, scene.ranks)
+    _add_waits(job, graph, scene, scene.ranks)
     return scene
 
 
 def _add_waits(
-    job: Job, found: waits.Graph, scene: Scene, left_out: Sequence[int]
+    job: Job, graph: waits.Graph, scene: Scene, left_out: Sequence[int]
 ) -> None:
     """Add the calls in which shown ranks wait, and those in which others wait for them.
 
     The latter come last, as their ranks do not come to them, but for the ranks that
     have left them out.
     """
-    at = [found.at[rank] for rank in scene.ranks if rank in found.at]
+    at = [graph.at[rank] for rank in scene.ranks if rank in graph.at]
     keys = {(call.group, call.number) for call in at if not call.is_p2p}
     for rank in scene.ranks:
         made = [c for c in job.calls.get(rank, ()) if (c.group, c.number) in keys]
         steps = [call for call in made if not call.is_p2p]
-        if rank in found.at:
+        if rank in graph.at:
             messages = [c for c in job.standing(rank) if c.is_p2p]
             steps += [c for c in messages if mismatch.peer_of(job, c) in scene.ranks]
         if rank not in left_out:
             seen = [_key(call) for call in steps]
-            met = _met_by(job, found, scene, rank)
+            met = _met_by(job, graph, scene, rank)
             steps += [call for call in met if _key(call) not in seen]
         scene.steps[rank] = [*steps[:CALLS]]
 
@@ -175,7 +175,7 @@ def _by_stacks(job: Job, scene: Scene) -> Scene:
     return scene
 
 
-def _absent(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+def _absent(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
     """Show ranks that do not come, and those that wait for them, over others too."""
     culprits = verdict.culprits
     waiting: list[int] = []
@@ -183,11 +183,11 @@ def _absent(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
         wanted = {*culprits, *waiting}
         waiting += [
             r
-            for r in found.at
-            if r not in wanted and wanted & {*found.absent.get(r, ())}
+            for r in graph.at
+            if r not in wanted and wanted & {*graph.absent.get(r, ())}
         ]
     scene = Scene(chosen(job, culprits, waiting))
-    _add_waits(job, found, scene, ())
+    _add_waits(job, graph, scene, ())
     if not any(scene.steps.values()):
         _add_last(job, scene, culprits)
     for rank in {*culprits} & {*scene.ranks}:
@@ -206,11 +206,11 @@ def _add_last(job: Job, scene: Scene, culprits: Sequence[int]) -> None:
             scene.steps[rank] = [call]
 
 
-def _met_by(job: Job, found: waits.Graph, scene: Scene, rank: int) -> list[Call]:
+def _met_by(job: Job, graph: waits.Graph, scene: Scene, rank: int) -> list[Call]:
     """Return the calls in which others wait for a rank, as it would make them."""
     met: dict[tuple, Call] = {}
     for other in scene.ranks:
-        if rank not in found.absent.get(other, ()):
+        if rank not in graph.absent.get(other, ()):
             continue
         for call in job.standing(other):
             if not call.is_p2p:
@@ -235,8 +235,8 @@ def _act(job: Job, verdict: Verdict, rank: int) -> str:
         place = code_place.place(stack) if stack else "in other code"
         after = f", {'at' if stack else 'after'} {note[4:]}" if note else ""
         return f"time.sleep(60)  # {place}{after}"
-    told = [f for f in job.facts if (f.rank, f.kind) == (rank, verdict.kind)]
-    text = next((f.text for f in reversed(told) if f.where == where), "")
+    facts = [f for f in job.facts if (f.rank, f.kind) == (rank, verdict.kind)]
+    text = next((f.text for f in reversed(facts) if f.where == where), "")
     if verdict.kind == "died":
         is_fault = re.search(r"SIGSEGV|-11\b|Segmentation", text) is not None
         number = "signal.SIGSEGV" if is_fault else "signal.SIGKILL"
@@ -255,7 +255,7 @@ def _act(job: Job, verdict: Verdict, rank: int) -> str:
 # -- forgotten -------------------------------------------------------------------------
 
 
-def _forgotten(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
+def _forgotten(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
     """Show a message that its rank drops, and the call that it goes on to."""
     (rank, *_) = verdict.culprits
     pending, notes = job.pending(rank), []
@@ -275,7 +275,7 @@ def _forgotten(job: Job, verdict: Verdict, found: waits.Graph) -> Scene:
     after = next((c for c in pending if not c.is_p2p), None)
     others = job.ranks_of(after.group)[0] if after is not None else ()
     scene = Scene(chosen(job, [rank, peer], others), notes=notes)
-    other = found.at.get(peer)
+    other = graph.at.get(peer)
     met = (
         other if other is not None and other.is_p2p else other_side(job, dropped, rank)
     )

@@ -129,22 +129,22 @@ def of_all(job: Job) -> list[dict[int, Call]]:
 
 def _on_device(job: Job) -> list[Arrival]:
     """Return the arrivals at each call by the time it was on each device."""
-    found = []
+    arrivals = []
     for calls in of_all(job):
         took = {r: -c.duration for r, c in calls.items() if c.duration is not None}
         if len(took) == len(calls):
             start = min(c.created or 0 for c in calls.values()) / 1e9
-            found.append(Arrival(start, *_last(took)))
-    return found
+            arrivals.append(Arrival(start, *_last(took)))
+    return arrivals
 
 
 def _made(job: Job) -> list[Arrival]:
     """Return the arrivals at each call by the times at which it was made."""
-    found = []
+    arrivals = []
     for calls in of_all(job):
         times = {r: (c.created or 0) / 1e9 for r, c in calls.items()}
-        found.append(Arrival(min(times.values()), *_last(times)))
-    return found
+        arrivals.append(Arrival(min(times.values()), *_last(times)))
+    return arrivals
 
 
 def _clocks_differ(job: Job, rank: int) -> bool:

@@ -78,26 +78,26 @@ class Graph:
 
 def graph(job: Job) -> Graph:
     """Return the wait-for graph of the ranks whose dump counts."""
-    found = Graph()
+    result = Graph()
     meets = posted(job)
     absent: dict[tuple[str, int], list[int]] = {}
     for rank in sorted(set(job.calls) - job.stale):
         standing = job.standing(rank)
         if not standing or job.is_computing(rank) or _is_elsewhere(job, rank):
             continue
-        found.at[rank] = standing[0]
-        found.absent[rank] = []
+        result.at[rank] = standing[0]
+        result.absent[rank] = []
         for call in standing:
             if call.is_p2p:
-                _add_message(job, found, meets, rank, call)
+                _add_message(job, result, meets, rank, call)
                 continue
             key = call.group, call.number
             if key not in absent:
                 absent[key] = _absent(job, call)
-            found.absent[rank] = [other for other in absent[key] if other != rank]
+            result.absent[rank] = [other for other in absent[key] if other != rank]
             if not job.ranks_of(call.group)[1]:
-                found.unsure.add(rank)
-    return found
+                result.unsure.add(rank)
+    return result
 
 
 def _absent(job: Job, call: Call) -> list[int]:
@@ -133,46 +133,46 @@ def _is_elsewhere(job: Job, rank: int) -> bool:
 
 def posted(job: Job) -> Mapping[int, tuple[int, Call]]:
     """Return, by the id of a send or recv, the other side with its rank."""
-    found = {}
+    partners = {}
     for (src, send), (dst, recv) in pairs(job):
-        found[id(send)] = dst, recv
-        found[id(recv)] = src, send
-    return found
+        partners[id(send)] = dst, recv
+        partners[id(recv)] = src, send
+    return partners
 
 
 def _add_message(
     job: Job,
-    found: Graph,
+    graph: Graph,
     meets: Mapping[int, tuple[int, Call]],
     rank: int,
     call: Call,
 ) -> None:
     peer = peer_of(job, call)
     if id(call) in meets:
-        other, theirs = found.partner[rank] = meets[id(call)]
+        other, theirs = graph.partner[rank] = meets[id(call)]
         if job.has_come(other, theirs):
             return
-        found.absent[rank].append(other)
+        graph.absent[rank].append(other)
         first = job.standing(other)[0]
         if other not in job.starts and peer_of(job, first) != rank:
-            found.behind.add(rank)
+            graph.behind.add(rank)
     elif peer is None:
-        found.unsure.add(rank)
-    elif peer not in found.absent[rank]:
-        found.absent[rank].append(peer)
+        graph.unsure.add(rank)
+    elif peer not in graph.absent[rank]:
+        graph.absent[rank].append(peer)
 
 
-def is_proved(job: Job, found: Graph, cycle: Sequence[int]) -> bool:
+def is_proved(job: Job, graph: Graph, cycle: Sequence[int]) -> bool:
     """Return whether the ranks of a circle can never move, by the wait-for graph."""
-    by_messages = any(call.is_p2p for call in found.at.values())
+    by_messages = any(call.is_p2p for call in graph.at.values())
     is_cut = by_messages and any(has_wrapped(job, rank) for rank in job.calls)
-    if is_cut or set(cycle) & found.behind:
+    if is_cut or set(cycle) & graph.behind:
         return False  # which send meets which recv is then a guess
-    snapshots = [_snapshot(job, found, rank) for rank in sorted(job.calls)]
+    snapshots = [_snapshot(job, graph, rank) for rank in sorted(job.calls)]
     return set(cycle) <= set(stuck_ranks(snapshots))
 
 
-def _snapshot(job: Job, found: Graph, rank: int) -> Snapshot:
+def _snapshot(job: Job, graph: Graph, rank: int) -> Snapshot:
     """Return a rank as the judge of running ranks sees it."""
     posted: dict[tuple, int] = defaultdict(int)
     collectives: dict[str, int] = {}
@@ -186,9 +186,9 @@ def _snapshot(job: Job, found: Graph, rank: int) -> Snapshot:
         elif has_come:
             collectives[call.group] = max(call.number, collectives.get(call.group, 0))
     waiting: list[Waiting] = []
-    for at in job.standing(rank) if rank in found.at else []:
+    for at in job.standing(rank) if rank in graph.at else []:
         peer = peer_of(job, at)
-        if not at.is_p2p or peer in found.absent[rank]:
+        if not at.is_p2p or peer in graph.absent[rank]:
             number = numbers.get(id(at), at.number)
             waiting.append(Waiting(at.verb, at.group, number, peer, where=at.where))
     groups = {name: list(ranks) for name, ranks in job.members.items()}

@@ -80,9 +80,9 @@ def _rows(
         row = words[1 : 1 + len(devices)]
         wrong = [w for w in row if w not in ("X", *WAYS[1:]) and not _links(w)]
         if len(row) < len(devices) or wrong:
-            found = f"{wrong[0]!r}" if wrong else f"{len(row)} cells"
+            content = f"{wrong[0]!r}" if wrong else f"{len(row)} cells"
             raise ValueError(
-                f"{path}, line {number}: {words[0]} has {found}; need {len(devices)} "
+                f"{path}, line {number}: {words[0]} has {content}; need {len(devices)} "
                 f"cells, each X, NV# or one of {', '.join(WAYS[1:])}"
             )
         cells[words[0]] = dict(zip(devices, row, strict=True))

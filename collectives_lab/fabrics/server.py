@@ -181,8 +181,9 @@ def _cards_of(server: Server) -> tuple[list[list[int]], list[int]] | None:
     for cards, gpus in near.items():
         for k, gpu in enumerate(gpus):
             own = len(cards) // len(gpus)
-            mine = cards[k * own : (k + 1) * own] if own else [cards[k % len(cards)]]
-            of_gpu[gpu] = list(mine)
+            of_gpu[gpu] = list(cards[k * own : (k + 1) * own])
+            if not own:
+                of_gpu[gpu] = [cards[k % len(cards)]]
     numbers = {c: n for n, c in enumerate(dict.fromkeys(c[0] for c in of_gpu))}
     return of_gpu, [numbers[cards[0]] for cards in of_gpu]
 

@@ -76,11 +76,11 @@ def parse(path: str | Path, root: str) -> Element:
             f"{path}, line {error.lineno}: {expat.ErrorString(error.code)}; need whole "
             "XML"
         ) from None
-    found = reader.root
-    if found is None or found.tag != root:
-        tag = "nothing" if found is None else f"<{found.tag}>"
+    element = reader.root
+    if element is None or element.tag != root:
+        tag = "nothing" if element is None else f"<{element.tag}>"
         raise ValueError(f"{path} begins with {tag}; need <{root}>")
-    return found
+    return element
 
 
 def at(path: str | Path, element: Element) -> str:

@@ -22,34 +22,34 @@ def resolve(calls: Sequence[Call]) -> tuple[Call, ...]:
     Its messages have the state and times of the batch, and its collectives become one
     call with the tensors of all. The entries that only end a batch are left out.
     """
-    found: list[list[Call]] = []
+    slots: list[list[Call]] = []
     open_parts: dict[str, list[int]] = {}
     for call in calls:
         if call.verb != END:
-            open_parts.setdefault(call.group, []).append(len(found))
-            found.append([call])
+            open_parts.setdefault(call.group, []).append(len(slots))
+            slots.append([call])
             continue
-        places = _parts(call, found, open_parts.pop(call.group, []))
-        parts = [found[place][0] for place in places]
+        places = _parts(call, slots, open_parts.pop(call.group, []))
+        parts = [slots[place][0] for place in places]
         for place in places:
-            found[place] = []
+            slots[place] = []
         if any(part.is_p2p for part in parts):
             for place, part in zip(places, parts, strict=True):
-                found[place] = [_ended(part, call)]
+                slots[place] = [_ended(part, call)]
         elif parts:
-            found[places[-1]] = [_joined(parts, call)]
-    return tuple(chain.from_iterable(found))
+            slots[places[-1]] = [_joined(parts, call)]
+    return tuple(chain.from_iterable(slots))
 
 
-def _parts(end: Call, found: list[list[Call]], places: list[int]) -> list[int]:
+def _parts(end: Call, slots: list[list[Call]], places: list[int]) -> list[int]:
     """Return where the calls of a batch stand: those just before its end."""
     own: list[int] = []
     for place in reversed(places):
-        (call,) = found[place]
+        (call,) = slots[place]
         has_events = call.state != "scheduled" or call.retired
         if has_events or call.number != end.number or call.is_p2p != end.is_batch_p2p:
             break
-        if own and call.op_id and call.op_id != found[own[-1]][0].op_id - 1:
+        if own and call.op_id and call.op_id != slots[own[-1]][0].op_id - 1:
             break
         own.append(place)
     return own[::-1]

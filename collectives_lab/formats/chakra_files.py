@@ -31,17 +31,19 @@ def files_of(path: str | Path) -> list[Path]:
     wanted = None if path.is_dir() else NAME.fullmatch(path.name)
     if not path.is_dir() and (not path.exists() or wanted is None):
         raise ValueError(f"{path} is no file NAME.RANK.et, such as trace.0.et")
-    found: dict[str, dict[int, Path]] = {}
+    by_name: dict[str, dict[int, Path]] = {}
     for file in folder.iterdir():
         match = NAME.fullmatch(file.name)
         if match and (wanted is None or match[1] == wanted[1]):
-            found.setdefault(match[1], {})[int(match[2])] = file
-    if len(found) != 1:
+            by_name.setdefault(match[1], {})[int(match[2])] = file
+    if len(by_name) != 1:
         names = (
-            f"traces {', '.join(sorted(found))}" if found else "no file NAME.RANK.et"
+            f"traces {', '.join(sorted(by_name))}"
+            if by_name
+            else "no file NAME.RANK.et"
         )
         raise ValueError(f"{folder} holds {names}; need those of one trace")
-    (by_rank,) = found.values()
+    (by_rank,) = by_name.values()
     missing = sorted(set(range(max(by_rank) + 1)) - set(by_rank))
     if missing:
         raise ValueError(

@@ -33,13 +33,13 @@ def trace_of_files(files: Sequence[Path], parts: Sequence[tuple[Any, list]]) -> 
 
 def _attributes(message: Any) -> dict[str, Any]:
     """Return the values of attributes by name."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for attribute in message.attr:
         kind = attribute.WhichOneof("value")
         if kind is not None:
             value = getattr(attribute, kind)
-            found[attribute.name] = list(value.values) if "list" in kind else value
-    return found
+            values[attribute.name] = list(value.values) if "list" in kind else value
+    return values
 
 
 # -- what we wrote ourselves -----------------------------------------------------------
@@ -84,15 +84,15 @@ def _groups(file: Path, world_size: int) -> dict[str, tuple[int, ...]]:
         return {}
     try:
         groups = json.loads(path.read_text())
-        found = {str(name): tuple(map(int, ranks)) for name, ranks in groups.items()}
+        members = {str(name): tuple(map(int, ranks)) for name, ranks in groups.items()}
     except (ValueError, TypeError, AttributeError):
         raise ValueError(f"{path}: need ranks by group, {{'1': [0, 1]}}") from None
-    for name, ranks in found.items():
+    for name, ranks in members.items():
         if not ranks or not all(0 <= rank < world_size for rank in ranks):
             raise ValueError(
                 f"{path}: group {name} has {ranks}; need ranks of the trace"
             )
-    return found
+    return members
 
 
 def _events(

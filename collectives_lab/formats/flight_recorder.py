@@ -102,12 +102,12 @@ class _Entries:
         self.texts: dict[Any, Any] = {}
         self.backend = ""
 
-    def shrink(self, found: dict) -> Any:
+    def shrink(self, entry: dict) -> Any:
         """Take an entry, which leaves None; leave any other dict as it is."""
-        if "profiling_name" not in found:
-            return found
-        self.add(found)
-        found.clear()  # the pickle may remember it
+        if "profiling_name" not in entry:
+            return entry
+        self.add(entry)
+        entry.clear()  # the pickle may remember it
         return None
 
     def add(self, entry: Mapping[str, Any]) -> None:
@@ -179,13 +179,13 @@ def _dump(path: Path, top: dict, entries: _Entries, complete: bool) -> Dump:
 
 def _groups(config: Any) -> dict[str, tuple[int, ...]]:
     """Return the ranks of each group, which torch writes as the text "[0, 1]"."""
-    found = {}
+    members = {}
     for name, group in config.items() if isinstance(config, dict) else ():
         listed = group.get("ranks", "") if isinstance(group, dict) else ""
-        found[str(name)] = tuple(
+        members[str(name)] = tuple(
             sorted({int(n) for n in re.findall(r"\d+", str(listed))})
         )
-    return found
+    return members
 
 
 def _described(config: Any) -> Iterator[tuple[str, str]]:
@@ -198,13 +198,13 @@ def _status(value: Any) -> dict[str, tuple[int, int, int]]:
     keys = [
         f"last_{state}_collective" for state in ("enqueued", "started", "completed")
     ]
-    found = {}
+    counters = {}
     for name, status in value.items() if isinstance(value, dict) else ():
         if isinstance(status, dict):
             counts = [number_of(status.get(key)) for key in keys]
             enqueued, started, completed = (-1 if n is None else n for n in counts)
-            found[str(name)] = enqueued, started, completed
-    return found
+            counters[str(name)] = enqueued, started, completed
+    return counters
 
 
 def _rank(

@@ -55,8 +55,8 @@ def facts(lines: Iterable[str], rank: int | None = None, path: str = "") -> Iter
     tracebacks: dict[int | None, Traceback] = {}
     summary, fault = Summary(path), Fault(path)
     for line in lines:
-        said, text = rank_of_line(line)
-        owner = rank if said is None else said
+        named_rank, text = rank_of_line(line)
+        owner = rank if named_rank is None else named_rank
         yield from _watchdog(text, owner, path)
         yield from ends(text, owner, path)
         yield from _fingerprints(text, owner, path)
@@ -161,10 +161,10 @@ def _fingerprints(line: str, rank: int | None, path: str) -> Iterator[Fact]:
     """
     if "CollectiveFingerPrint" not in line:
         return
-    found = _FINGERPRINT.findall(line)
-    if not found or (rank is not None and int(found[0][0]) != rank):
+    fingerprints = _FINGERPRINT.findall(line)
+    if not fingerprints or (rank is not None and int(fingerprints[0][0]) != rank):
         return
-    for n, (number, sequence, kind, shape, dtype) in enumerate(found):
+    for n, (number, sequence, kind, shape, dtype) in enumerate(fingerprints):
         count = math.prod(int(n) for n in re.findall(r"\d+", shape))
         yield Fact(
             *("fingerprint", int(number), f"{kind} of {dtype} [{shape}]"),

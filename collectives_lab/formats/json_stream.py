@@ -86,21 +86,21 @@ class _Text:
 
     def expect(self, characters: str) -> str:
         """Return the next character, which must be one of these."""
-        found = self.peek()
-        if found not in characters:
-            raise Broken(f"{found!r} where JSON has one of {' '.join(characters)}")
+        character = self.peek()
+        if character not in characters:
+            raise Broken(f"{character!r} where JSON has one of {' '.join(characters)}")
         self.at += 1
-        return found
+        return character
 
     def value(self) -> Any:
         """Return the next value, however many chunks it needs."""
         self.peek()
         while True:
             try:
-                found, end = self.decoder.raw_decode(self.buffer, self.at)
+                value, end = self.decoder.raw_decode(self.buffer, self.at)
                 if end + BEYOND <= len(self.buffer) or self.ended:
                     self.at = end
-                    return found
+                    return value
             except json.JSONDecodeError as error:
                 unread = len(self.buffer) - self.at
                 if self.ended or unread > LONGEST or _is_wrong(error, self.buffer):

@@ -82,14 +82,14 @@ def moved_chunks(name: str, world_size: int) -> MovedChunks:
         )
     if world_size < 2:
         raise ValueError(f"world_size is {world_size}; need at least 2 ranks")
-    told = story(name, world_size)
-    if told is None:
+    played = story(name, world_size)
+    if played is None:
         raise ValueError(
             f"nobody knows which chunks {name} moves on {world_size} ranks; need "
             "another plan or number of ranks"
         )
-    steps = tuple(tuple(_runs(state.moves)) for state in told.states[1:])
-    chunks = len(told.states[0].holds[0])
+    steps = tuple(tuple(_runs(state.moves)) for state in played.states[1:])
+    chunks = len(played.states[0].holds[0])
     return MovedChunks(name, verb_of(name), world_size, chunks, steps)
 
 

@@ -114,16 +114,16 @@ def _ways(path: Path, root: Element) -> tuple[bool, ...]:
 
 
 def _by_id(path: Path, parent: Element, tag: str) -> dict[int, Element]:
-    found: dict[int, Element] = {}
+    by_key: dict[int, Element] = {}
     for element in parent:
         if element.tag != tag:
             raise ValueError(f"{at(path, element)} inside of <{parent.tag}>; "
                              f"need only <{tag}>")  # fmt: skip
         key = number(path, element, "id")
-        if key in found:
+        if key in by_key:
             raise ValueError(f"{at(path, element)}: id {key} is there twice")
-        found[key] = element
-    return found
+        by_key[key] = element
+    return by_key
 
 
 def _blocks(path: Path, gpu: Element, rank: int, p: int) -> dict[int, tuple[Step, ...]]:
@@ -223,8 +223,8 @@ def _after(
     if block < 0:
         return ()
     steps = numbered.get(block, {})
-    told = (s for s in steps if s >= named and steps[s].get("hasdep") == "1")
-    return ((block, next(told, len(steps))),)
+    dependents = (s for s in steps if s >= named and steps[s].get("hasdep") == "1")
+    return ((block, next(dependents, len(steps))),)
 
 
 def _check_links(path: Path, blocks: Mapping[Block, tuple[Step, ...]]) -> None:

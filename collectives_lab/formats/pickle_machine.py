@@ -61,9 +61,9 @@ class Machine:
             self.at, end = 0, n
             if n > len(self.buffer):
                 raise EOFError
-        found = self.buffer[self.at : end]
+        data = self.buffer[self.at : end]
         self.at = end
-        return found
+        return data
 
     def line(self) -> str:
         parts = []

@@ -62,9 +62,9 @@ def prove(program: Program, root: int = 0) -> Proof:
     problems: list[str] = []
     for in_place in program.ways:
         play = played(program, in_place, root)
-        found = [*play.memory.problems, *reasons(play), *_differences(play, root)]
+        complaints = [*play.memory.problems, *reasons(play), *_differences(play, root)]
         way = " (in place)" if in_place else " (out of place)"
-        problems += [s + way * (len(program.ways) > 1) for s in found]
+        problems += [s + way * (len(program.ways) > 1) for s in complaints]
     ways = " and ".join("in place" if way else "out of place" for way in program.ways)
     subject = f"{program.name}, {program.verb} of {program.world_size} ranks, {ways}"
     return Proof(subject, tuple(dict.fromkeys(problems))[:MOST_PROBLEMS])

@@ -21,8 +21,8 @@ def named_rank(path: str | Path) -> int | None:
     """Return the rank in the name of a file or of its folder, such as `rank_3`."""
     path = Path(path)
     for name in (path.name, path.parent.name):
-        if found := _NAMED.findall(name):
-            return int(found[-1])
+        if numbers := _NAMED.findall(name):
+            return int(numbers[-1])
     if path.stem in ("stderr", "stdout") and path.parent.name.isdigit():
         return int(path.parent.name)  # torchrun --log-dir
     return None

@@ -50,10 +50,12 @@ def read(path: str | Path) -> list[Communicator]:
     """Return the communicators of each query in a file."""
     with Path(path).open(errors="replace") as file:
         text = file.read(LARGEST)
-    found = list(_of_json(text) if text.lstrip().startswith("{") else _of_text(text))
-    for communicator in found:
+    communicators = list(
+        _of_json(text) if text.lstrip().startswith("{") else _of_text(text)
+    )
+    for communicator in communicators:
         communicator.path = str(path)
-    return found
+    return communicators
 
 
 def _of_json(text: str) -> Iterator[Communicator]:

@@ -71,15 +71,15 @@ def read(path: str | Path) -> list[Stack]:
     with path.open(errors="replace") as file:
         text = file.read(LARGEST)
     if text.lstrip().startswith("["):
-        found = _from_json(text)
+        stacks = _from_json(text)
     else:
-        found = _from_text(text.splitlines())
-    if len(found) == 1 and found[0].rank is None:
+        stacks = _from_text(text.splitlines())
+    if len(stacks) == 1 and stacks[0].rank is None:
         rank = named_rank(path)
-        found[0].rank = numbered_rank(path) if rank is None else rank
-    for stack in found:
+        stacks[0].rank = numbered_rank(path) if rank is None else rank
+    for stack in stacks:
         stack.path = str(path)
-    return [stack for stack in found if stack.frames]
+    return [stack for stack in stacks if stack.frames]
 
 
 def _from_json(text: str) -> list[Stack]:
@@ -135,13 +135,13 @@ class _Lines:
         elif self.is_main and self.stacks:
             self.frame(text)
         if not text[:1].isspace() and not _THREAD.match(text):
-            said = re.search(r"\brank\W{0,3}(\d+)", text, re.IGNORECASE)
-            self.heading = int(said[1]) if said else self.heading
+            match = re.search(r"\brank\W{0,3}(\d+)", text, re.IGNORECASE)
+            self.heading = int(match[1]) if match else self.heading
 
     def begin(self, rank: int | None, command: str, pid: int | None) -> None:
-        said = _COMMAND.search(command)
+        match = _COMMAND.search(command)
         if rank is None:
-            rank = int(said[1]) if said else self.heading
+            rank = int(match[1]) if match else self.heading
         self.stacks.append(Stack(rank, pid))
         self.is_main, self.heading = False, None
 

@@ -51,11 +51,11 @@ def call_order(
     look = {"ncols": len(verbs), "frameon": False, "fontsize": 8}
     figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
     figure.caption = caption
-    said = "; ".join(
+    words = "; ".join(
         f"{name}: {', '.join(f'{verb} {layer}' for verb, layer in calls)}"
         for name, calls in systems.items()
     )
-    figure.alt = f"A panel for each system, with its calls in order. {said}. {caption}"
+    figure.alt = f"A panel for each system, with its calls in order. {words}. {caption}"
     return figure
 
 
@@ -102,11 +102,11 @@ def meeting_calls(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     figure.caption = caption
-    said = (
+    words = (
         f"{name}: {'; '.join(', '.join(filter(None, call)) for call in calls)}"
         for name, calls in zip(names, (above, below), strict=True)
     )
-    figure.alt = f"Two rows of calls by number. {'. '.join(said)}. {caption}"
+    figure.alt = f"Two rows of calls by number. {'. '.join(words)}. {caption}"
     return figure
 
 

@@ -64,9 +64,11 @@ def merge_trees(
         ax.set_axis_off()
         results.append(_draw(ax, tree, iter(range(len(items))), items, merge, label)[2])
     pairs = zip(trees.items(), results, strict=True)
-    said = [f"{_written(tree)} gives {label(result)}" for (_, tree), result in pairs]
-    figure.caption = caption or f"{'; '.join(said)}."
-    figure.alt = f"{figure.caption} Merged as trees: {'; '.join(said)}."
+    sentences = [
+        f"{_written(tree)} gives {label(result)}" for (_, tree), result in pairs
+    ]
+    figure.caption = caption or f"{'; '.join(sentences)}."
+    figure.alt = f"{figure.caption} Merged as trees: {'; '.join(sentences)}."
     return figure
 
 

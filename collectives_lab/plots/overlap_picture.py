@@ -80,8 +80,8 @@ def overlap(
         name: max((until or {}).get(name, 0.0), *(call.completed for call in listed))
         for name, listed in calls.items()
     }
-    said = "; ".join(f"{name}: {1000 * end:.0f} ms" for name, end in ends.items())
-    figure.alt = f"Two lanes for each program. {said}. {caption}"
+    words = "; ".join(f"{name}: {1000 * end:.0f} ms" for name, end in ends.items())
+    figure.alt = f"Two lanes for each program. {words}. {caption}"
     return figure
 
 

@@ -55,8 +55,8 @@ def protocols(*, caption: str | None = None) -> Diagram:
     ax.set_xlabel("byte of the receiver's buffer")
     key_above(ax, {"data": Patch(fc=DATA), "flag or counter": Patch(fc=SIGN)})
     figure.caption = caption or "128 bytes of a buffer in NCCL's three protocols."
-    said = "; ".join(f"{name}: {says}" for name, (_, says) in LAYOUTS.items())
-    figure.alt = f"Three rows of 128 bytes. {said}."
+    layouts = "; ".join(f"{name}: {says}" for name, (_, says) in LAYOUTS.items())
+    figure.alt = f"Three rows of 128 bytes. {layouts}."
     return figure
 
 

@@ -50,11 +50,11 @@ def by_seed(
     ax.set_ylim(len(results) - 0.4, -0.7)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x")
-    said = (
+    words = (
         f"{name} {np.mean(values):.3g} ({min(values):.3g} to {max(values):.3g})"
         for name, values in results.items()
     )
-    figure.caption, figure.alt = caption, f"{', '.join(said)}. {caption}"
+    figure.caption, figure.alt = caption, f"{', '.join(words)}. {caption}"
     return figure
 
 
@@ -95,6 +95,6 @@ def loss_by_time(
     ticks = MaxNLocator(5).tick_values(bottom, top)
     ax.set_yticks([y for y in ticks if bottom <= y <= top])
     ax.grid()
-    said = (f"{n} {time:.3g} and {np.mean(v):.3g}" for n, (time, v) in results.items())
-    figure.caption, figure.alt = caption, f"{', '.join(said)}. {caption}"
+    words = (f"{n} {time:.3g} and {np.mean(v):.3g}" for n, (time, v) in results.items())
+    figure.caption, figure.alt = caption, f"{', '.join(words)}. {caption}"
     return figure

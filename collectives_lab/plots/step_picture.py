@@ -48,6 +48,6 @@ def step_parts(
     ax.invert_yaxis()
     key_above(ax, signs)
     figure.caption = caption
-    said = (f"{name} {whole:.3g} ms" for name, whole in zip(steps, left, strict=True))
-    figure.alt = f"Bars: {', '.join(said)}. {caption}"
+    totals = (f"{name} {whole:.3g} ms" for name, whole in zip(steps, left, strict=True))
+    figure.alt = f"Bars: {', '.join(totals)}. {caption}"
     return figure

@@ -74,8 +74,8 @@ def timetable(
     ax.spines["left"].set_visible(False)
     ax.set(**({"xlabel": "time", "xticks": []} | axes))
     figure.caption = caption
-    said = (f"{name}: {_words(spans)}." for name, spans in lanes.items())
-    figure.alt = f"{caption} {' '.join(said)}"
+    sentences = (f"{name}: {_words(spans)}." for name, spans in lanes.items())
+    figure.alt = f"{caption} {' '.join(sentences)}"
     return figure
 
 

@@ -100,9 +100,9 @@ def traffic_matrix(
 def _words(matrix: np.ndarray, source: str) -> str:
     """Say how much traffic there is, and which cell has the most."""
     src, dst = np.unravel_index(matrix.argmax(), matrix.shape)
-    said = f" ({SOURCES[source]})" if SOURCES[source] else ""
+    source_note = f" ({SOURCES[source]})" if SOURCES[source] else ""
     total = format_bytes(matrix.sum())
-    fact = f"Traffic between {len(matrix)} ranks{said}, {total} in all"
+    fact = f"Traffic between {len(matrix)} ranks{source_note}, {total} in all"
     if matrix.any():
         fact += f"; most from rank {src} to rank {dst}, {format_bytes(matrix.max())}"
     return fact

@@ -34,15 +34,15 @@ def rebucketed(trace: Trace, nbytes: int) -> Trace:
     """
     if nbytes < 1:
         raise ValueError(f"buckets of {nbytes} bytes; need 1 byte or more")
-    own, events, found = own_time(trace), [], False
+    own, events, has_pass = own_time(trace), [], False
     for rank in range(trace.world_size):
-        mine = own.of_rank(rank)
-        for bucket_pass in _passes(mine):
-            found = True
-            mine = [e for e in mine if not any(e is b for b in bucket_pass)]
-            mine += _buckets(bucket_pass, nbytes, mine)
-        events += sorted(mine, key=lambda e: e.issued or 0.0)
-    if not found:
+        own_events = own.of_rank(rank)
+        for bucket_pass in _passes(own_events):
+            has_pass = True
+            own_events = [e for e in own_events if not any(e is b for b in bucket_pass)]
+            own_events += _buckets(bucket_pass, nbytes, own_events)
+        events += sorted(own_events, key=lambda e: e.issued or 0.0)
+    if not has_pass:
         raise ValueError(
             "no rank makes an asynchronous all_reduce, so there are no buckets in this "
             "trace; need one of DistributedDataParallel"
@@ -158,11 +158,13 @@ def without_slow_rank(trace: Trace, rank: int) -> Trace:
     Raises ValueError for a rank that calls other things than they do.
     """
     own = own_time(trace)
-    mine = own.of_rank(rank)
+    own_events = own.of_rank(rank)
     spans = {
         r: (events[-1].issued or 0.0) - (events[0].issued or 0.0)
         for r in range(own.world_size)
-        if r != rank and _calls(events := own.of_rank(r)) == _calls(mine) and events
+        if r != rank
+        and _calls(events := own.of_rank(r)) == _calls(own_events)
+        and events
     }
     if not spans:
         raise ValueError(

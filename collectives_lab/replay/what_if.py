@@ -112,10 +112,10 @@ class WhatIf:
         Raises ValueError if no rank is given and none is a straggler.
         """
         if rank is None:
-            found = self.straggler()
-            if found is None:
+            straggler = self.straggler()
+            if straggler is None:
                 raise ValueError("no rank is a straggler here; name one, without(3)")
-            rank = found.rank
+            rank = straggler.rank
         job = without_slow_rank(self.recorded, rank)
         return self._ask(
             f"rank {rank} as fast as the others", job, self.replayed.fabric

@@ -137,15 +137,17 @@ def _described(
     noise = [
         abs(s) for by_rank in extra.values() for r, s in by_rank.items() if r != rank
     ]
-    mine = {place: by_rank[rank] for place, by_rank in extra.items() if rank in by_rank}
-    least = max(seconds / len(mine) / 2, 3 * float(np.median(noise)))
-    late = [place for place, s in mine.items() if s >= least]
-    late = late or [max(mine, key=lambda place: mine[place])]
+    excess = {
+        place: by_rank[rank] for place, by_rank in extra.items() if rank in by_rank
+    }
+    least = max(seconds / len(excess) / 2, 3 * float(np.median(noise)))
+    late = [place for place, s in excess.items() if s >= least]
+    late = late or [max(excess, key=lambda place: excess[place])]
     first = next(e for p, e in _collectives(trace, rank) if p == late[0])
-    total = sum(own[place][rank] for place in mine)
+    total = sum(own[place][rank] for place in excess)
     median = total - seconds
     factor = total / median if median > 0 else float("inf")
-    return Straggler(rank, seconds, first, late[0][1], len(late), len(mine), factor)
+    return Straggler(rank, seconds, first, late[0][1], len(late), len(excess), factor)
 
 
 def _own_times(trace: Columns) -> dict[tuple[str, int], dict[int, float]]:

@@ -80,10 +80,10 @@ def _model(text: str) -> Model:
 
 def _strategy(line: dict[str, str]) -> Strategy:
     pairs = dict(pair.split("=") for pair in line["settings"].split(";"))
-    said: dict[str, Any] = {name: _value(name, text) for name, text in pairs.items()}
-    precision = {name: said.pop(name) for name in PRECISION if name in said}
+    values: dict[str, Any] = {name: _value(name, text) for name, text in pairs.items()}
+    precision = {name: values.pop(name) for name in PRECISION if name in values}
     return Strategy(
-        model=_model(line["model"]), precision=Precision(**precision), **said
+        model=_model(line["model"]), precision=Precision(**precision), **values
     )
 
 

@@ -27,7 +27,7 @@ LONGEST_MESSAGE = 300
 WORTH_REPORTING = 1e-3
 """Seconds of a statement that ended well."""
 
-STAND_INS = {"display": lambda *_, **__: None, "get_ipython": lambda: None}
+SUBSTITUTES = {"display": lambda *_, **__: None, "get_ipython": lambda: None}
 """What a notebook's kernel has and Python has not."""
 
 OnStep = Callable[[str, int], None]
@@ -40,7 +40,7 @@ def run(
 
     Returns those that failed or took time, the first of them where there are too many.
     """
-    namespace |= STAND_INS
+    namespace |= SUBSTITUTES
     random.seed(0)  # so the same on each rank, as torch's are
     numpy.random.seed(0)
     compiled = codeop.Compile()  # a future import holds for later cells

@@ -123,8 +123,8 @@ class _Names:
 
     def of(self, ranks: tuple[int, ...]) -> str:
         """Return the name of a group by its ranks."""
-        found = (name for name, members in self.groups.items() if members == ranks)
-        return next(found, "") or self._of(ranks, f"ranks {name_list(ranks)}")
+        names = (name for name, members in self.groups.items() if members == ranks)
+        return next(names, "") or self._of(ranks, f"ranks {name_list(ranks)}")
 
     def _of(self, ranks: tuple[int, ...], name: str) -> str:
         if self.groups.setdefault(name, ranks) == ranks:

@@ -246,10 +246,10 @@ def _number(values: list[str], place: int) -> int | None:
 def _numbers(text: Any) -> list[int]:
     """Return a list of numbers that is written as text; empty if it is cut short."""
     try:
-        found = json.loads(str(text))
+        value = json.loads(str(text))
     except json.JSONDecodeError:
         return []
-    return found if isinstance(found, list) else []
+    return value if isinstance(value, list) else []
 
 
 def _take_kernels(profile: Profile, calls: list[Call]) -> None:

@@ -62,7 +62,7 @@ def events_of(path: Path) -> RankEvents:
         rank,
         int(info["world_size"]),
         events,
-        groups.found,
+        groups.used,
         str(profile.job.get("host_name", "")),
         _epoch(profile),
         _notes(profile, made),
@@ -97,7 +97,7 @@ class _Groups:
             for g in info.get("pg_config") or ()
             if isinstance(g, dict) and "pg_name" in g
         }
-        self.found: dict[str, tuple[int, ...]] = {}
+        self.used: dict[str, tuple[int, ...]] = {}
 
     def of(self, call: Call) -> Group:
         """Return the group of a call; ProfileError if the file does not say it."""
@@ -113,7 +113,7 @@ class _Groups:
             )
         name = WORLD if ranks == self.world else call.group or str(list(ranks))
         name = f"group {name}" if name == WORLD and ranks != self.world else name
-        self.found[name] = ranks
+        self.used[name] = ranks
         return name, ranks
 
     def _check_only_one(self, call: Call) -> None:

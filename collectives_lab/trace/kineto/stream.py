@@ -122,8 +122,10 @@ class _Reader:
         self._area.refresh()
 
     def _broken(self) -> ProfileError:
-        found = self._text[self._at : self._at + 40]
-        where = f"has {found!r} where a value should be" if found else "ends too early"
+        excerpt = self._text[self._at : self._at + 40]
+        where = (
+            f"has {excerpt!r} where a value should be" if excerpt else "ends too early"
+        )
         return ProfileError(
             f"{self._path} {where}; need the whole file: the profiler may have been "
             "stopped while it wrote"

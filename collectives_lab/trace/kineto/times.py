@@ -205,14 +205,14 @@ def _outermost(profile: Profile) -> np.ndarray:
     columns = [s.columns() for s in (profile.engine, profile.others, profile.ops)]
     begin, end, thread = (np.concatenate(c) for c in zip(*columns, strict=True))
     in_pass = np.repeat([True, False, False], [len(c[0]) for c in columns])
-    found = []
+    begins = []
     for number in np.unique(thread):
         own = np.flatnonzero(thread == number)
         own = own[np.lexsort((-end[own], begin[own]))]
         latest = np.maximum.accumulate(end[own]) if len(own) else end[own]
         alone = np.append(True, begin[own][1:] >= latest[:-1])
-        found.append(begin[own][alone & ~in_pass[own]])
-    return np.concatenate(found) if found else np.empty(0)
+        begins.append(begin[own][alone & ~in_pass[own]])
+    return np.concatenate(begins) if begins else np.empty(0)
 
 
 def _waits_in_gaps(made: list[Timed], lanes: dict[int, Lane]) -> None:
