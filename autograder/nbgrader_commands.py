@@ -133,7 +133,7 @@ def _settled(assignment: str, student: str) -> set[str]:
 
 
 def _settle(assignment: str, student: str, names: set[str]) -> None:
-    """Let these marks stand, but for those that are above what there is to get now."""
+    """Keep marks that a person gave, except those above the most that there is now."""
     with gradebook() as book:
         for grade in marks(submission(book, assignment, student)):
             if grade.name in names and grade.manual_score <= grade.max_score:

@@ -110,7 +110,7 @@ def _missing(
 
 
 def _behind(entries: Iterable[str], present: Sequence[Statement]) -> Iterator[str]:
-    """Yield a solution behind the test cell, where another one stands before it."""
+    """Yield a remark on a solution behind the test cell if one before it counts."""
     for name in entries:
         binding = [s for s in present if name in s.binds]
         texts = {s.text for s in binding if not s.cell.after}

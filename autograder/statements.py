@@ -157,9 +157,7 @@ def _modules(node: ast.stmt) -> Iterator[str]:
 
 
 def _names(text: str) -> tuple[set[str], set[str], set[str]]:
-    """Return what it binds on top, what it takes from there, what it binds by
-    `global`.
-    """
+    """Return the names that a cell binds, uses, and binds by `global`."""
     with warnings.catch_warnings(action="ignore"):
         top = symtable.symtable(text, "a cell", "exec")
     names = top.get_symbols()

@@ -239,7 +239,7 @@ def _warn_of_few_cores(ranks: RankPool) -> None:
 
 
 def _warn_of_rounding(sweep: Sweep, ranks: RankPool) -> None:
-    """Say which sizes are measured as another one, so that no row is missed."""
+    """Warn of sizes that are rounded to whole elements, so that no row is missed."""
     if not ranks.is_first:
         return
     for measured, sizes_ in sweep.rounded(ranks.world_size).items():

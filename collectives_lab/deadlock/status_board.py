@@ -89,7 +89,7 @@ class Board:
             self._calls[own] = 0
 
     def post(self, rank: int, epoch: int, blocked: int, line: int) -> None:
-        """Take over what a rank has on a board of its own, on another host."""
+        """Copy the words of a rank from its own board on another host."""
         self.blocked[rank], self.line[rank], self.epoch[rank] = blocked, line, epoch
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Absence: what a rank is at for which others wait in vain.
+"""Absent ranks: what a rank is doing while the others wait for it.
 
 A rank that does not come may be in other code, dead, late, or in a message that Gloo
 does not record. Here `judge_sinks` says which, from whatever else is known of it.
@@ -108,7 +108,7 @@ def _dumps(ranks: Sequence[int]) -> str:
 
 
 def in_a_message(job: Job, sinks: Sequence[int]) -> Verdict | None:
-    """Judge a rank that stands in a send or recv, which Gloo does not record."""
+    """Judge a rank that is in a send or recv, which Gloo does not record."""
     inside = {
         rank: call
         for rank in sinks

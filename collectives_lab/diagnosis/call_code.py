@@ -1,4 +1,4 @@
-"""Code: a call of a dump as a line of Python, on small tensors.
+"""Calls as code: a call of a dump as a line of Python, on small tensors.
 
 Here `Shapes` makes sizes small that stay different, and `lines` writes a call.
 """
@@ -165,7 +165,7 @@ def message(call: Call, peer: int, group: str, shape: Shape) -> str:
 
 
 def comment(call: Call, shape: Shape, small: Shape) -> str:
-    """Return where a call stands, and its shape in the job if that is another one."""
+    """Return the line of a call in the job, and its shape there if it differs."""
     parts = [f"{'x'.join(map(str, shape))} elements"] if shape != small else []
     if call.where:
         parts.append(f"at {place(call.where)}")

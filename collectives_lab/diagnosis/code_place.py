@@ -1,4 +1,4 @@
-"""Places in code: what a rank is at, by the functions on its stack."""
+"""Places in code: what a rank is doing, by the functions on its stack."""
 
 from __future__ import annotations
 

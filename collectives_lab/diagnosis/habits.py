@@ -1,4 +1,4 @@
-"""Habits: what a rank has always called next, and the rank that departs from it.
+"""Habits: the order in which a rank always made its calls, and the rank that departs.
 
 A rank that leaves out a call of one group and goes on to a call of another one closes a
 circle of waits, in which each rank is in the way of the next. The past of the ranks
@@ -72,7 +72,7 @@ def odd_one(job: Job, graph: Graph, circling: Sequence[int]) -> Verdict | None:
 
 
 def odd_message(job: Job, graph: Graph, sinks: Sequence[int]) -> Verdict | None:
-    """Judge ranks that are waited for in messages which they never had a part in.
+    """Judge ranks that others wait for in messages such as they never exchanged before.
 
     So it is where a rank waits for another one than it always did. If its usual partner
     waits for it meanwhile, that rank is the odd one; else nobody knows.

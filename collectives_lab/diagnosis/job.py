@@ -109,7 +109,7 @@ class Job:
         return [call for call in self.calls.get(rank, ()) if not call.over]
 
     def standing(self, rank: int) -> list[Call]:
-        """Return what a rank stands in: a call, or the messages of one batch.
+        """Return the open calls that a rank is in: one, or the messages of one batch.
 
         It is the first open call that the device has begun, or, where none is known to
         be begun, the first one.

@@ -1,4 +1,4 @@
-"""Moments: which dumps of a job were written at one time, and which do not count.
+"""Moments of dumps: those written at one time, and those of another run or too old.
 
 Here `set_strangers_aside` drops dumps of another run, `find_stale` those that are older
 than the others, and `reopen_failed` and `reopen_ended` find calls that Gloo gave up.
@@ -145,7 +145,7 @@ def reopen_failed(job: Job, group: str) -> None:
 
 
 def reopen_ended(job: Job) -> None:
-    """Take a last call for given up where the rank's log says that it failed in it."""
+    """Reopen a last call if the rank's log says that the rank failed in it."""
     for rank, stack in job.failed.items():
         last = job.calls[rank][-1] if job.calls.get(rank) else None
         if rank in job.cut or last is None or not last.over:
@@ -158,7 +158,7 @@ def reopen_ended(job: Job) -> None:
 
 
 def close_forgotten(job: Job) -> None:
-    """Take a call for over that is open on one rank, which has ended a later one.
+    """Close a call that is open on one rank only, if that rank has ended a later one.
 
     Gloo's recorder leaves such entries now and then. If no other rank's entry is open,
     the call has ended.

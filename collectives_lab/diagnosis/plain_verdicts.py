@@ -149,7 +149,7 @@ def _mismatch_answer(mismatch: Mismatch, where: str) -> str:
 
 
 def _order_answer(mismatch: Mismatch, where: str) -> str:
-    """Name the call that the culprits make, and that of the others, where it is one."""
+    """Name the culprits' call and that of the others, where each made only one."""
     who = short_ranks(mismatch.culprits)
     if mismatch.is_tie:
         return f"{who} make different calls as {where}."

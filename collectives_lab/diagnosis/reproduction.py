@@ -35,7 +35,7 @@ def tried(job: Job, verdict: Verdict) -> Offer:
 
 
 def shows(offer: Offer) -> bool:
-    """Run a program and return whether the lab says of it what was said of the job.
+    """Run a program and return whether its error has the verdict on the job.
 
     It runs in a process of its own, for some ten seconds.
     """

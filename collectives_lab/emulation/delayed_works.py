@@ -103,7 +103,7 @@ class DelayedWorks:
 
 
 def _end(work: _Work) -> None:
-    """End a work in a thread of its own: who hears of it may wait for another one.
+    """End a work in a thread of its own, as its callbacks may wait for another work.
 
     DDP's PowerSGD hook does, and what the reader has hung on the future runs here too.
     """

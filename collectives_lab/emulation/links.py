@@ -231,5 +231,5 @@ class Links:
 
 
 def _raise_failure(work: Any) -> None:
-    """Raise what a held work has failed by, of which its own wait says nothing."""
+    """Raise the error of a held work that has failed; its own wait does not."""
     work.get_future().wait()

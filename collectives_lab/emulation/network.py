@@ -223,7 +223,7 @@ class Network:
     # -- inside a collective -------------------------------------------------------
 
     def _begin(self, key: tuple[str, int]) -> None:
-        """Let those ranks take part that are free to, if it is known in what."""
+        """Let the free ranks of a collective begin, once its messages are known."""
         collective, group = self.state.collectives[key], key[0]
         if collective.inside() is None:
             return

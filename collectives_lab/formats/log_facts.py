@@ -1,4 +1,4 @@
-"""A fact: what a line, or some lines, of a job's log say of one rank."""
+"""A fact about one rank, from one or several lines of a job's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buffers of a program that is played: what they hold, and who may use them when.
+"""The buffers of a program that is played, and the races of accesses to them.
 
 Every access carries the vector clock of its thread block. Two accesses to a chunk of
 which one stores must be ordered by their clocks; else they are a race, and which of

@@ -1,4 +1,4 @@
-"""The rank that a file's name or a line of a log says."""
+"""The rank that a file's name or a line of a log names."""
 
 from __future__ import annotations
 

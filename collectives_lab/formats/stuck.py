@@ -1,4 +1,4 @@
-"""Why thread blocks do not come to their end, in the words of a deadlock.
+"""The reasons why thread blocks never end, in the words of a deadlock.
 
 What a rank waits for from another is a recv, as `deadlock` knows it: a message on a
 channel of MSCCL, or a signal on one of MSCCL++. Here are the `reasons` of a run.

@@ -143,7 +143,7 @@ class Group:
             self.processes.clocks.align(outcome)
 
     def _locate_ranks(self, outcome: Outcome) -> None:
-        """After a failure, ask the ranks that are still at it where they are."""
+        """Ask the ranks that still work after a failure where they are."""
         if not outcome.failed:
             return
         outcome.progress = self.ask("peek", outcome.pending)
@@ -170,7 +170,7 @@ class Group:
             interrupt.add_note("\n".join(["The interrupt met:", *lines]))
 
     def ask(self, question: str, ranks: Sequence[int], *args: Any) -> dict[int, Any]:
-        """Ask ranks what they can answer while they work; those that can, do."""
+        """Ask ranks a question while they work, and return the answers that come."""
         self._number += 1
         number, incoming = self._number, self._inbox
         answers = incoming.replies.setdefault(number, {})

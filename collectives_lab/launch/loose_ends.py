@@ -1,4 +1,4 @@
-"""What a job has left open, though nothing has failed.
+"""Loose ends of a job: unmatched collectives, messages without a wait, dead widgets.
 
 A collective that only some ranks of a group have called waits for nobody if it is
 asynchronous, but the ranks that have not called it will meet it with their next one,

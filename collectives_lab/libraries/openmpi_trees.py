@@ -152,7 +152,7 @@ split = Algorithm(_split_plan, _split_seconds)
 
 
 def _neighbour_plan(call: Call) -> Trace:
-    """Plan P/2 steps in which neighbours swap what they had from the other side."""
+    """Plan neighbour exchange: P/2 steps of swaps, left and right in turn."""
     p, share = call.world_size, call.nbytes // call.world_size
     even = np.arange(0, p, 2)
     steps = Steps(p)

@@ -1,4 +1,4 @@
-"""Registers with a notebook's shell how our results are shown and its cells named."""
+"""The hooks in a notebook's shell: HTML of results, names of cells, live output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a `%%ranks` cell beside its results: errors, and the variables."""
+"""Messages about a `%%ranks` cell beside its results: errors, and the variables."""
 
 from __future__ import annotations
 

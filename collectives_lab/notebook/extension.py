@@ -1,4 +1,4 @@
-"""What `%load_ext collectives_lab` does: register `%%ranks`, and end its ranks later.
+"""The IPython extension: it registers `%%ranks`, and ends its ranks later.
 
 Here you can run a cell on standing ranks (`%%ranks 4`), whose variables stay from cell
 to cell, and see, restart or stop them (`%ranks`), on this machine or on an ipyparallel

@@ -1,4 +1,4 @@
-"""The names on the ranks, wherever a notebook wants names.
+"""The names of variables on ranks, for completion, Shift-Tab and NameErrors.
 
 Here completion and Shift-Tab in a `%%ranks` cell know the variables of the ranks and
 the options of its line, and a NameError in a normal cell says that the name lives on

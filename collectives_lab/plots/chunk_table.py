@@ -172,7 +172,7 @@ def _draw(ax: Axes, state: ChunkState, view: View, cell: float, has_dots: bool) 
 
 
 def _draw_shades(ax: Axes, shades: np.ndarray) -> None:
-    """Shade chunks that are whole and, where there are no dots, those that are not."""
+    """Shade complete chunks and, where no dots are drawn, incomplete ones too."""
     high, wide = shades.shape
     shades = _means(_means(shades).T).T
     colors = np.empty((*shades.shape, 4))

@@ -1,4 +1,4 @@
-"""Every torch.distributed call of a process becomes an event of a Trace.
+"""The recorder: every torch.distributed call of a process becomes an event of a Trace.
 
 `install` puts the interposer under torch, `start` lets a `Recorder` take what this
 process calls from then on, and `script.record` does both for a script of the reader's.

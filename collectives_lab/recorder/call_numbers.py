@@ -1,4 +1,4 @@
-"""Number the calls of a rank, so that calls of different ranks can be matched.
+"""The numbers of a rank's calls, by which calls of different ranks are matched.
 
 The nth send from `src` to `dst` with a tag is for the nth such recv there, and the nth
 collective of a group is one with everyone's nth. Here `Counts` gives every call its

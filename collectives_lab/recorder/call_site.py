@@ -1,4 +1,4 @@
-"""Whose code is calling: the reader's, torch's, or what lies between.
+"""The call site of a communication call: the reader's code, or torch's, or between.
 
 Here you can find the reader's line under a call (`find_reader`), ask whether the call
 `waits` for its own end, and whether a thread that does not wait may come to a

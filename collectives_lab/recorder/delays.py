@@ -17,13 +17,13 @@ class Links(Protocol):
     """One rank's end of the network: its calls take as long as the network says."""
 
     def post(self, record: Record) -> None:
-        """Hear of a call before the library does; a message has an end from now on."""
+        """Note a call before the library gets it; a message has an end from now on."""
 
     def withdraw(self, record: Record) -> None:
         """Take back a message that the library has refused."""
 
     def hold(self, record: Record, result: Any) -> Any:
-        """Hear that the library has taken a call; give what is returned."""
+        """Take the result of a call from the library; return what the caller gets."""
 
     def meeting(
         self,

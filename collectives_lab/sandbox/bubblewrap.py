@@ -86,9 +86,7 @@ def _mounts(files: Sequence[str]) -> Iterator[str]:
 
 
 def _by_all_names(paths: Sequence[Path]) -> list[Path]:
-    """Return those of the paths that are there, and what they lead to where they are
-    links.
-    """
+    """Return the paths that exist, and the targets of those that are links."""
     both = (path for path_given in paths for path in (path_given, path_given.resolve()))
     return [path for path in dict.fromkeys(both) if path.exists()]
 

@@ -222,7 +222,7 @@ def python_paths() -> list[Path]:
 
 
 def _around(place: Path, left_out: Sequence[Path]) -> Iterator[Path]:
-    """`place`, or what is in it without what is left out, where that is in there."""
+    """Yield `place`, or what is in it except `left_out`, if that is in there."""
     target = place.resolve()  # a link counts as what it leads to
     if any(target.is_relative_to(one) for one in left_out):
         return

@@ -1,4 +1,4 @@
-"""Ranks that do the same: the calls of one rank as another one would make them.
+"""Symmetric ranks: the calls of one rank as another one would make them.
 
 In most jobs all ranks run one program, each on data of its own. Here `as_rank` gives
 the events of a rank as those of another, `donor_of` which one a rank takes over, and

@@ -47,7 +47,7 @@ def explorer(
     data: Mapping[str, Any],
     above: str = "knobs key",
 ) -> str:
-    """HTML of a picture below what moves it, with the sentence that it says.
+    """Return the HTML of a picture below its controls, with a sentence about it.
 
     above: the classes of the elements above the picture, which the function fills.
     The rest as for `live`.

@@ -27,7 +27,7 @@ INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1
 
 
 def _own_modules() -> Iterator[ModuleType]:
-    """Modules that come from files of the reader's, so that the box has them not."""
+    """Yield the modules from files of the reader's own, which the box does not have."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if name == "__main__" or not isinstance(file, str):

@@ -153,7 +153,7 @@ class Wire:
             time.sleep(PAUSE)
 
     def report_wait(self, operation: Operation) -> None:
-        """Once, even where it has ended already: a trace says what is waited for."""
+        """Report a wait for a call, once, even if the call has ended already."""
         if not operation.waited:
             operation.waited = True
             threads = threading.active_count() - (self._tender is not None)

@@ -86,7 +86,7 @@ class Agent:
         self._counting = threading.Lock()
 
     def relay(self) -> None:
-        """Start the rank and hand on what it says, until it has ended."""
+        """Start the rank, and relay its messages and its output until it has ended."""
         try:
             self.processes = SpawnedRanks(1, __name__)
         except BaseException:
@@ -131,7 +131,7 @@ class Agent:
             self.launcher.close()
 
     def _join(self, settings: dict[str, Any]) -> None:
-        """Tell the rank who it is, with what only this host knows."""
+        """Send the rank its settings, with those that only this host knows."""
         fd = status_board.create(settings["world_size"])
         try:
             self.board = status_board.Board(fd, settings["world_size"])

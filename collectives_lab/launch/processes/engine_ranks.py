@@ -92,7 +92,7 @@ class EngineRanks:
             channel.close()
 
     def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
-        """Tell each rank who it is; what is special of its host, its agent adds."""
+        """Send each rank its settings; its agent adds those of its host."""
         shared = {
             "world_size": len(self.handles),
             "backend": backend,
@@ -141,9 +141,7 @@ class EngineRanks:
         """Do nothing: each of these ranks imports for itself."""
 
     def _lost(self, rank: int, why: str) -> str:
-        """Return what became of a rank that says nothing any more, nor does its
-        agent.
-        """
+        """Return in words how a rank was lost whose agent answers no more."""
         one = self.descriptions[rank]
         name = f"engine {one['id']} on {one['host']}"
         unheard = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -179,9 +177,7 @@ class EngineRanks:
 
 
 def _places(places: Places) -> list[dict[str, str]]:
-    """Return what torchrun says of each rank's place: its host, and its number
-    there.
-    """
+    """Return torchrun's variables for each rank's host and its number there."""
     groups = list(engines.hosts(places).values())
     return [
         {

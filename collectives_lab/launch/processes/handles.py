@@ -60,7 +60,7 @@ class Processes(Protocol):
     clocks: HostClocks | None
 
     def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
-        """Tell each rank who it is and what it shares with the others; do not wait."""
+        """Send each rank its settings and what it shares with others; do not wait."""
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when a rank ends.
@@ -89,7 +89,7 @@ class LocalRanks:
     _store_file: str | None = None
 
     def join(self, board: int, backend: str, env: Mapping[str, str]) -> None:
-        """Tell each rank who it is; its first job need not wait for the answer."""
+        """Send each rank its settings; its first job need not wait for the answer."""
         fds = [board]
         if hasattr(os, "memfd_create"):
             fds.append(anonymous_file("collectives_lab-store"))

@@ -1,4 +1,4 @@
-"""Ending a rank by handle: what has ended, and what it leaves running.
+"""The end of a rank by handle: its exit status, and the processes that it leaves.
 
 A process that has ended keeps its number, and that of its process group, until its
 parent reaps it. Here you can ask whether it `has_ended`, `kill` it with its group, and

@@ -1,4 +1,4 @@
-"""The keyboard of a rank: there is nobody to type, neither input nor to a debugger."""
+"""The keyboard of a rank: it refuses, since nobody can type to a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries that a fork server imports, so that ranks need not: which ones it may.
+"""Libraries that a fork server may import before it forks, so that ranks need not.
 
 What is imported before a fork is the same on all ranks, and what it opened or started
 is gone after it. So a library is refused (`Unfit`) whose import asks which rank it is,
