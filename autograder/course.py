@@ -89,6 +89,6 @@ def now() -> str:
 
 
 def keyed(*parts: str) -> str:
-    """64 hexadecimal digits that follow from these texts and the course's secret."""
+    """Return 64 hexadecimal digits that follow from texts and the course's secret."""
     message = "".join(f"{len(part)}:{part}" for part in parts)
     return hmac.new(secret(), message.encode(), hashlib.sha256).hexdigest()

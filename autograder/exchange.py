@@ -41,9 +41,7 @@ class Collect(ExchangeCollect):
         self.src_records = [r for r in self.src_records if r["username"] != NOBODY]
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
-        """Return what a folder's name says, and of nobody where it is not to be
-        believed.
-        """
+        """Return a folder's student and time; nobody where its name may be forged."""
         name = os.path.basename(path)
         claimed = NAME.fullmatch(name)
         named = moment(claimed[2]) if claimed else None

@@ -163,7 +163,7 @@ def _children() -> list[int]:
 
 
 def refused(release: NotebookNode, why: str) -> Results:
-    """Zero points, with the reason: nothing of what was handed in can be checked."""
+    """Give zero points and the reason why nothing handed in can be checked."""
     text = words.printable(f"0 points: {why}")
     tests = [_test(name, 0.0, most, why) for name, most in _exercises(release).items()]
     return {"output": text, "tests": tests}

@@ -65,7 +65,7 @@ def _gradescope(rows: Sequence[Row], people: dict[str, Student], _: str) -> Tabl
 
 
 def _lateness(row: Row) -> str:
-    """Hours, which have no end, minutes and seconds."""
+    """Write hours, which have no end, minutes and seconds."""
     with nbgrader_commands.gradebook() as book:
         submission = nbgrader_commands.submission(book, row.assignment, row.student_id)
         if submission is None:

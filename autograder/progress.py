@@ -40,6 +40,6 @@ def progress(what: str, items: Iterable[T], total: int) -> Iterator[T]:
 
 
 def duration(seconds: float) -> str:
-    """`75` -> `1 min 15 s`."""
+    """Write `75` as `1 min 15 s`."""
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

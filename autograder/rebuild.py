@@ -29,7 +29,7 @@ TEX = re.compile(r"\\(?=(?:href|url|require|unicode|style|class|cssId|csname)\b)
 
 
 def marks(cell: NotebookNode) -> dict[str, Any]:
-    """nbgrader's metadata of a released cell; an empty dict where it has none."""
+    """Return nbgrader's metadata of a released cell; an empty dict if it has none."""
     return cell.metadata.get("nbgrader", {})
 
 
@@ -76,7 +76,7 @@ def rebuild(cells: list[Cell], release: NotebookNode) -> NotebookNode:
 
 
 def shown(text: str) -> str:
-    """Markdown that shows the same and holds no HTML and no TeX that acts.
+    """Return Markdown that shows the same without HTML, and without TeX that acts.
 
     A student's text is looked at in the browser of who grades it. What is longer than
     an answer is cut: some texts take a Markdown reader minutes.

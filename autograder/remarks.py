@@ -27,7 +27,7 @@ def on(
     entries: Sequence[str],
     released_texts: Iterable[str],
 ) -> list[str]:
-    """Sentences on what was left out and why, first of all what the solution uses.
+    """Return sentences on what was left out and why, first what the solution uses.
 
     released_texts: the released cells, of which what costs nothing is not named.
     """

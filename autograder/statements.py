@@ -83,7 +83,7 @@ def quoted(text: str) -> str:
 
 
 def text_of(several: Iterable[Statement]) -> str:
-    """Statements of one cell as a text, at the lines where the student wrote them."""
+    """Return a cell's statements as text, at the lines where the student has them."""
     text, line = "", 1
     for statement in several:
         if statement.first > line:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 
 def name_ranks(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0 and 2`, `ranks 0-3`: ranks as a person would name them."""
+    """Return ranks as a person names them: `rank 3`, `ranks 0 and 2`, `ranks 0-3`."""
     ranks = sorted(set(ranks))
     if len(ranks) == 1:
         return f"rank {ranks[0]}"

@@ -137,7 +137,7 @@ class World:
         return next((one for one in lost if _is_lost_to(rank, w, one)), None)
 
     def absent(self, waiting: Waiting) -> list[int]:
-        """Members that have not come to this collective and never will."""
+        """Return the members that have not come to this collective and never will."""
         return [
             rank
             for rank in self.members(waiting)

@@ -192,7 +192,7 @@ class Links:
         self._go_on(max(time, end), 0.0 if record.op == "barrier" else MOST)
 
     def _met(self, record: Record) -> float:
-        """When a message ends of which nobody knew that its recv, from any, was for it.
+        """Return when a message ends whose recv, from any rank, was not known before.
 
         Its sender knows it now, its receiver has been ready for it since it asked.
         """

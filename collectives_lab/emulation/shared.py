@@ -91,7 +91,7 @@ class SharedNetwork:
             self._write(1, marshal.dumps(tuple(forecast)))
 
     def forecast(self) -> Mapping[tuple, float]:
-        """When everything ends; what is not in it has been over for a while.
+        """Return when everything ends; what is not in it has been over for a while.
 
         What is over by a moment before this call stays as it is.
         """
@@ -100,7 +100,7 @@ class SharedNetwork:
             return self._ends
 
     def _decided(self, time: float) -> float:
-        """Until when the network has run where all that ends by `time` is decided."""
+        """Return until when the network has run if all ends by `time` are decided."""
         decided = self._forecast().decided
         return max((at for at, end in decided if end <= time), default=-math.inf)
 

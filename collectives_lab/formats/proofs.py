@@ -148,7 +148,7 @@ def _differences(play: Play, root: int) -> Iterator[str]:
 def _difference(
     program: Program, rank: int, index: int, place: Place, held: Value, due: Value
 ) -> str:
-    """`rank 2: output chunk 3 lacks rank 1; it has ranks 0 and 2`."""
+    """Write `rank 2: output chunk 3 lacks rank 1; it has ranks 0 and 2`."""
     counted, needed = Counter(held), Counter(due)
     name = f"rank {rank}: output chunk {index // program.grain}"
     if place[1] != "o":
@@ -172,7 +172,7 @@ def _lacks(program: Program, place: Place, missing: Counter, due: Counter) -> st
 def _terms(
     program: Program, terms: Iterable[tuple[int, int]], due: Counter[tuple[int, int]]
 ) -> str:
-    """`chunk 3 of ranks 0 and 2`, chunk by chunk."""
+    """Write `chunk 3 of ranks 0 and 2`, chunk by chunk."""
     ranks: dict[int, list[int]] = {}
     for rank, chunk in sorted(terms):
         ranks.setdefault(chunk // program.grain, []).append(rank)

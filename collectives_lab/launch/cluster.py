@@ -90,7 +90,7 @@ def _without_gpu(places: Places) -> str:
 
 
 def _in_words(places: Places) -> str:
-    """`4 engines on a and b`: where the ranks are."""
+    """Say where the ranks are: `4 engines on a and b`."""
     names = list(dict.fromkeys(is_one["host"] for is_one in places))
     count = len(engines.hosts(places))
     engine = "1 engine" if len(places) == 1 else f"{len(places)} engines"

@@ -79,7 +79,7 @@ class LaunchSpec:
 
 
 def default_start_method() -> str:
-    """`"fork"` on Linux; `"spawn"` on macOS, where a fork may abort."""
+    """Return `"fork"` on Linux; `"spawn"` on macOS, where a fork may abort."""
     if sys.platform == "win32":
         raise LaunchError(
             "Collectives Lab needs Linux or macOS: its ranks do not run on Windows. "

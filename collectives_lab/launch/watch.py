@@ -95,7 +95,7 @@ class Watch:
             outcome.deadlock = stuck_ranks, deadlock.explain(snapshots, stuck_ranks)
 
     def _asleep(self, now: float, ranks: set[int]) -> dict[int, Snapshot]:
-        """Ranks that sleep inside torch: no processor time in half a second."""
+        """Return ranks that sleep inside torch: no processor time in half a second."""
         if not ranks or now - self._requested < QUIET / 4:
             return self._sleepers
         self._requested, self._sleepers = now, {}

@@ -69,7 +69,7 @@ class Play:
         self._put.append(put)
 
     def _sum(self, own: np.ndarray, came: np.ndarray, adds: np.ndarray) -> np.ndarray:
-        """Return what is held after a move: a new sum where it adds, else what came."""
+        """Return the contents after a move: a new sum where it adds, else what came."""
         after = came.copy()
         self._parts.append(np.stack([own[adds], came[adds]]))
         number = self._parts[-1].shape[1]

@@ -285,7 +285,7 @@ def _together(moves: Iterable[Move]) -> list[tuple[int, int, bool, list[int]]]:
 
 
 def _span(numbers: Sequence[int]) -> str:
-    """`3`, `0 and 1`, `0, 2 and 4 to 7`."""
+    """Write `3`, `0 and 1`, `0, 2 and 4 to 7`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

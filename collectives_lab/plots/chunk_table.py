@@ -55,7 +55,7 @@ class View:
         return max(len(self.ranks), len(self.chunks)) > MOST_RULED
 
     def cell(self, panels: int) -> float:
-        """Inches a cell takes."""
+        """Return the inches a cell takes."""
         widest, side = (0.75, 7.5) if panels == 1 else (0.5, 4.2)
         if self.is_large and panels > 1:
             side = 2.75  # three beside each other

@@ -141,7 +141,7 @@ def _draw(
     lines: Mapping[str, np.ndarray],
     measured: Mapping[str, Samples],
 ) -> None:
-    """Lines and points, named right of them from top to bottom as they end."""
+    """Draw lines and points, named right of them from top to bottom as they end."""
     ends, signs = {}, {}
     for number, name in enumerate(names):
         style = series_look(number)
@@ -162,7 +162,7 @@ def _draw(
 
 
 def _set_axes(ax: Axes, sizes: np.ndarray, rows: int, has_points: bool) -> None:
-    """Logarithmic both ways, with room below the curves for the names of crossings."""
+    """Make both axes logarithmic, with room below for the names of crossings."""
     beyond = (sizes[-1] / sizes[0]) ** (0.015 * has_points)
     ax.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
     ax.set_xlim(sizes[0] / beyond, sizes[-1] * beyond)

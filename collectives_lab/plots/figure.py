@@ -124,7 +124,7 @@ class Diagram(Figure):
         )
 
     def _svg(self) -> bytes:
-        """Made small for a page: no comments, and a hundredth of a point is exact."""
+        """Return a small SVG: no comments, and a hundredth of a point is exact."""
         buffer = io.StringIO()
         with mpl.rc_context(STYLE):
             self.savefig(buffer, format="svg", metadata={"Date": None})
@@ -134,7 +134,7 @@ class Diagram(Figure):
         return tags.sub(lambda tag: shorter.sub(r"\1", tag[0]), drawing).encode()
 
     def _png(self) -> bytes:
-        """At twice the size for sharp screens, in 256 colours, which are enough."""
+        """Return a PNG of twice the size for sharp screens, in 256 colours."""
         buffer = io.BytesIO()
         with mpl.rc_context(STYLE):
             self.savefig(buffer, format="rgba", dpi=2 * DPI)
@@ -239,7 +239,7 @@ class Labels:
         self._sizes: dict[str, tuple[float, float]] = {}
 
     def size(self, text: str) -> tuple[float, float]:
-        """Width and height of a label in pixels."""
+        """Return the width and height of a label in pixels."""
         if text not in self._sizes:
             drawn = self._text(0, 0, text)
             box = drawn.get_window_extent()

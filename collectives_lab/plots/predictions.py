@@ -63,7 +63,7 @@ def predicted_measured(
 def _draw_times(
     ax: Axes, at: np.ndarray, theory: np.ndarray, middle: np.ndarray, spread: np.ndarray
 ) -> None:
-    """Hollow for the prediction, so that a measurement on top of it shows."""
+    """Draw the prediction hollow, so that a measurement on top of it shows."""
     ax.set(xscale="log", yscale="log", ylabel="time")
     hollow = {"mfc": "none", "ms": 9, "mew": 1.5, "lw": 1, "zorder": 2}
     (line,) = ax.plot(at, theory, "o-", color=SERIES[0], **hollow)

@@ -97,7 +97,7 @@ def fastest(seconds: ArrayLike) -> np.ndarray:
 
 
 def medians(samples: Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sizes in order, the median of each, and how far the quartiles are, `[2, n]`."""
+    """Return sizes in order, their medians, and how far the quartiles are, `[2, n]`."""
     sizes = sorted(samples)
     parts = [np.quantile(np.atleast_1d(samples[n]), [0.25, 0.5, 0.75]) for n in sizes]
     low, middle, high = np.array(parts).reshape(-1, 3).T
@@ -105,7 +105,7 @@ def medians(samples: Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def setting(world_size: Any, alpha: float | None, beta: float | None) -> str:
-    """`8 ranks, alpha = 5 µs, 25 GB/s`, of those that are known."""
+    """Write `8 ranks, alpha = 5 µs, 25 GB/s`, of those that are known."""
     known = []
     if isinstance(world_size, int):
         known.append(f"{world_size} ranks")
@@ -120,7 +120,7 @@ MOST_TICKS = 8
 
 
 def bytes_axis(axis: Axis, low: float, high: float) -> None:
-    """Ticks at powers of two, in B, KiB, MiB and GiB.
+    """Set ticks at powers of two, in B, KiB, MiB and GiB.
 
     matplotlib's LogLocator would leave out 1 KiB and 1 MiB.
     """
@@ -132,7 +132,7 @@ def bytes_axis(axis: Axis, low: float, high: float) -> None:
 
 
 def seconds_axis(ax: Axes, most: int = 8) -> None:
-    """Ticks at powers of ten, and between them where there are few, in µs, ms and s."""
+    """Set ticks at powers of ten, and between a few of them, in µs, ms and s."""
     low, high = ax.get_ylim()
     digits = (1, 2, 5) if high / low <= 300 else (1,)
     ticks = LogLocator(subs=digits, numticks=most + 1).tick_values(low, high)

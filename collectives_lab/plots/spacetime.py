@@ -136,7 +136,7 @@ def _lanes(seen: Scene | Window, header: float, is_stuck: bool) -> tuple[Diagram
 
 
 def _header(seen: Scene) -> float:
-    """Inches above the lanes for the names of the collectives, in one row or two."""
+    """Return the inches above the lanes for the collectives' names, in a row or two."""
     first_lane = [c for c in seen.together if c[0].lane == 0]
     runs = [next(run)[0].begin for _, run in groupby(first_lane, verb)]
     if len(runs) > MOST_NAMES:
@@ -180,7 +180,7 @@ def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]]) -> None:
 
 
 def _draw_bars(ax: Axes, seen: Scene) -> None:
-    """Solid while a call runs and its rank does other work, hatched while it blocks.
+    """Draw a bar solid while its rank does other work, hatched while the call blocks.
 
     Pale while a message is under way, and in steps, where nobody knows what a rank
     does; what is computed is empty.

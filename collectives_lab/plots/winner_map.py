@@ -107,7 +107,7 @@ def _draw(
 
 
 def _edges(sizes: np.ndarray) -> np.ndarray:
-    """Half way between the sizes, in their logarithms, and as far beyond the ends.
+    """Return the logarithmic middles between sizes, and as far beyond the ends.
 
     pcolormesh would take the middles of the sizes themselves, and go below 0.
     """

@@ -85,7 +85,7 @@ _REDUCE_NAMES = {id(op): name for name, op in _REDUCE_OPS.items()}
 
 
 def reduce_name(value: Any) -> str:
-    """`"SUM"` for ReduceOp.SUM, `"sum"` and the like; empty for anything else."""
+    """Return `"SUM"` for ReduceOp.SUM, `"sum"` and the like; else an empty text."""
     known = _REDUCE_NAMES.get(id(value))
     if known is not None:
         return known

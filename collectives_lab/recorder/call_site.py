@@ -78,7 +78,7 @@ def _reduce_op_of(variables: dict[str, Any]) -> str:
 
 @cache
 def _kind_of(file: str) -> str:
-    """Whose a file is: the reader's, torch.distributed's with its verbs, or neither."""
+    """Say whose a file is: the reader's, torch.distributed's with verbs, or neither."""
     inside = file.startswith((_TORCH, _HOUSE)) or os.path.basename(file) in WRAPPERS
     if not inside:
         return "reader"

@@ -32,7 +32,7 @@ class CudaEvent(Protocol):
         """Return whether it has."""
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds from this event to another."""
+        """Return the milliseconds from this event to another."""
 
 
 def recorded(device: int) -> CudaEvent:

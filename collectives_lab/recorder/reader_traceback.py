@@ -52,7 +52,7 @@ def describe(error: BaseException) -> tuple[str, str]:
 
 
 def _from_the_reader_on(stack: list[traceback.FrameSummary]) -> list:
-    """Frames without the reader's callers, without ours and what only serves ours."""
+    """Return frames without the reader's callers, ours, and what only serves ours."""
     frames = [
         f
         for f in stack

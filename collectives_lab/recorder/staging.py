@@ -73,7 +73,7 @@ def _forget(work: weakref.ref) -> None:
 
 
 def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch's `Work.wait`, after which what was received is where it belongs."""
+    """Do torch's `Work.wait`, after which what was received is where it belongs."""
     result = _wait(work, *args, **kwargs)
     if _landings:
         _fresh.pop(threading.get_ident(), None)

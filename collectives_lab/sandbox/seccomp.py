@@ -160,7 +160,7 @@ def _if_masked(index: int, mask: int, value: int) -> list[Instruction]:
 
 
 def _if_not_emptied(flags: int) -> Iterator[Instruction]:
-    """O_TRUNC only with O_WRONLY or O_RDWR, which Landlock refuses where it should.
+    """Allow O_TRUNC only with O_WRONLY or O_RDWR, which Landlock refuses as it should.
 
     With O_RDONLY, or none of them, it empties a file that is open for reading; Landlock
     does not know that right before its ABI 3.

@@ -158,5 +158,5 @@ def _seconds(nbytes: float, fabric: Fabric, algorithm: str) -> float | None:
 
 
 def _rounded(seconds: float) -> float:
-    """Six digits, which is more than is shown, and short in a page."""
+    """Keep six digits, which is more than is shown, and short in a page."""
     return float(f"{seconds:.6g}")

@@ -71,5 +71,5 @@ def shares_of(values: ArrayLike) -> tuple[float, ...]:
 
 
 def decades(first: int, last: int) -> list[float]:
-    """1, 2 and 5 in each decade, as one writes them: 5e-6, not 5 times 10**-6."""
+    """Return 1, 2 and 5 in each decade, as one writes them: 5e-6, not 5 * 10**-6."""
     return [float(f"{d}e{n}") for n in range(first, last) for d in (1, 2, 5)]

@@ -105,7 +105,7 @@ def _same(actual: Array, known: Array) -> bool:
 
 
 def _short(values: Array) -> list[Any]:
-    """Nine digits, which is far more than is shown, and short in a page."""
+    """Keep nine digits, which is far more than is shown, and short in a page."""
     if values.ndim > 1:
         return [_short(part) for part in values]
     return [float(f"{value:.9g}") for value in values]

@@ -104,7 +104,7 @@ def _cargo(seen: Scene, chunks: Chunks) -> list[str]:
 def _words(
     seen: Scene, named: Sequence[tuple[tuple[Bar, Bar], str]], time: float
 ) -> str:
-    """`at 12.3 µs: rank 0 → 1: 64 KiB (chunk 2); rank 2 waits for rank 1`."""
+    """Write `at 12.3 µs: rank 0 → 1: 64 KiB (chunk 2); rank 2 waits for rank 1`."""
     things = [
         f"rank {send.event.rank} → {recv.event.rank}: {what}"
         for (send, recv), what in named

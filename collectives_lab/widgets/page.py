@@ -25,7 +25,7 @@ OWN_KEYS = 'data-lm-suppress-shortcuts="true"'
 def live(
     body: str, scripts: Sequence[str], function: str, data: Mapping[str, Any]
 ) -> str:
-    """HTML of `body` with the function of one of the scripts called on it.
+    """Return the HTML of `body` with a function of one of the scripts called on it.
 
     scripts: files of this folder, which see each other. function: gets the element
     around the body, and the data, JSON in which what is not finite is null.
@@ -61,7 +61,7 @@ def explorer(
 
 
 def _json(data: Any) -> str:
-    """JSON inside of a script, which its text must not end."""
+    """Return JSON that stands inside of a script, which its text must not end."""
     text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
     return text.replace("</", "<\\/")
 

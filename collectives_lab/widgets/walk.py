@@ -72,7 +72,7 @@ def _story_of(trace: Trace, algorithm: str | None) -> tuple[Story | None, str]:
 
 
 def _times(trace: Trace, story: Story) -> tuple[str, ...]:
-    """For each state, from when to when the messages of its step were under way."""
+    """Return for each state from when to when its step's messages were under way."""
     begins: dict[int, list[float]] = {}
     ends: dict[int, list[float]] = {}
     sent = dict.fromkeys(range(trace.world_size), 0)

@@ -10,14 +10,14 @@ WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 def number(value: float) -> str:
-    """Three digits, or all before the point; never with an exponent."""
+    """Write three digits, or all before the point; never an exponent."""
     if 0 < value < SMALLEST:
         return f"less than {SMALLEST}"
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def count(value: float) -> str:
-    """`7 billion`, and below a million the number itself."""
+    """Write `7 billion`, and below a million the number itself."""
     for scale, word in WORDS:
         if value >= scale:
             return f"{value / scale:.3g} {word}"

@@ -157,7 +157,7 @@ class Box:
         loading: float = LOADING,
         until: float = math.inf,
     ) -> Iterator[SealedRanks]:
-        """Fresh ranks that have run the program; ended at the end of the block.
+        """Yield fresh ranks that have run the program; they end with the block.
 
         loading: CPU seconds a rank for that; they do not count for what is called.
         until: when all of it is over at the latest, on the clock of time.monotonic.

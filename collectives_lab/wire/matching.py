@@ -156,7 +156,7 @@ class Traffic:
     def snapshots(
         self, waiting: Mapping[int, Sequence[Posted]], done: set[int]
     ) -> list[Snapshot]:
-        """For the wait-for graph; waiting: by rank, what it is blocked in."""
+        """Return snapshots for the wait-for graph; waiting: by rank, what blocks it."""
         return [
             Snapshot(
                 rank,

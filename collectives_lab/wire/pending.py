@@ -159,7 +159,7 @@ class Question:
         self.answer, self.done = frame.body, True
 
     def settle(self) -> None:
-        """Nothing hangs on it."""
+        """Do nothing: no callback hangs on it."""
 
 
 class Several(Waitable):

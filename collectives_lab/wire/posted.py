@@ -102,7 +102,7 @@ class Posted:
         )
 
     def _whole(self, size: int) -> int:
-        """S of a collective; one that has not met is taken to have even parts."""
+        """Return S of a collective; before it has met as if its parts were even."""
         if self.whole is not None:
             return self.whole
         return full_bytes(self.verb, self.sides, size)
@@ -114,7 +114,7 @@ class Posted:
 
 
 def full_bytes(verb: str, sides: Sides, size: int) -> int:
-    """S of a collective: the bytes of the full logical tensor."""
+    """Return S of a collective: the bytes of the full logical tensor."""
     sent, received = map(size_of, sides)
     if verb == "all_gather":
         return received

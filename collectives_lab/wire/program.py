@@ -61,7 +61,7 @@ class Program:
 
     @classmethod
     def source(cls, texts: Sequence[tuple[str, str]]) -> Program:
-        """Texts of Python, each with a name that stands in messages, as `cell 3`."""
+        """Return a program of texts, each with a name for messages, as `cell 3`."""
         # A byte order mark is what Windows begins a file with, and no Python.
         return cls(
             texts=tuple((name, text.removeprefix("\ufeff")) for name, text in texts)
@@ -76,7 +76,7 @@ class Program:
 
     @classmethod
     def objects(cls, named: Mapping[str, Any]) -> Program:
-        """Functions and values of this process, with what they refer to.
+        """Return a program of functions and values here, with what they refer to.
 
         What modules of the reader's own define goes along; installed ones are in the
         box. Raises TypeError, or what pickle raises, for one that cannot be copied.
@@ -103,7 +103,7 @@ class Program:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """For the way into a rank."""
+        """Return the bytes that go into a rank."""
         parts = [part for text in self.texts for part in text]
         head = b"".join(
             len(p := part.encode(*_AS)).to_bytes(8, "little") + p for part in parts

@@ -187,7 +187,7 @@ class Wire:
             self._ended.popleft().settle()
 
     def leave(self) -> None:
-        """Nobody waits from here on, as the call has ended."""
+        """Let nobody wait from here on, as the call has ended."""
         with self._writing:
             self.strict = self.is_called = False
 
@@ -266,7 +266,7 @@ class Wire:
             self.refuse_overwritten()
 
     def refuse_overwritten(self) -> None:
-        """Again in every thread, and where the student's code has caught it."""
+        """Raise again, in every thread, what the student's code may have caught."""
         if self._overwritten:
             raise TensorInUse(f"a tensor was written to {self._overwritten}")
 
@@ -285,7 +285,7 @@ def _sum(tensors: Tensors) -> int:
 
 
 def student_line() -> str:
-    """`file:line` of the innermost frame that is neither a library's nor ours."""
+    """Return `file:line` of the innermost frame that is no library's and not ours."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back  # type: ignore[assignment]

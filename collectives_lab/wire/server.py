@@ -60,7 +60,7 @@ class Job:
     reported: float = field(default_factory=time.monotonic)
 
     def cpu(self) -> float:
-        """CPU seconds of all ranks so far."""
+        """Return the CPU seconds of all ranks so far."""
         for pid in self.ranks:
             with contextlib.suppress(OSError, AttributeError):
                 self.spent[pid] = time.clock_gettime(_cpu_clock(pid))
@@ -210,7 +210,7 @@ class Server:
 
 
 def _share_what_is_there() -> None:
-    """So that collections in a rank do not touch, and copy, pages of the server's."""
+    """Keep collections in a rank from touching, and so copying, the server's pages."""
     gc.collect()
     gc.freeze()
 

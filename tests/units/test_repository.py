@@ -210,8 +210,11 @@ def test_no_room_has_the_name_of_a_public_function() -> None:
 
 
 NOUN_FIRST = re.compile(
-    r"(The|A|An|Whether|What|How|Which|Why|Where|Who|All|Each|Every|One|By)\b"
+    r"(The|An?|Whether|What|How|Which|Why|Where|When|Who|Whose|All|Each|Every|One|By"
+    r"|For|At|So|Once|Again|Until|Nobody|Nothing)\b|[A-Z][a-z]*[^\Ws]s\b|[^A-Z]|[A-Z]{2}"
 )
+"""What no imperative begins with: these words, plurals, code, numbers, acronyms."""
+
 SHOWN = {"collectives_lab/scripts/collective_cheatsheet.py", "autograder/examples.py"}
 """Modules that print their docstrings: what a verb does, what somebody handed in."""
 

@@ -215,7 +215,7 @@ def interface_of(address: str) -> str | None:
 
 
 def addresses() -> list[str]:
-    """Addresses at which other hosts may reach this one, the likeliest first."""
+    """Return this host's addresses, the one that others reach most likely first."""
     own = [a for a in interfaces().values() if not a.startswith("127.")]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:

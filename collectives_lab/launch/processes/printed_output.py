@@ -246,7 +246,7 @@ def _drawn_last(line: str) -> str:
 
 
 def _steps(shown: Sequence[_Shown]) -> list[list[_Shown]]:
-    """Lines, a display, lines, a display, ...: there may be no lines between two."""
+    """Return lines, a display, lines, ...: between two displays may be no lines."""
     steps: list[list[_Shown]] = []
     for is_text, some in groupby(shown, lambda one: one[0] != "display"):
         if is_text:

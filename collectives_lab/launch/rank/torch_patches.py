@@ -37,7 +37,7 @@ def put_in_place(leaving: Callable[[int, str], None]) -> None:
 def init_process_group(
     backend: Any = None, init_method: Any = None, *args: Any, **kwargs: Any
 ) -> None:
-    """torch's `init_process_group`, content with the group a rank already has.
+    """Do as torch's `init_process_group`, content with the group a rank already has.
 
     So the body of a function may begin as a script for torchrun does. A group that
     differs from ours (another backend, a store, an address) is made as asked for
@@ -64,7 +64,7 @@ def init_process_group(
 
 
 def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """torch's `new_group`, seen by the wait-for graph: every member must come to it.
+    """Make a group as torch does, seen by the wait-for graph: all members must come.
 
     Members find each other by the number of the group, counted alike on all ranks; in a
     group that only its members make, by their ranks.
