@@ -2,8 +2,8 @@
 
 Here `judge` asks, in this order: do calls of one number differ (`mismatch`)? Did a rank
 raise or die (logs, RAS)? Who waits for whom, and who of them does not wait (`waits`)?
-Is somebody always late, or the network slow (`timing`)? A question that the files do
-not answer ends in "unknown", with the file that would.
+Is somebody always late (`stragglers`), or the `network` slow? A question that the files
+do not answer ends in "unknown", with the file that would.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """XML from a stranger, read with limits: no entities, no depth, no gigabytes.
 
-Here you can `parse` a file to elements that know their line (`line_of`), and read their
+Here you can `parse` a file to elements that know their line (`at`), and read their
 attributes (`number`, `word`) with errors that name file, line and rule.
 """
 

@@ -7,7 +7,7 @@ What stays possible between two such processes is what no filter ends: load and 
 memory can be felt, so a few bits by timing; and where `/proc` is there, as in tier C,
 stat of another's `fd` folder shows how many files it has open, a channel of thousands
 of bits a second. So points are given for bytes that moved over the wire
-(`check.least`).
+(`checking.lower_bounds`).
 """
 
 from __future__ import annotations
