@@ -1,12 +1,14 @@
 """The arguments of a call of torch.distributed: bytes, ranks, types, and their errors.
 
-Here you can read those of any operator (`describe`), which raises ValueError for a rank
-that is not in the group and for memory that Gloo would overwrite.
+An `Operator` says where they stand. Here you can read those of any operator
+(`describe`), which raises ValueError for a rank that is not in the group and for memory
+that Gloo would overwrite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -14,7 +16,43 @@ import torch
 import torch.distributed as dist
 
 from collectives_lab.deadlock.status_board import digest
-from collectives_lab.recorder.torch_ops import Operator
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator `c10d::name` and where its arguments stand.
+
+    is_announced: whether its arguments say if the caller waits; in torch 2.6 they do
+    not. inputs, outputs: the places of the tensors that go in and come out. reduces: it
+    takes a reduce op. is_message: it is a send or a recv. is_simple: its first argument
+    is a list of tensors, the same in and out. plain: where its numbers stand.
+    """
+
+    name: str
+    verb: str
+    variant: str
+    at: dict[str, int]
+    group_at: int = 0
+    inputs: int | None = None
+    outputs: int | None = None
+    reduces: bool = False
+    is_message: bool = False
+    is_simple: bool = False
+    plain: tuple[int, ...] = ()
+    is_announced: bool = True
+
+    def get(self, args: tuple, name: str, default: Any = None) -> Any:
+        """Return the argument of this name.
+
+        The dispatcher leaves trailing defaults out.
+        """
+        i = self.at.get(name)
+        return default if i is None or i >= len(args) else args[i]
+
+
+NO_OPERATOR = Operator("", "", "", {})
+"""Stands for a call that does not come to the dispatcher."""
+
 
 _WHOLE_IS_OUTPUT = {"all_gather", "gather"}
 """Verbs whose full tensor is what comes out; of the others it is what goes in."""

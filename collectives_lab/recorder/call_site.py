@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab.recorder import call_arguments, torch_ops
+from collectives_lab.recorder.call_arguments import Operator, reduce_name
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _DISTRIBUTED = os.path.dirname(dist.__file__) + os.sep
@@ -34,7 +34,7 @@ _JOIN = threading.Thread.join.__code__
 
 
 def find_reader(
-    op: torch_ops.Operator, frame: FrameType | None
+    op: Operator, frame: FrameType | None
 ) -> tuple[tuple[str, int] | None, str, str]:
     """Return the reader's line, the torch.distributed function there, its reduce op.
 
@@ -73,7 +73,7 @@ def waits(frame: FrameType | None) -> bool:
 
 def _reduce_op_of(variables: dict[str, Any]) -> str:
     op = variables.get("op", variables.get("reduceOp"))
-    return "" if op is None else call_arguments.reduce_name(op)
+    return "" if op is None else reduce_name(op)
 
 
 @cache

@@ -30,6 +30,7 @@ from collectives_lab.recorder import (
     staging,
     torch_ops,
 )
+from collectives_lab.recorder.call_arguments import NO_OPERATOR, Operator
 from collectives_lab.recorder.call_numbers import Counts
 from collectives_lab.recorder.call_record import Group, Meeting, Record, now, place
 from collectives_lab.recorder.delays import Links
@@ -103,7 +104,7 @@ class Recorder:
 
     # -- one call ------------------------------------------------------------------
 
-    def call(self, op: torch_ops.Operator, args: tuple, go: Callable[[], Any]) -> Any:
+    def call(self, op: Operator, args: tuple, go: Callable[[], Any]) -> Any:
         """Record a call, check it against its counterparts, and let it go on."""
         issued = now()
         pg = torch_ops.group_of(op, args)
@@ -274,7 +275,7 @@ class Recorder:
         """
         name = f"{op} {number} {ranks}"
         self.meetings[name] = ranks
-        where, _, _ = call_site.find_reader(torch_ops.NO_OPERATOR, sys._getframe(1))
+        where, _, _ = call_site.find_reader(NO_OPERATOR, sys._getframe(1))
         meeting = Meeting(op, name, self.counts.meet(name), place(where))
         ident = threading.get_ident()
         self.blocked[ident] = meeting

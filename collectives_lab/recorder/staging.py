@@ -19,6 +19,7 @@ import torch
 
 from collectives_lab.basics import devices
 from collectives_lab.recorder import torch_ops
+from collectives_lab.recorder.call_arguments import Operator
 
 MESSAGES = ("send", "recv_", "recv_any_source_")
 """The operators that are staged."""
@@ -41,7 +42,7 @@ _landings: dict[weakref.ref, tuple[torch.Tensor, torch.Tensor]] = {}
 """By the work of a recv: the tensor, and the copy in which the message arrives."""
 
 
-def detour(operator: torch_ops.Operator, redispatch: Callable) -> Callable:
+def detour(operator: Operator, redispatch: Callable) -> Callable:
     """Return what a message goes on by: as it is, or by the CPU.
 
     Other operators as they are.

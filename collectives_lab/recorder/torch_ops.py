@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 from torch.library import Library
+
+from collectives_lab.recorder.call_arguments import Operator
 
 _world = dist.distributed_c10d._world
 _work_of_future = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined] # has no stub
@@ -56,42 +57,6 @@ _VERBS = {
     "monitored_barrier_": ("barrier", "monitored_barrier"),
 }
 """Operator -> the verb in torch's spelling, and the function that calls it."""
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One operator `c10d::name` and where its arguments stand.
-
-    is_announced: whether its arguments say if the caller waits; in torch 2.6 they do
-    not. inputs, outputs: the places of the tensors that go in and come out. reduces: it
-    takes a reduce op. is_message: it is a send or a recv. is_simple: its first argument
-    is a list of tensors, the same in and out. plain: where its numbers stand.
-    """
-
-    name: str
-    verb: str
-    variant: str
-    at: dict[str, int]
-    group_at: int = 0
-    inputs: int | None = None
-    outputs: int | None = None
-    reduces: bool = False
-    is_message: bool = False
-    is_simple: bool = False
-    plain: tuple[int, ...] = ()
-    is_announced: bool = True
-
-    def get(self, args: tuple, name: str, default: Any = None) -> Any:
-        """Return the argument of this name.
-
-        The dispatcher leaves trailing defaults out.
-        """
-        i = self.at.get(name)
-        return default if i is None or i >= len(args) else args[i]
-
-
-NO_OPERATOR = Operator("", "", "", {})
-"""Stands for a call that does not come to the dispatcher."""
 
 
 _NUMBERS = ("dst", "src", "root_rank", "tag", "async_op")
