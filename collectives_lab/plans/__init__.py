@@ -8,7 +8,7 @@ algorithm sends segments of `2**20` bytes.
 nbytes is S, the bytes of the full logical tensor (one rank's buffer for all_to_all);
 itemsize: the bytes of an element, between which a tensor may be cut. Verbs with a root
 take `root=0`. A new plan is written with `plans.steps`. Which chunks the messages of a
-trace carry is known from the plan that has the same messages (`plans.pieces`).
+trace carry is known from the plan that has the same messages (`plans.chunks_of_trace`).
 """
 
 from collectives_lab.basics.verbs import algorithms_in

@@ -2,7 +2,8 @@
 
 Here you can ask who may go on under a bound on staleness (`Clocks`), and play a server
 whose messages take no time (`play`): when each gradient arrives and how many updates it
-missed. A worker's clock is how many gradients it has brought.
+missed. A worker's clock is how many gradients it has brought. `replay` cannot play it:
+no message takes time here, and who goes on is not in a trace but follows from a bound.
 
 Source: Ho et al. 2013, More Effective Distributed ML via a Stale Synchronous Parallel
 Parameter Server, section 2.

@@ -49,7 +49,10 @@ class _Checking(ModuleType):
 
 
 class _Refusing(importlib.abc.MetaPathFinder):
-    """A module that refuses to be imported, with the reason."""
+    """A finder that refuses the modules of this package, with the reason.
+
+    Python asks finders, and no `__getattr__`, for `import collectives_lab.plans`.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: Any = None
