@@ -494,6 +494,14 @@ def test_a_replay_opens_collectives_as_the_library_does(library, verb) -> None:
     assert took == pytest.approx(replay(planned, fabric).elapsed, rel=1e-12)
 
 
+@pytest.mark.parametrize("library", ["nccl", "gloo", "mpi"])
+@pytest.mark.parametrize("verb", ["broadcast", "reduce", "all_reduce", "all_to_all"])
+def test_on_a_network_that_takes_no_time_nothing_takes_any(library, verb) -> None:
+    """Nor does anybody wait for ever: steps keep their order."""
+    fabric = fabrics.hierarchical(2, 4, Link(0, 0), Link(0, 0))
+    assert libraries.plan(library, verb, fabric, 2**22, 4).replay(fabric).elapsed == 0
+
+
 def test_a_replay_takes_the_librarys_own_names() -> None:
     """Forced, as `predict` does; a plan of the reader's stays possible."""
     fabric = fabrics.dgx_h100(4)
