@@ -87,7 +87,7 @@ class Collective:
 
     def inside(self, fabric: Fabric, library: str | None) -> Inside | None:
         """Return its messages; None while they depend on ranks that have not come."""
-        asked = (next(iter(self.asked.values())),)
+        asked: tuple[Asked, ...] = (next(iter(self.asked.values())),)
         if asked[0].op == "all_to_all":
             if len(self.asked) < len(self.ranks):
                 return None
