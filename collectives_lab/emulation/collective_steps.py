@@ -1,15 +1,18 @@
 """Steps of a collective on the emulated network: its messages, as `replay` has them.
 
-Here `inside` gives the messages of a collective and the order in which each rank makes
-them: the plan of the algorithm that `replay.expand.USUAL` names for the verb.
+Here `inside` gives the messages of a collective and the order in which each rank posts
+them and waits for them: the plan of a library for the verb, or of the algorithm that
+`replay.expand.USUAL` names.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
+from collectives_lab.fabrics import Fabric
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
 from collectives_lab.trace import Event, Trace
@@ -25,22 +28,35 @@ class Asked(NamedTuple):
     splits: str
 
 
-class Inside(NamedTuple):
-    """messages: (src, dst, nbytes). steps: by rank, the messages that each step has.
+class Step(NamedTuple):
+    """The messages that a rank posts at once, and those that it then waits for.
 
-    A rank posts its ends of a step's messages at once and goes on when all have ended.
+    The second may be of earlier steps: libraries have several under way.
     """
 
+    posted: tuple[int, ...]
+    awaited: tuple[int, ...]
+
+
+class Inside(NamedTuple):
+    """messages: (src, dst, nbytes). steps: by rank, in order."""
+
     messages: tuple[tuple[int, int, int], ...]
-    steps: dict[int, tuple[tuple[int, ...], ...]]
+    steps: dict[int, tuple[Step, ...]]
 
 
 @lru_cache(maxsize=256)
-def inside(ranks: tuple[int, ...], asked: tuple[Asked, ...]) -> Inside:
+def inside(
+    ranks: tuple[int, ...],
+    asked: tuple[Asked, ...],
+    fabric: Fabric | None = None,
+    library: str | None = None,
+) -> Inside:
     """Return the messages of a collective of `ranks`, each of which asked for the same.
 
-    asked: by place in the group, or one for all. A verb that replay does not know, and
-    a call that it refuses, has no messages and takes no time.
+    asked: by place in the group, or one for all. library: whose plans they are on this
+    fabric. A verb that replay does not know, and a call that it refuses, has no
+    messages and takes no time.
     """
     everyone = asked * (len(ranks) // len(asked))
     events = [
@@ -49,22 +65,35 @@ def inside(ranks: tuple[int, ...], asked: tuple[Asked, ...]) -> Inside:
     ]
     trace = Trace.from_events(events, max(ranks) + 1, {"g": ranks})
     try:
-        calls = open_collectives(trace, calls_of(trace), {})
+        calls = open_collectives(
+            trace, calls_of(trace), {}, fabric=fabric, library=library
+        )
     except ValueError:
         return Inside((), {})
     messages: list[tuple[int, int, int]] = []
-    steps: dict[int, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
+    ends_of: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
     sizes = calls.nbytes[calls.send]
     ends = (calls.send, calls.recv, sizes, calls.is_signal)
     for send, recv, nbytes, is_signal in zip(*(e.tolist() for e in ends), strict=True):
         if is_signal:
             continue
         for call in (send, recv):
-            rank, step = int(calls.rank[call]), float(calls.issued[call])
-            steps[rank][step].append(len(messages))
+            times = float(calls.issued[call]), float(calls.waited[call])
+            ends_of[int(calls.rank[call])].append((*times, len(messages)))
         messages.append((int(calls.rank[send]), int(calls.rank[recv]), nbytes))
-    in_order = {
-        rank: tuple(tuple(of_rank[step]) for step in sorted(of_rank))
-        for rank, of_rank in steps.items()
-    }
-    return Inside(tuple(messages), in_order)
+    steps = {rank: _steps(own) for rank, own in ends_of.items()}
+    return Inside(tuple(messages), steps)
+
+
+def _steps(ends: list[tuple[float, float, int]]) -> tuple[Step, ...]:
+    """Return the steps of a rank, given when it posts each message and waits for it.
+
+    It waits for a message in the last step that begins by then.
+    """
+    begins = sorted({issued for issued, _, _ in ends})
+    posted: list[list[int]] = [[] for _ in begins]
+    awaited: list[list[int]] = [[] for _ in begins]
+    for issued, waited, message in ends:
+        posted[bisect(begins, issued) - 1].append(message)
+        awaited[bisect(begins, waited) - 1].append(message)
+    return tuple(map(Step, map(tuple, posted), map(tuple, awaited)))

@@ -66,7 +66,8 @@ class Collective:
 
     inside: what the library does, by `inside`, which keeps it for all. asked, came: by
     rank, what it called and when. step, needs, latest: by rank that has begun, the step
-    it is in, the messages it still waits for in it, and the end of the last one.
+    it is in, the messages it still waits for in it, and the end of the last one. over:
+    by rank, the ends of messages that it has yet to wait for.
     posted: by message with one end, since when. free: the ranks that have come and have
     nothing before it, but have not begun. then: by rank, the next collective of the
     group, if the rank has come to that already. ended: how many are through.
@@ -76,21 +77,24 @@ class Collective:
     asked: dict[int, Asked] = field(default_factory=dict)
     came: dict[int, float] = field(default_factory=dict)
     step: dict[int, int] = field(default_factory=dict)
-    needs: dict[int, int] = field(default_factory=dict)
+    needs: dict[int, set[int]] = field(default_factory=dict)
     latest: dict[int, float] = field(default_factory=dict)
+    over: dict[int, dict[int, float]] = field(default_factory=dict)
     posted: dict[int, float] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)
     then: dict[int, int] = field(default_factory=dict)
     ended: int = 0
 
-    def inside(self) -> Inside | None:
+    def inside(self, fabric: Fabric, library: str | None) -> Inside | None:
         """Return its messages; None while they depend on ranks that have not come."""
-        first = next(iter(self.asked.values()))
-        if first.op != "all_to_all":
-            return inside(self.ranks, (first,))
-        if len(self.asked) < len(self.ranks):
-            return None
-        return inside(self.ranks, tuple(self.asked[rank] for rank in self.ranks))
+        asked: tuple[Asked, ...] = (next(iter(self.asked.values())),)
+        if asked[0].op == "all_to_all":
+            if len(self.asked) < len(self.ranks):
+                return None
+            asked = tuple(self.asked[rank] for rank in self.ranks)
+        if library is None:
+            return inside(self.ranks, asked)
+        return inside(self.ranks, asked, fabric, library)
 
 
 @dataclass
@@ -116,12 +120,15 @@ class State:
 class Network:
     """A fabric with what is under way on it.
 
-    time: until when it has run here. decided: of all that has ended here, the time at
-    which that was decided, and the end.
+    library: whose plans collectives are, as in `replay`. time: until when it has run
+    here. decided: of all that has ended here, the time at which that was decided, and
+    the end.
     """
 
-    def __init__(self, fabric: Fabric, state: State | None = None):
-        self.fabric = fabric
+    def __init__(
+        self, fabric: Fabric, state: State | None = None, library: str | None = None
+    ):
+        self.fabric, self.library = fabric, library
         self.state = State() if state is None else state
         self.time = 0.0
         self.decided: list[tuple[float, float]] = []
@@ -214,7 +221,7 @@ class Network:
         elif isinstance(m.owner, Message):
             self._end(m.owner, end)
         else:
-            self._inside_done(m.owner, m.src, m.dst, end)
+            self._inside_done(m.owner, m.place[1], m.src, m.dst, end)
 
     def _end(self, key: Message | Share, end: float) -> None:
         self.state.ends[key] = end
@@ -225,36 +232,49 @@ class Network:
     def _begin(self, key: tuple[str, int]) -> None:
         """Let the free ranks of a collective begin, once its messages are known."""
         collective, group = self.state.collectives[key], key[0]
-        if collective.inside() is None:
+        if collective.inside(self.fabric, self.library) is None:
             return
         ranks, collective.free = collective.free, []
         for rank in ranks:
             through = self.state.stream.get((group, rank), 0.0)
-            collective.step[rank] = -1
+            collective.step[rank], collective.over[rank] = -1, {}
             self._go_on(key, rank, max(through, collective.came[rank]))
 
     def _go_on(self, key: tuple[str, int], rank: int, time: float) -> None:
-        """Begin a rank's next step: post its ends of the messages in it."""
+        """Begin a rank's next steps, up to one with messages that have not ended."""
         collective = self.state.collectives[key]
-        plan = collective.inside()
+        plan = collective.inside(self.fabric, self.library)
         assert plan is not None
-        collective.step[rank] += 1
-        steps = plan.steps.get(rank, ())
-        if collective.step[rank] == len(steps):
-            self._ended(key, rank, time)
-            return
-        own_messages = steps[collective.step[rank]]
-        collective.needs[rank], collective.latest[rank] = len(own_messages), time
-        for i in own_messages:
-            first = collective.posted.pop(i, None)
-            if first is None:
-                collective.posted[i] = time
-            else:
-                begin = max(first, time)
-                self._fly(begin, (key[1], i), 0, begin, *plan.messages[i], key)
+        over = collective.over[rank]
+        for step in plan.steps.get(rank, ())[collective.step[rank] + 1 :]:
+            collective.step[rank] += 1
+            for i in step.posted:
+                self._post_inside(key, collective, i, plan.messages[i], time)
+            needs = {i for i in step.awaited if i not in over}
+            time = max([time, *(over.pop(i) for i in step.awaited if i in over)])
+            collective.needs[rank], collective.latest[rank] = needs, time
+            if needs:
+                return
+        self._ended(key, rank, time)
+
+    def _post_inside(
+        self,
+        key: tuple[str, int],
+        collective: Collective,
+        i: int,
+        message: tuple[int, int, int],
+        time: float,
+    ) -> None:
+        """Post one end of a message inside a collective at `time`."""
+        first = collective.posted.pop(i, None)
+        if first is None:
+            collective.posted[i] = time
+        else:
+            begin = max(first, time)
+            self._fly(begin, (key[1], i), 0, begin, *message, key)
 
     def _inside_done(
-        self, key: tuple[str, int], src: int, dst: int, end: float
+        self, key: tuple[str, int], i: int, src: int, dst: int, end: float
     ) -> None:
         """Note that a message inside a collective has arrived: its ends await one less.
 
@@ -262,7 +282,10 @@ class Network:
         """
         collective = self.state.collectives[key]
         for rank in (src, dst):
-            collective.needs[rank] -= 1
+            if i not in collective.needs[rank]:
+                collective.over[rank][i] = end
+                continue
+            collective.needs[rank].remove(i)
             collective.latest[rank] = max(collective.latest[rank], end)
             if not collective.needs[rank]:
                 self._go_on(key, rank, collective.latest[rank])

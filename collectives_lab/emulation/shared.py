@@ -65,8 +65,8 @@ def create() -> int:
 class SharedNetwork:
     """The network behind a descriptor, which it keeps."""
 
-    def __init__(self, fd: int, fabric: Fabric):
-        self.fabric = fabric
+    def __init__(self, fd: int, fabric: Fabric, library: str | None = None):
+        self.fabric, self.library = fabric, library
         self._fd = fd
         self._map = mmap.mmap(fd, 2 * ROOM)
         self._threads = threading.Lock()
@@ -78,7 +78,8 @@ class SharedNetwork:
         with self._locked():
             time = now()
             state = self._read(0)
-            network = Network(self.fabric, pickle.loads(state) if state else None)
+            known = pickle.loads(state) if state else None
+            network = Network(self.fabric, known, self.library)
             network.run(max(time - MOST, self._decided(time)))
             act(network)
             over = self._forecast().over

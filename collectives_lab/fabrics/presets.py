@@ -83,11 +83,11 @@ def dgx_a100(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     """Make DGX A100s: 8 GPUs on NVLink 3, one HDR InfiniBand NIC for each of them.
 
     NVLink 3 moves 600 GB/s a GPU counting both ways, so 300 GB/s one way; HDR is
-    200 Gb/s, 25 GB/s. NVIDIA DGX A100 System Architecture white paper, 2020; latencies
-    from NCCL's model (see the source).
+    200 Gb/s, 25 GB/s; the CPUs are AMD's. NVIDIA DGX A100 System Architecture white
+    paper, 2020; latencies from NCCL's model (see the source).
     """
-    link = over_nvlink(300e9)
-    return _servers("dgx_a100", _A100, link, nodes, gpus_per_node)
+    machine, link = replace(_A100, cpu="AMD"), over_nvlink(300e9)
+    return _servers("dgx_a100", machine, link, nodes, gpus_per_node)
 
 
 def dgx_h100(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
@@ -197,10 +197,10 @@ def aws_p4de(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
 def aws_p5(nodes: int = 1, gpus_per_node: int = 8) -> Fabric:
     """Make AWS p5.48xlarge nodes: 8 H100 on NVLink 4, 3200 Gb/s of EFA a node.
 
-    Four NICs of 100 Gb/s for each GPU, taken as one of 400. AWS, Amazon EC2 P5
-    instances.
+    Four NICs of 100 Gb/s for each GPU, taken as one of 400; the CPUs are AMD's. AWS,
+    Amazon EC2 P5 instances.
     """
-    h100 = replace(_H100, buffer=_EFA_BUFFER)
+    h100 = replace(_H100, cpu="AMD", buffer=_EFA_BUFFER)
     machine, link = _on_efa(h100, _EFA_P5, "p5"), over_nvlink(450e9)
     return _servers("aws_p5", machine, link, nodes, gpus_per_node)
 

@@ -129,6 +129,7 @@ def _along(call: Call, orders: list[np.ndarray]) -> Trace:
         links = call.fabric.inside, call.fabric.across
         busy = max(link.taken + length * link.beta for link in links)
         hops = _hops(call, order, length) + SLACK * busy
+        hops = hops if hops.any() else hops + 1  # in order, though they take no time
         starts = np.append(0.0, np.cumsum(hops)) / (busy or hops.max(initial=0) or 1)
         channels.append(_paced(plan.trace(), order, starts - np.arange(p)))
     return _side_by_side(channels)

@@ -41,21 +41,26 @@ def _segments(call: Call) -> tuple[int, int]:
     return count // p, _up(-(-call.nbytes // count), call.itemsize)
 
 
-def _ring(call: Call, count: int, size: int, steps: int, extra: int = 0) -> Trace:
-    """Plan steps of a ring to the left, of `count` segments each, and some extra."""
+def _ring(call: Call, count: int, size: int, begin: int = 0, extra: int = 0) -> Trace:
+    """Plan P-1 steps of a ring to the left, of `count` segments each, and some extra.
+
+    begin: the first of them: 0 of a reduce-scatter, P-1 of the all-gather after it.
+    """
     p = call.world_size
     ranks = -np.arange(p) % p
     starts = (ranks[:, None] * count + np.arange(count)) * size
     sizes = np.clip(call.nbytes - starts, 0, size)
-    plan = Steps(p)
-    for k in range(steps + 1):
-        for number in range(count if k < steps else extra):
+    plan, end = Steps(p), begin + p - 1
+    for k in range(begin, end + 1):
+        for number in range(count if k < end else extra):
             ring_step(plan, ranks, sizes[:, number], k)
     return in_flight(plan.trace(), 2)
 
 
 def _all_reduce(call: Call) -> Trace:
-    return _ring(call, *_segments(call), 2 * (call.world_size - 1))
+    """Plan a ring reduce-scatter, and an all-gather once a rank is through with it."""
+    segments, half = _segments(call), call.world_size - 1
+    return one_after_another(_ring(call, *segments), _ring(call, *segments, half))
 
 
 def _all_reduce_seconds(call: Call) -> float:
@@ -82,7 +87,7 @@ def _reduce(call: Call) -> Trace:
     which move what nobody needs.
     """
     p, (count, size) = call.world_size, _reduce_segments(call)
-    ring = _ring(call, count, size, p - 1, max(count - 2, 0) if p > 1 else 0)
+    ring = _ring(call, count, size, extra=max(count - 2, 0) if p > 1 else 0)
     others = np.delete(np.arange(p), call.root)
     chunks = np.clip(call.nbytes - others * count * size, 0, count * size)
     gather = Steps(p)

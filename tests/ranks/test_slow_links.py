@@ -197,6 +197,31 @@ def test_a_collective_ends_when_replay_says(
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
+GAPS = fabrics.hierarchical(
+    2, 4, Link.of(1e-3, 1e7, gap=0.0), Link.of(5e-3, 1e6, gap=0.0), nics_per_node=4
+)
+
+
+@pytest.mark.parametrize("fabric", [FABRICS["two NICs"], GAPS], ids=["two NICs", "gap"])
+@pytest.mark.parametrize("library", ["gloo", "mpi", "nccl"])
+@pytest.mark.parametrize("op", VERBS)
+def test_a_collective_of_a_library_ends_when_replay_says(
+    op: str, library: str, fabric: Fabric
+) -> None:
+    """With several messages of a rank under way, and with latencies that hide."""
+    trace = called(op, 8, 7.7e-3, fabric)
+    found = emulated(op, 8, 7.7e-3, Network(fabric, library=library))
+    expected = trace.replay(fabric, library=library).elapsed
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_the_emulated_network_carries_what_gloo_sends() -> None:
+    """Two segments under way hide a latency; the usual ring waits for each message."""
+    bare, gloo = (Network(GAPS, library=library) for library in (None, "gloo"))
+    usual = emulated("all_reduce", 8, 0.0, bare)
+    assert emulated("all_reduce", 8, 0.0, gloo) < 0.8 * usual
+
+
 def test_an_unequal_all_to_all_moves_its_parts() -> None:
     """What each rank sends to each is known when all have come."""
     parts = [[0, 10, 20], [40, 0, 10], [10, 10, 0]]
@@ -326,6 +351,12 @@ def test_a_wrong_fabric_is_refused(start, fabric, complaint: str) -> None:
     """Before anything starts, with what to do."""
     with pytest.raises(lab.LaunchError, match=complaint):
         start(world_size=3, fabric=fabric)
+
+
+def test_a_library_that_is_not_known_is_refused() -> None:
+    """Where it is named, since a call that has no plan would take no time."""
+    with pytest.raises(ValueError, match="library is 'rccl'; need nccl"):
+        Emulated(fabrics.uniform(2, 0, 0), library="rccl")
 
 
 def test_a_restart_checks_before_it_ends_anything() -> None:

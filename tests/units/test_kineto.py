@@ -7,9 +7,11 @@ import tracemalloc
 import pytest
 from kineto_files import AUTOGRAD, COMPUTE, File, gloo, nccl, parameters
 
+import collectives_lab as lab
 from collectives_lab import fabrics
 from collectives_lab.basics import live_area
 from collectives_lab.basics.errors import LabError
+from collectives_lab.data import shipped
 from collectives_lab.trace import Trace
 from collectives_lab.trace.kineto import calls, stream, times
 
@@ -359,6 +361,36 @@ def test_a_recorded_wait_counts(tmp_path) -> None:
     assert event.issued == pytest.approx(100e-6, abs=5e-9)
     assert event.waited == pytest.approx(300e-6, abs=5e-9)
     assert event.completed == pytest.approx(600e-6, abs=5e-9)
+
+
+@pytest.mark.parametrize(
+    "launch, waited",
+    [(50, 200), (350, 350), (595, None), (900, None)],
+    ids=["queued", "queued within the gap", "at the end", "later"],
+)
+def test_a_stream_with_nothing_in_its_queue_waits_for_python(
+    launch: float, waited: float | None, tmp_path
+) -> None:
+    """Beside a collective it waits only from the launch of its next kernel on."""
+    file, said = File(0, 1), parameters("allreduce", 10, 10, ranks=(0,))
+    file.kernel("a", 0, 200, COMPUTE, 1)
+    nccl(file, 10, said, (100, 500))
+    file.kernel("b", max(610, launch + 8), 100, COMPUTE, launch)
+    (event,) = communication(Trace.load(file.write(tmp_path / "r.json")))
+    assert event.completed == pytest.approx(600e-6, abs=5e-9)
+    expected = None if waited is None else pytest.approx(waited * 1e-6, abs=5e-9)
+    assert event.waited == expected
+
+
+def test_a_job_that_waits_for_python_gains_nothing_from_a_network() -> None:
+    """That of chapter 12: its sums end before Python has launched what comes after."""
+    file = str(shipped("ddp_resnet50.json.gz"))
+    trace = Trace.load(file, symmetric=True)
+    assert [e.waited for e in trace.of_rank(0) if e.op == "all_reduce"] == 5 * [None]
+    recorded, faster = (fabrics.uniform(2, alpha, 0) for alpha in (5e-4, 1e-6))
+    job = lab.what_if(trace, recorded)
+    assert max(job.exposed()) == 0
+    assert job.on(faster).elapsed == pytest.approx(job.replayed.elapsed, rel=1e-3)
 
 
 def test_a_kernel_in_the_computing_stream_blocks_it(tmp_path) -> None:

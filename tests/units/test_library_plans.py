@@ -155,6 +155,16 @@ def test_a_plan_that_sends_on_too_early_is_found() -> None:
     assert lent(in_flight(trace, 2), [2**21] * 4) > 0
 
 
+def test_gloo_gathers_when_a_rank_has_reduced_all() -> None:
+    """Its all-reduce has two loops, and none is begun with a message under way."""
+    trace = libraries.plan("gloo", "all_reduce", fabrics.uniform(4, 1, 1), 2**23, 4)
+    for rank in range(4):
+        own = trace.columns["rank"] == rank
+        issued, waited = (trace.columns[name][own] for name in ("issued", "waited"))
+        half = len(issued) // 2
+        assert waited[:half].max() < issued[half:].min()
+
+
 @pytest.mark.parametrize("nodes, gpus", [(2, 8), (3, 4), (4, 1), (5, 2)])
 def test_a_tree_sends_a_segment_on_when_it_is_whole(nodes: int, gpus: int) -> None:
     """Up when all children have sent it, down when the root has the sum of all."""
@@ -482,6 +492,14 @@ def test_a_replay_opens_collectives_as_the_library_does(library, verb) -> None:
     planned = libraries.plan(library, verb, fabric, 2**20, 4, root)
     took = trace.replay(fabric, library=library).elapsed
     assert took == pytest.approx(replay(planned, fabric).elapsed, rel=1e-12)
+
+
+@pytest.mark.parametrize("library", ["nccl", "gloo", "mpi"])
+@pytest.mark.parametrize("verb", ["broadcast", "reduce", "all_reduce", "all_to_all"])
+def test_on_a_network_that_takes_no_time_nothing_takes_any(library, verb) -> None:
+    """Nor does anybody wait for ever: steps keep their order."""
+    fabric = fabrics.hierarchical(2, 4, Link(0, 0), Link(0, 0))
+    assert libraries.plan(library, verb, fabric, 2**22, 4).replay(fabric).elapsed == 0
 
 
 def test_a_replay_takes_the_librarys_own_names() -> None:

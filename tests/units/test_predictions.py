@@ -48,6 +48,15 @@ def test_latencies_are_those_of_nccls_model(algorithm, protocol, nodes) -> None:
     assert ours.latency == pytest.approx(theirs, rel=1e-12)
 
 
+def test_the_cpus_of_a_preset_are_those_of_its_data_sheet() -> None:
+    """One of AMD needs 2 us to post a message, so each step of a ring takes as long."""
+    for fabric in (fabrics.dgx_a100(2), fabrics.aws_p5(2)):
+        amd = named(fabric)["ring", "LL"].latency
+        machine = replace(fabric.machine, cpu="Intel")
+        intel = named(replace(fabric, machine=machine))["ring", "LL"].latency
+        assert amd - intel == pytest.approx(28 * 1e-6)
+
+
 @pytest.mark.parametrize("protocol, late", [("LL", 2.3), ("LL128", 4.5), ("Simple", 0)])
 def test_a_ring_s_message_to_another_server_takes_as_long_as_a_tree_s(protocol, late):
     """NCCL counts less, but not with one GPU a server; on EFA its plugin counts."""

@@ -1,5 +1,6 @@
 """Topologies in files become fabrics, and broken ones are refused with their line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ def xml(
     speed: int = 400_000,
     sm: int = 90,
     kind: str = "0x020700",
+    vendor: str = "GenuineIntel",
 ) -> str:
     """A server in the form of NCCL's dump: a GPU and a card behind each PCIe switch."""
     trees = [
@@ -28,7 +30,7 @@ def xml(
     ]
     cpus = [trees[: gpus // 2], trees[gpus // 2 :]]
     inside = "".join(
-        f'<cpu numaid="{n}" arch="x86_64" vendor="GenuineIntel">{"".join(t)}</cpu>'
+        f'<cpu numaid="{n}" arch="x86_64" vendor="{vendor}">{"".join(t)}</cpu>'
         for n, t in enumerate(cpus)
     )
     return f'<system version="1">\n{inside}\n</system>\n'
@@ -53,26 +55,28 @@ def same(a: fabrics.Fabric, b: fabrics.Fabric) -> bool:
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_matrix_becomes_the_preset_of_that_machine(nodes: int) -> None:
-    """`nvidia-smi topo -m` of a DGX A100 and of an H100 server: links, cards, times."""
-    a100 = shipped("dgx_a100_topo.txt")
-    assert same(fabrics.read_topology(a100, nodes, 25e9), fabrics.dgx_a100(nodes))
+    """A DGX A100 and an H100 server: links, cards, times; not whose CPUs they have."""
+    a100, preset = shipped("dgx_a100_topo.txt"), fabrics.dgx_a100(nodes)
+    preset = replace(preset, machine=replace(preset.machine, cpu="Intel"))
+    assert same(fabrics.read_topology(a100, nodes, 25e9), preset)
     h100 = shipped("h100_topo.txt")
     read = fabrics.read_topology(h100, nodes, 50e9, "Hopper")
     assert same(read, fabrics.dgx_h100(nodes))
-    assert not same(fabrics.read_topology(a100, nodes, 12.5e9), fabrics.dgx_a100(nodes))
+    assert not same(fabrics.read_topology(a100, nodes, 12.5e9), preset)
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_the_dump_of_nccl_says_what_a_matrix_does_not(
     nodes: int, tmp_path: Path
 ) -> None:
-    """Generation, rates and network come from the file."""
+    """Generation, rates, network and CPUs come from the file."""
     read = fabrics.read_topology(written(tmp_path, xml()), nodes)
     assert same(read, fabrics.dgx_h100(nodes))
     roce = fabrics.read_topology(written(tmp_path, xml(kind="0x020000")), nodes)
     assert roce.machine.network == "RoCE"
     a100 = '<nvlink target="fffffff:ff:ff.0" count="12" tclass="0x068000"/>'
-    older = written(tmp_path, xml(links=a100, speed=200_000, sm=80))
+    text = xml(links=a100, speed=200_000, sm=80, vendor="AuthenticAMD")
+    older = written(tmp_path, text)
     assert same(fabrics.read_topology(older, nodes), fabrics.dgx_a100(nodes))
 
 
