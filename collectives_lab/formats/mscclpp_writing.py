@@ -96,8 +96,8 @@ def _operations(
                     "channel_type": "memory",
                 }
             )
-        ops += _told("signal", [run.dst for run in out], peers)
-        ops += _told("wait", [run.src for run in into], peers)
+        ops += _synced("signal", [run.dst for run in out], peers)
+        ops += _synced("wait", [run.src for run in into], peers)
         for run in into:
             own = _chunk(moved.buffer, run.chunk, run.length)
             came = _chunk("s", places[step, run], run.length)
@@ -109,7 +109,7 @@ def _operations(
     return ops
 
 
-def _told(name: str, ranks: list[int], peers: list[int]) -> list[Json]:
+def _synced(name: str, ranks: list[int], peers: list[int]) -> list[Json]:
     """Return the signal to some ranks, or the wait for theirs, after a sync."""
     ids = [peers.index(peer) for peer in sorted(set(ranks))]
     op = {"name": name, "channel_ids": ids, "channel_type": "memory"}
