@@ -907,6 +907,24 @@ def test_a_chunk_table_can_be_read(p):
     assert f"{p * p} of {p * p}" in plots.chunk_table(states[-1]).caption
 
 
+def test_a_chunk_from_several_senders_has_a_grey_frame():
+    """One sender lends its colour; of several none may, or it would seem the only one."""
+    to_owner = [plots.Move(src=a, dst=0, chunk=0, adds=True) for a in (1, 2)]
+    to_one = [plots.Move(src=0, dst=1, chunk=0, adds=False)]
+    states = plots.chunk_states(3, [("several", to_owner), ("one", to_one)])
+    table = plots.chunk_table(states)
+    several, one = (
+        {tuple(c) for f in ax.collections[-1:] for c in f.get_edgecolor()}
+        for ax in table.axes[1:]
+    )
+    assert several == {mpl.colors.to_rgba(INK)}
+    assert one == {mpl.colors.to_rgba(plots.rank_color(0))}
+    assert any("grey from several" in t.get_text() for t in texts(table))
+    assert not any(
+        "several" in t.get_text() for t in texts(plots.chunk_table(states[0]))
+    )
+
+
 @pytest.mark.parametrize("p", [16, 128])
 def test_chunks_of_many_ranks_have_a_shade(p):
     """Where dots had no room for numbers: more ranks are darker, a whole is darkest."""
