@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import PatchCollection, PolyCollection
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from PIL import Image
@@ -908,15 +908,16 @@ def test_a_chunk_table_can_be_read(p):
 
 
 def test_a_chunk_from_several_senders_has_a_grey_frame():
-    """One sender lends its colour; of several none may, or it would seem the only one."""
+    """Several senders share no colour, as one would seem to be the only one."""
     to_owner = [plots.Move(src=a, dst=0, chunk=0, adds=True) for a in (1, 2)]
     to_one = [plots.Move(src=0, dst=1, chunk=0, adds=False)]
     states = plots.chunk_states(3, [("several", to_owner), ("one", to_one)])
     table = plots.chunk_table(states)
-    several, one = (
-        {tuple(c) for f in ax.collections[-1:] for c in f.get_edgecolor()}
+    frames = [
+        next(c for c in ax.collections if isinstance(c, PatchCollection))
         for ax in table.axes[1:]
-    )
+    ]
+    several, one = ({*map(tuple, f.get_edgecolor())} for f in frames)
     assert several == {mpl.colors.to_rgba(INK)}
     assert one == {mpl.colors.to_rgba(plots.rank_color(0))}
     assert any("grey from several" in t.get_text() for t in texts(table))
