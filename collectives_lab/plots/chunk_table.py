@@ -7,6 +7,7 @@ a column for each chunk (`chunk_table`).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,10 +83,11 @@ def chunk_table(
 
     states: one, or several that become panels in their order; of more than 8, the
     first two and the last two of each phase. ranks, chunks: those to look at, of all.
-    What was received in the step has a frame in the colour of its sender; a shaded
-    chunk is whole. Of so many ranks that dots had no room for their numbers, the shade
-    of a chunk says how many are in it. The caption says what is left out. Raises
-    ValueError without a state, and for a rank or a chunk that is not there.
+    What was received in the step has a frame in the colour of its sender, grey if there
+    were several; a shaded chunk is whole. Of so many ranks that dots had no room for
+    their numbers, the shade of a chunk says how many are in it. The caption says what
+    is left out. Raises ValueError without a state, and for a rank or a chunk that is
+    not there.
     """
     states = [states] if isinstance(states, ChunkState) else list(states)
     if not states:
@@ -165,10 +167,19 @@ def _draw(ax: Axes, state: ChunkState, view: View, cell: float, has_dots: bool) 
     moves = [m for m in state.moves if m.dst in rows and m.chunk in columns]
     corners = [(columns[m.chunk] - 0.45, rows[m.dst] - 0.45) for m in moves]
     frames = [Rectangle(corner, 0.9, 0.9) for corner in corners]
-    colors = [rank_color(move.src) for move in moves]
+    times = _counts(state)
+    colors = [
+        rank_color(move.src) if times[move.dst, move.chunk] == 1 else INK
+        for move in moves
+    ]
     style = {"facecolors": "none", "linewidth": min(1.6, 10 * cell), "zorder": 2}
     ax.add_collection(PatchCollection(frames, edgecolors=colors, **style))
     _set_axes(ax, state, view, cell)
+
+
+def _counts(state: ChunkState) -> Counter[tuple[int, int]]:
+    """Return how many messages reached a rank with a chunk in this step."""
+    return Counter((move.dst, move.chunk) for move in state.moves)
 
 
 def _draw_shades(ax: Axes, shades: np.ndarray) -> None:
@@ -221,8 +232,10 @@ def _set_axes(ax: Axes, state: ChunkState, view: View, cell: float) -> None:
 def _key(figure: Diagram, shown: Sequence[ChunkState], has_dots: bool) -> None:
     """Add a key to frames and shades."""
     signs: dict[str, Any] = {}
-    if any(state.moves for state in shown):
-        signs["received, in its sender's colour"] = Patch(fc="none", ec=INK, lw=1.6)
+    if moving := [state for state in shown if state.moves]:
+        several = any(_counts(state).most_common(1)[0][1] > 1 for state in moving)
+        name = "received, in its sender's colour" + ", grey from several" * several
+        signs[name] = Patch(fc="none", ec=INK, lw=1.6)
     signs["whole"] = Patch(fc=(INK, WHOLE[has_dots]))
     if not has_dots:
         signs["the darker, the more contributions are in it"] = Patch(fc=(INK, 0.25))

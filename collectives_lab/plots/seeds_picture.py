@@ -91,6 +91,8 @@ def loss_by_time(
     ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
     ax.minorticks_off()
     ax.set_xlim(low, 1.6 * high)  # room for the name of the last one
+    if marks:
+        ax.margins(y=0.16)  # room for their names
     bottom, top = ax.get_ylim()
     ticks = MaxNLocator(5).tick_values(bottom, top)
     ax.set_yticks([y for y in ticks if bottom <= y <= top])

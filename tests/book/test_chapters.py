@@ -1663,10 +1663,11 @@ CLAIMS = {
         assert round(1e3 * COMPUTING) == 82 and round(1e3 * ring) == 597
         assert round(1e3 * (COMPUTING + ring)) == 679
         assert round(COPIES * N / 1e6) == 124
-        assert np.isclose(seconds["float32"], 80 * (COMPUTING + ring))
+        assert np.isclose(seconds["float32"], 60 * (COMPUTING + ring))
         assert np.allclose(whole[:2].mean() + gap[:2].mean(), 2.21, atol=0.1)
-        assert 0.15 < gap.mean() < 0.25 and np.ptp(gap) < gap.mean() / 4
-        assert max(map(abs, bfloat16)) < 0.1 and len(SEEDS) == 3 and STEPS == 80
+        assert 0.15 < gap.mean() < 0.25 and np.ptp(gap) < gap.mean() / 6
+        assert max(map(abs, bfloat16)) < 0.1 and len(SEEDS) == 3 and STEPS == 60
+        assert 3 < 100 * np.ptp(whole) / gap.mean() < 7, "15.2"
         assert torch.finfo(torch.bfloat16).eps == 2 / 256, "15.2"
         assert torch.finfo(FP8).max == 448 and torch.iinfo(torch.int8).max == 127, \
             "15.3"
@@ -1676,30 +1677,31 @@ CLAIMS = {
         assert torch.equal(unpack(pack(same, FP8), FP8), unpack_fp8(pack_fp8(same)))
         assert abs(fixed[small] - 0.3) < 0.01
         assert round(float(fixed.abs().mean()), 2) == 0.80
+        feedback = Feedback(pack_signs, unpack_signs)
+        sizes = [float(unpack_signs(feedback(v)).abs().mean()) for v in same]
+        assert 1.9 < max(sizes) < 2.1 and round(sizes[0], 2) == 0.80, "Figure 15.2"
         assert off["without"][-1] > 5 * off["with"][-1]
         said = unpack_signs(pack_signs(fixed.view(1, -1)))[0]
         assert 0.7 < (fixed - said).norm() / said.norm() < 0.8
-        assert 30 < np.mean(signs) < 50 and np.mean(fed) > 100
+        assert 20 < np.mean(signs) < 50 and np.mean(fed) > 85
         assert abs(np.mean(one_bit)) < 10
         assert 2 / BIT > 15 and round(2 / (2 / 4 + 3 / 4 * BIT), 1) == 3.4
         assert 4096**2 * 2 / (32 * 2 * 4096 * 4) == 32 and N < 4096 * 4096, "15.5"
         assert recorded > 0.85 * fewer_by_width(32)
-        assert np.mean(thin) < np.mean(thin_plain) - 5
         assert 20 < np.mean(thin) < 45
-        assert abs(np.mean(diloco)) < 12 and abs(np.mean(streamed)) < 12
-        assert 1.5 * np.mean(streamed) < np.mean(overlapped) < 25
+        assert np.mean(one_bit) < np.mean(diloco) < 10 and np.mean(streamed) < 12
+        assert np.mean(streamed) + 2 < np.mean(overlapped) < 25
         ends = torch.stack([apart[:, -1] for apart, _ in by_rank]).mean(dim=0)
         points = by_rank[0][1]
         moved = (points[1:] - points[:-1]).norm(dim=1)
-        assert (moved > (ends - points[:-1]).norm(dim=1)).all(), "Figure 15.6"
-        assert round(1 / (1 - 0.9)) == 10 and largest and STEPS % 40 == 0
+        assert (moved > (ends - points[:-1]).norm(dim=1))[1:].all(), "Figure 15.6"
+        assert round(1 / (1 - 0.9)) == 10 and largest and STEPS % 20 == STEPS % 30 == 0
         assert 2.5 < 1 / largest("overlapped") < 3 and largest("DiLoCo") == 1
-        assert [arrivals[-1][0], 2 * 80, 3 + 1 / 2] == [100, 160, 3.5]
-        assert 4 * 80 == 32 * 10 == 320 and arrivals, "15.7"
+        assert [arrivals[-1][0], 2 * 60, 3 + 1 / 2] == [70, 120, 3.5]
+        assert 4 * 60 == 24 * 10 == 240 and arrivals, "15.7"
         assert above["out of step, momentum"].min() > 50
-        assert above["out of step"].max() < 20 and len(order) == 32
-        assert 30 < above["out of step, twice the rate"].mean() < 60
-        assert round(320 / 3.5, 1) == 91.4 and 1.4 == 0.7 / (1 - 0.5)
+        assert above["out of step"].max() < 20 and len(order) == 24
+        assert round(240 / 3.5, 1) == 68.6
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)
         assert pays[0] > 400 / 8 == 50 and pays[0] < 450 < pays[1]
         assert 400e9 / 8 == 50e9 and H100 == 3350e9
@@ -1709,15 +1711,15 @@ CLAIMS = {
         assert np.median(rounds[1]) < 0.6 * np.median(rounds[0]), rounds
         assert rounds[2].min() > 0.95 * sending[1]
         assert (numbers_sent(gpt2_small()), all_numbers) == (922_436, 124_439_808)
-        assert round(seconds["PowerSGD, feedback"], 1) == 7.0
+        assert round(seconds["PowerSGD"], 1) == 5.2
         times_faster = {n: round(seconds["bfloat16"] / seconds[n], 1) for n in seconds}
         faster = ("int8", "1-bit Adam", "DiLoCo", "overlapped")
         assert [times_faster[n] for n in faster] == [1.6, 3.7, 2.7, 4.1]
         assert round(1e3 * seconds["bfloat16"] / STEPS) == 380
         assert seconds["overlapped"] < 1.2 * STEPS * COMPUTING
-        assert [round(seconds[n], 1) for n in ("bfloat16", "DiLoCo")] == [30.4, 11.3]
-        assert round(seconds["float32"]) == 54 and round(seconds["int8"]) == 19
-        assert times_here == 10
+        assert [round(seconds[n], 1) for n in ("bfloat16", "DiLoCo")] == [22.8, 8.5]
+        assert round(seconds["float32"]) == 41 and round(seconds["int8"]) == 14
+        assert round(seconds["1-bit Adam"]) == 6
         from collectives_lab.parallel import compression as tested
         numbers = torch.randn(4096)
         read = tested.Int8().decode(tested.Int8().encode(numbers), 4096)

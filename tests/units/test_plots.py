@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import PatchCollection, PolyCollection
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from PIL import Image
@@ -917,6 +917,25 @@ def test_a_chunk_table_can_be_read(p):
         assert len(all_of_them.axes) == (7 if p == 4 else 6)
         assert_readable(all_of_them)
     assert f"{p * p} of {p * p}" in plots.chunk_table(states[-1]).caption
+
+
+def test_a_chunk_from_several_senders_has_a_grey_frame():
+    """Several senders share no colour, as one would seem to be the only one."""
+    to_owner = [plots.Move(src=a, dst=0, chunk=0, adds=True) for a in (1, 2)]
+    to_one = [plots.Move(src=0, dst=1, chunk=0, adds=False)]
+    states = plots.chunk_states(3, [("several", to_owner), ("one", to_one)])
+    table = plots.chunk_table(states)
+    frames = [
+        next(c for c in ax.collections if isinstance(c, PatchCollection))
+        for ax in table.axes[1:]
+    ]
+    several, one = ({*map(tuple, f.get_edgecolor())} for f in frames)
+    assert several == {mpl.colors.to_rgba(INK)}
+    assert one == {mpl.colors.to_rgba(plots.rank_color(0))}
+    assert any("grey from several" in t.get_text() for t in texts(table))
+    assert not any(
+        "several" in t.get_text() for t in texts(plots.chunk_table(states[0]))
+    )
 
 
 @pytest.mark.parametrize("p", [16, 128])
