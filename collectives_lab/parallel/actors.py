@@ -1,7 +1,8 @@
 """Actors and a learner: reinforcement learning in which weights and experience travel.
 
-Here: a small grid world (`move`, `play`), a policy that learns in it (`Policy`), and
-`train`, in which one rank learns from what all the others live through.
+Here: a small grid world (`move`, `play`), a policy that learns in it (`Policy`),
+`train`, in which one rank learns from what all the others live through, and
+`train_alone`, one process that gives the same.
 
 Who owns what: rank 0, the learner, holds the policy and what else learning needs; every
 other rank is an actor, with its own world and random numbers, and a copy of the policy.
@@ -154,7 +155,7 @@ def train(
 
     lag: 0 to learn from a round before the next one is played, k to learn, while a
     round is played, from that of k rounds ago; the last k rounds are then learned from
-    by nobody. It gives what one process gives that plays all actors in turn. Raises
+    by nobody. It gives what `train_alone` gives. Raises
     ValueError for counts that cannot be, and for fewer than 2 ranks.
     """
     world_size = dist.get_world_size()
@@ -167,6 +168,31 @@ def train(
     if dist.get_rank() == LEARNER:
         return _learn(Policy(rate), rounds, episodes, lag)
     return _act(Policy(rate), rounds, episodes, seed)
+
+
+def train_alone(
+    rounds: int = 60,
+    episodes: int = 16,
+    lag: int = 0,
+    rate: float = RATE,
+    seed: int = 0,
+    actors: int = 3,
+) -> Log:
+    """Return what `train` gives on the learner of so many actors, from one process.
+
+    It plays all actors in turn, so it needs no ranks: for many trainings at once.
+    """
+    policy, waiting, returns = Policy(rate), deque[torch.Tensor](), []
+    for turn in range(rounds):
+        played_by = policy.logits.clone()
+        if lag and len(waiting) == lag:
+            policy.update(waiting.popleft())
+        seeds = [seed_of(seed, turn, actor) for actor in range(actors)]
+        waiting.append(torch.cat([play(played_by, episodes, s) for s in seeds], -1))
+        returns.append(mean_return(waiting[-1]))
+        if not lag:
+            policy.update(waiting.popleft())
+    return Log(policy.logits, returns)
 
 
 def seed_of(seed: int, turn: int, actor: int) -> int:

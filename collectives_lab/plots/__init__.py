@@ -26,8 +26,7 @@ which of them meet (`meeting_calls`), and what they hide behind computing (`over
 Of a GPU: what it computes by tokens (`roofline`), and what its `streams` did, as a
 profile has it. Of several ways to train: the parts of their steps (`step_parts`), what
 came out by seed (`by_seed`) and in which time (`loss_by_time`), and the `paths` of
-weights that ranks train apart. Of a policy in a world of squares: which way it goes
-(`grid_policy`). Of anything else: `lines`.
+weights that ranks train apart. Of anything else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -77,7 +76,6 @@ from collectives_lab.plots.figure import (
     rank_color,
     side_by_side,
 )
-from collectives_lab.plots.grid_picture import grid_policy
 from collectives_lab.plots.group_picture import group
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
@@ -163,7 +161,6 @@ __all__ = [
     "ratios",
     "lines",
     "loss_by_time",
-    "grid_policy",
     "roofline",
     "STYLE",
     "INK",

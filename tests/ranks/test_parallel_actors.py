@@ -92,19 +92,8 @@ def test_an_update_goes_up_the_policy_gradient() -> None:
 ROUNDS, EPISODES = 7, 5
 
 
-def alone(world_size: int, lag: int) -> tuple[Policy, list[float]]:
-    """One process that plays all actors in turn, and learns `lag` rounds late."""
-    policy, played, returns = Policy(), [], []
-    for turn in range(ROUNDS):
-        now = policy.logits.clone()
-        if turn >= lag > 0:
-            policy.update(played[turn - lag])
-        seeds = [actors.seed_of(1, turn, actor) for actor in range(world_size - 1)]
-        played.append(torch.cat([actors.play(now, EPISODES, s) for s in seeds], -1))
-        returns.append(actors.mean_return(played[-1]))
-        if not lag:
-            policy.update(played[-1])
-    return policy, returns
+def alone(world_size: int, lag: int) -> actors.Log:
+    return actors.train_alone(ROUNDS, EPISODES, lag, 0.1, 1, actors=world_size - 1)
 
 
 def on_ranks(world_size: int, lag: int, rounds: int = ROUNDS) -> lab.Run:
@@ -116,16 +105,16 @@ def on_ranks(world_size: int, lag: int, rounds: int = ROUNDS) -> lab.Run:
 def test_training_equals_one_process(world_size, lag) -> None:
     """Policy and returns to the last bit, however many actors there are."""
     log = on_ranks(world_size, lag).results[0]
-    policy, returns = alone(world_size, lag)
-    assert torch.equal(log.logits, policy.logits)
-    assert log.returns == returns
+    one = alone(world_size, lag)
+    assert torch.equal(log.logits, one.logits)
+    assert log.returns == one.returns
 
 
 def test_another_lag_is_another_policy() -> None:
     """The test above fails a learner that is later or earlier than it says."""
     log = on_ranks(3, 1).results[0]
     for lag in (0, 2):
-        assert not torch.equal(log.logits, alone(3, lag)[0].logits)
+        assert not torch.equal(log.logits, alone(3, lag).logits)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 4])

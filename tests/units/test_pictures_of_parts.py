@@ -12,7 +12,6 @@ from collectives_lab.data import shipped
 from collectives_lab.plots.capacity_picture import capacity_bars
 from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
 from collectives_lab.plots.figure import INK, Diagram, rank_color
-from collectives_lab.plots.grid_picture import LONGEST
 
 LINKS = fabrics.Link.of(1e-6, 1e11), fabrics.Link.of(1e-5, 1e10)
 CLUSTERS = {
@@ -304,28 +303,6 @@ def test_capacity_bars_sum_up() -> None:
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert widths == [1, 0.5, 3, 0, 0, 0.5], "kept, dropped, empty"
     assert len(capacity_bars([4.0, 0.5], None).axes[0].patches) == 4, "no empty places"
-
-
-def test_an_arrow_is_as_long_as_its_direction_is_likely() -> None:
-    """Of four equal directions all are short; one that is certain is alone and long."""
-    logits = [[0.0] * 4, [0.0, 0.0, 0.0, 50.0], [0.0, 50.0, 0.0, 0.0], [0.0] * 4]
-    figure = plots.grid_policy(logits, "Two by two.")
-    assert_readable(figure)
-    (ax,) = figure.axes
-    arrows = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
-    ends = [patch._posA_posB for patch in arrows]
-    moved = [(x1 - x0, y1 - y0) for (x0, y0), (x1, y1) in ends]
-    assert len(moved) == 4 + 1 + 1, "none leaves the goal"
-    assert moved[4] == pytest.approx((LONGEST, 0)), "square 1 goes right"
-    assert moved[5] == pytest.approx((0, LONGEST)), "square 2 goes down"
-    assert moved[0] == pytest.approx((0, -LONGEST / 2)), "a quarter is half as long"
-    assert "1 down" in figure.alt and "1 right" in figure.alt
-
-
-def test_a_policy_of_another_shape_is_refused() -> None:
-    """A row a square, of a square world, with four directions."""
-    with pytest.raises(ValueError, match=r"shape \(3, 4\); need \(side \* side, 4\)"):
-        plots.grid_policy([[0.0] * 4] * 3, "")
 
 
 SPANS = {
