@@ -775,6 +775,7 @@ CLAIMS = {
         assert by_lag[1:].max() < by_lag[0]
         log = lab.run(partial(actors.train, lag=16), 2, backend="gloo").results[0]
         assert log.lags[:17] == [*range(17)] and max(log.lags) == log.lags[17]
+        assert 16 + 1 == 17, "8.7: rounds that the first policy plays with lag 16"
         assert actors.HORIZON == 30, "8.7"
         assert {len(path) for path in returns.values()} == {60}, "8.7"
         assert failed[0] == 0 and failed[1] == 1 and failed[3] == 4
