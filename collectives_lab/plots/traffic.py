@@ -40,8 +40,8 @@ MOST_RULED = 64  # rows between which there is room for a line
 
 # From nothing to a dark colour, on white and on black: much is what stands out.
 SHADES = LinearSegmentedColormap.from_list("bytes", ["#5A4FCF10", "#5A4FCF"])
-RIM = "#241C7A"  # of a number on a cell: the darkest shade, darker
-DARK = 0.8  # a shade on which a number needs no rim
+PLATE = "#241C7A"  # below a number on a cell: the darkest shade, darker
+DARK = 0.8  # a shade on which a number needs no plate
 READ_ON_SHADE = 0.2  # of the colour; a number on less of it is as the text around
 
 SOURCES = {
@@ -138,8 +138,8 @@ def _matrix(
 def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
     """Write numbers into the cells that have one, light on dark or dark on light."""
     colors = image.to_rgba(image.get_array())
-    # A light number on a pale cell of a white page needs a dark edge.
-    edge = [withStroke(linewidth=1.8, foreground=RIM)]
+    # A light number on a pale cell of a white page needs something dark below it.
+    plate = {"boxstyle": "round,pad=0.2", "facecolor": PLATE, "edgecolor": "none"}
     for (src, dst), nbytes in np.ndenumerate(matrix):
         if nbytes:
             shade = colors[src, dst, 3]
@@ -148,7 +148,7 @@ def _write_cells(ax: Axes, matrix: np.ndarray, image: AxesImage) -> None:
             label = ax.text(dst, src, text, color=color, fontsize=8)
             label.set(ha="center", va="center")
             if READ_ON_SHADE < shade < DARK:
-                label.set(path_effects=edge, weight="bold")
+                label.set_bbox(plate)
 
 
 def _scale(nbytes: float) -> tuple[float, str]:

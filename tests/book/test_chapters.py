@@ -1023,6 +1023,8 @@ CLAIMS = {
             theirs = [1e6 * nccl.latency(some, a, "LL") for a in ("ring", "tree")]
             assert np.allclose(ours, theirs)
         assert np.isclose(nccl.HOP["tree", "network"][0], 5e-6 / 1e-6)
+        assert cluster.cpu == "Intel" and nccl.POST["Intel"] == 1, "10.6"
+        assert np.isclose(nccl.POST["AMD"], 2e-6 / 1e-6), "10.6"
         assert 2 * (24 - 1) == 46 and 2 * (7 + 1) == 16
         assert picked == ["tree LL", "ring LL128", "ring Simple"]
         assert nccl.choose(cluster, 11 * MiB)[0] == "tree"

@@ -734,6 +734,14 @@ def cells(figure):
     return {(t.get_position()): t.get_text() for t in figure.axes[0].texts}
 
 
+def test_a_number_on_a_half_dark_cell_has_a_plate():
+    """Digits stay legible where neither black nor white suits both themes."""
+    figure = plots.traffic_matrix([[0, 8], [3, 1]])
+    plates = {text.get_text(): text.get_bbox_patch() for text in figure.axes[0].texts}
+    assert plates.pop("3\nB") is not None
+    assert set(plates.values()) == {None}
+
+
 def test_matrix_cells_are_the_bytes():
     """Row src and column dst hold the bytes sent, and empty cells are empty."""
     figure = plots.traffic_matrix(ring(4, 1))
