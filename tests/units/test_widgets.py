@@ -106,17 +106,78 @@ EXPLORERS = (
 )
 
 
-def script(expression, data=None):
-    """What an expression over `data` gives in the scripts of the pages."""
+ANSWERS = """
+require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  const { expression, data } = JSON.parse(line);
+  let answer;
+  try {
+    answer = { value: eval(expression) };
+  } catch (error) {
+    answer = { error: error.stack };
+  }
+  console.log(JSON.stringify(answer));
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def script():
+    """What an expression over `data` gives in the scripts of the pages.
+
+    One Node.js answers for all tests: it takes longer to start than to answer.
+    """
     names = dict.fromkeys(name for page in EXPLORERS for name in page.SCRIPTS)
     source = "".join((SOURCES / name).read_text() for name in names)
-    given = json.dumps(data)
-    source += f"\nconst data = {given};\nconsole.log(JSON.stringify({expression}));"
-    ran = subprocess.run(
-        [node(), "-"], input=source, capture_output=True, text=True, check=False
-    )
-    assert not ran.returncode, ran.stderr
-    return json.loads(ran.stdout)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([node(), "-e", source + ANSWERS], **pipes) as process:
+
+        def value(expression, data=None):
+            question = {"expression": expression, "data": data}
+            print(json.dumps(question), file=process.stdin, flush=True)
+            answer = json.loads(process.stdout.readline())
+            assert "error" not in answer, answer["error"]
+            return answer["value"]
+
+        yield value
+        process.stdin.close()
+
+
+EVEN = [(1e-3, 2**20)] * 40
+"""Gradients of 1 MiB, each computed in a millisecond."""
+
+TERMS = [[0.1, 256.0], [0.2, 1.0], [0.3, 1.0], [-0.6, 1.0]]
+"""Two entries on four ranks."""
+
+
+def timeline():
+    return plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
+
+
+LIVE = {
+    "attention": widgets.explore_attention,
+    "buckets": lambda: widgets.explore_buckets(EVEN),
+    "capacity": widgets.explore_capacity,
+    "checkpoints": widgets.explore_checkpoints,
+    "choice": widgets.explore_choice,
+    "costs": widgets.explore_costs,
+    "groups": widgets.explore_groups,
+    "memory": widgets.explore_memory,
+    "message": widgets.explore_message,
+    "packing": widgets.explore_packing,
+    "pipeline": widgets.explore_pipeline,
+    "ratio": widgets.explore_ratio,
+    "sharding": widgets.explore_sharding,
+    "staleness": widgets.explore_staleness,
+    "sums": lambda: widgets.explore_sums(TERMS),
+    "timeline": lambda: widgets.step_through(timeline()),
+    "verbs": widgets.explore_verbs,
+}
+
+
+@cache
+def explored(name, *begun):
+    """A live page, made once, since its tables take a moment to compute."""
+    return LIVE[name](*begun)
 
 
 # -- the stepper of chunks -------------------------------------------------------------
@@ -442,12 +503,6 @@ MIXED = {
 }
 
 
-@cache
-def costs_of(verb):
-    """The explorer of a verb, whose tables take a moment to compute."""
-    return widgets.explore_costs(verb)
-
-
 def moved(explorer, **values):
     """The same explorer, begun with other values: what Python says of them."""
     knobs = {one.key: one.value for one in explorer.knobs} | values
@@ -463,10 +518,10 @@ def at(explorer, **values):
     }
 
 
-@pytest.mark.parametrize("verb", ["all_reduce", "broadcast", "all_gather"])
-def test_the_page_computes_what_the_formulas_say(verb):
+@pytest.mark.parametrize("verb", [(), ("broadcast",), ("all_gather",)])
+def test_the_page_computes_what_the_formulas_say(script, verb):
     """Where the sliders stand, a page's seconds are Python's to six digits."""
-    explorer = costs_of(verb)
+    explorer = explored("costs", *verb)
     for world, alpha, rate in ((2, 1e-7, 1e7), (64, 2e-5, 5e10), (131072, 5e-3, 5e11)):
         place = at(explorer, ranks=world, alpha=alpha, bandwidth=rate)
         sentence = script(f"state(data, {json.dumps(place)}).curves", explorer.data)
@@ -475,9 +530,9 @@ def test_the_page_computes_what_the_formulas_say(verb):
             assert np.allclose(seconds, true, rtol=1e-6, atol=0)
 
 
-def test_a_wrong_table_is_found():
+def test_a_wrong_table_is_found(script):
     """The test above fails where one number is off by a thousandth."""
-    explorer = costs_of("all_reduce")
+    explorer = explored("costs")
     data = deepcopy(explorer.data)
     data["tables"][2][4][0][0][1] *= 1.001  # of 8 ranks, the largest size
     place = at(explorer, alpha=1e-7, bandwidth=1e7)
@@ -497,9 +552,9 @@ def test_a_wrong_table_is_found():
         {"alpha": 5e-3, "bandwidth": 1e7},
     ],
 )
-def test_the_page_says_what_python_says(values):
+def test_the_page_says_what_python_says(script, values):
     """Winner, distance and crossings are one sentence, wherever the sliders are."""
-    explorer = costs_of("all_reduce")
+    explorer = explored("costs")
     sentence = script(
         f"words(data, {json.dumps(at(explorer, **values))})", explorer.data
     )
@@ -507,7 +562,7 @@ def test_the_page_says_what_python_says(values):
     assert sentence == widgets.explore_costs("all_reduce", **begun).words()
 
 
-def test_the_crossings_are_those_of_the_formulas():
+def test_the_crossings_are_those_of_the_formulas(script):
     """Where two lines meet, both formulas give the same time."""
     explorer = widgets.explore_costs({"ring": ring, "doubling": doubling})
     place = json.dumps(at(explorer))
@@ -521,7 +576,7 @@ def test_the_crossings_are_those_of_the_formulas():
     assert "from 430 KiB ring" in explorer.words()
 
 
-def test_what_cannot_be_computed_is_reported():
+def test_what_cannot_be_computed_is_reported(script):
     """A formula that is not linear, or refuses the ranks, has no time elsewhere."""
     explorer = widgets.explore_costs(MIXED)
     here = script(f"words(data, {json.dumps(at(explorer))})", explorer.data)
@@ -533,7 +588,7 @@ def test_what_cannot_be_computed_is_reported():
 
 
 @pytest.mark.parametrize("size", [16, 2**20])
-def test_a_formula_may_have_no_time_for_a_size(size):
+def test_a_formula_may_have_no_time_for_a_size(script, size):
     """One that is for small tensors only is missing beyond, and never the fastest."""
 
     def small(p, n, alpha, beta):
@@ -593,23 +648,23 @@ def test_a_message_begins_with_what_is_asked():
         {"size": 2.0**10, "alpha": 2e-5, "bandwidth": 2e9},
     ],
 )
-def test_the_page_says_what_python_says_of_a_message(values):
+def test_the_page_says_what_python_says_of_a_message(script, values):
     """Both parts, the share of the latency and n_1/2 are the same sentence."""
-    explorer = widgets.explore_message()
+    explorer = explored("message")
     place = json.dumps(at(explorer, **values))
     sentence = script(f"messageWords(data, {place})", explorer.data)
     _, begun = moved(explorer, **values)
     assert sentence == repr(widgets.explore_message(**begun))
 
 
-def test_a_wrong_table_of_a_message_is_found():
+def test_a_wrong_table_of_a_message_is_found(script):
     """The test above fails where bytes take a hundredth longer."""
-    data = dict(widgets.explore_message().data)
-    latency, moving = data["parts"]
-    wrong = data | {"parts": [latency, (1.01 * np.array(moving)).tolist()]}
-    place = json.dumps(at(widgets.explore_message()))
-    sentence = script(f"messageWords(data, {place})", wrong)
-    assert sentence != repr(widgets.explore_message())
+    explorer = explored("message")
+    latency, moving = explorer.data["parts"]
+    wrong = {"parts": [latency, (1.01 * np.array(moving)).tolist()]}
+    place = json.dumps(at(explorer))
+    sentence = script(f"messageWords(data, {place})", explorer.data | wrong)
+    assert sentence != repr(explorer)
 
 
 # -- the explorer of the ratio ---------------------------------------------------------
@@ -617,7 +672,7 @@ def test_a_wrong_table_of_a_message_is_found():
 
 @pytest.fixture
 def ratio():
-    return widgets.explore_ratio()
+    return explored("ratio")
 
 
 def test_the_ratio_begins_with_a_real_machine(ratio):
@@ -669,7 +724,7 @@ def test_break_even_is_where_gamma_is_1(alpha):
         {"tokens": 2**16, "rate": 1e13},
     ],
 )
-def test_the_page_says_what_python_says_of_the_ratio(ratio, values):
+def test_the_page_says_what_python_says_of_the_ratio(script, ratio, values):
     """Both halves, the side and both break-evens are the same sentence."""
     sentence = script(
         f"ratioWords(data, {json.dumps(at(ratio, **values))})", ratio.data
@@ -680,7 +735,7 @@ def test_the_page_says_what_python_says_of_the_ratio(ratio, values):
     assert not re.search(r"nan|inf|undefined|e[+-]", sentence.replace("infini", ""))
 
 
-def test_a_wrong_table_of_the_ratio_is_found(ratio):
+def test_a_wrong_table_of_the_ratio_is_found(script, ratio):
     """The test above fails where computing costs 4 operations and not 6."""
     right = ratio.data["compute"]
     table = (np.array(right["table"]) * 4 / 6).tolist()
@@ -724,9 +779,9 @@ def test_a_group_is_where_its_ranks_are():
         {"ranks": 16, "distance": 8, "size": 2**30, "machine": 2},
     ],
 )
-def test_the_page_says_what_python_says_of_a_group(values):
+def test_the_page_says_what_python_says_of_a_group(script, values):
     """Where the group is, its time and the factor are the same sentence."""
-    explorer = widgets.explore_groups()
+    explorer = explored("groups")
     place = json.dumps(at(explorer, **values))
     sentence = script(f"groupWords(data, {place})", explorer.data)
     begun = {one.key: one.value for one in explorer.knobs} | values
@@ -735,9 +790,9 @@ def test_the_page_says_what_python_says_of_a_group(values):
     assert sentence == repr(widgets.explore_groups(**begun))
 
 
-def test_a_wrong_shape_of_a_group_is_found():
+def test_a_wrong_shape_of_a_group_is_found(script):
     """The test above fails where all groups are said to be on one node."""
-    explorer = widgets.explore_groups()
+    explorer = explored("groups")
     place = json.dumps(at(explorer, distance=8))
     wrong = explorer.data | {"shapes": 5 * [5 * [0]]}
     sentence = script(f"groupWords(data, {place})", wrong)
@@ -749,7 +804,7 @@ def test_a_wrong_shape_of_a_group_is_found():
 
 def test_sharding_begins_with_a_real_machine():
     """Eight GPUs with a card each need 7000 tokens, and 4096 are too few."""
-    words = repr(widgets.explore_sharding())
+    words = repr(explored("sharding"))
     assert "8 GPUs of 400 TFLOP/s with 50 GB/s each" in words
     assert "as long as it is gathered with 7,000 tokens" in words
     assert "1.46 by ZeRO-1" in words and "1.16 by ZeRO-3 one layer ahead" in words
@@ -764,9 +819,9 @@ def test_sharding_begins_with_a_real_machine():
         {"tokens": 2**11, "rate": 2e15, "bandwidth": 5e11},
     ],
 )
-def test_the_page_says_what_python_says_of_sharding(values):
+def test_the_page_says_what_python_says_of_sharding(script, values):
     """The tokens at equality and the four factors are the same sentence."""
-    explorer = widgets.explore_sharding()
+    explorer = explored("sharding")
     place = json.dumps(at(explorer, **values))
     sentence = script(f"shardingWords(data, {place})", explorer.data)
     _, begun = moved(explorer, **values)
@@ -774,9 +829,9 @@ def test_the_page_says_what_python_says_of_sharding(values):
     assert sentence == repr(widgets.explore_sharding(**begun))
 
 
-def test_a_wrong_table_of_sharding_is_found():
+def test_a_wrong_table_of_sharding_is_found(script):
     """The test above fails where a gather takes twice as long."""
-    explorer = widgets.explore_sharding()
+    explorer = explored("sharding")
     right = explorer.data["even"]
     wrong = {"even": right | {"table": (2 * np.array(right["table"])).tolist()}}
     place = json.dumps(at(explorer))
@@ -789,7 +844,7 @@ def test_a_wrong_table_of_sharding_is_found():
 
 def test_checkpoints_begin_with_a_real_run():
     """With a failure in three hours a tenth of the time is lost, and restarts."""
-    words = repr(widgets.explore_checkpoints())
+    words = repr(explored("checkpoints"))
     assert "With 20 min of training between two checkpoints, 14.9 %" in words
     assert "5.26 % to restarts. Young's formula gives 19 min" in words
 
@@ -803,18 +858,18 @@ def test_checkpoints_begin_with_a_real_run():
         {"checkpoint": 6, "restart": 60, "interval": 300},
     ],
 )
-def test_the_page_says_what_python_says_of_checkpoints(values):
+def test_the_page_says_what_python_says_of_checkpoints(script, values):
     """What is lost, its three parts and the best interval are the same sentence."""
-    explorer = widgets.explore_checkpoints()
+    explorer = explored("checkpoints")
     place = json.dumps(at(explorer, **values))
     sentence = script(f"checkpointWords(data, {place})", explorer.data)
     _, begun = moved(explorer, **values)
     assert sentence == repr(widgets.explore_checkpoints(**begun))
 
 
-def test_a_wrong_table_of_checkpoints_is_found():
+def test_a_wrong_table_of_checkpoints_is_found(script):
     """The test above fails where another share of the time is effective."""
-    explorer = widgets.explore_checkpoints()
+    explorer = explored("checkpoints")
     wrong = {"effective": (0.9 * np.array(explorer.data["effective"])).tolist()}
     place = json.dumps(at(explorer))
     sentence = script(f"checkpointWords(data, {place})", explorer.data | wrong)
@@ -847,9 +902,9 @@ def test_a_choice_is_that_of_the_predictions():
         {"nodes": 1, "gpus": 1},
     ],
 )
-def test_the_page_says_what_python_says_of_a_choice(values):
+def test_the_page_says_what_python_says_of_a_choice(script, values):
     """Choice, time and factors are the same sentence, also where one is missing."""
-    explorer = widgets.explore_choice()
+    explorer = explored("choice")
     place = json.dumps(at(explorer, **values))
     begun = {"nbytes" if key == "size" else key: n for key, n in values.items()}
     sentence = script(f"choiceWords(data, {place})", explorer.data)
@@ -880,9 +935,9 @@ def test_a_bound_begins_with_what_is_asked():
 @pytest.mark.parametrize(
     "values", [{}, {"bound": 0, "factor": 8}, {"bound": 24, "who": 1}, {"factor": 1}]
 )
-def test_the_page_says_what_python_says_of_a_bound(values):
+def test_the_page_says_what_python_says_of_a_bound(script, values):
     """The sentence is that of the place of the sliders, and so are the bars."""
-    explorer = widgets.explore_staleness()
+    explorer = explored("staleness")
     place = json.dumps(at(explorer, **values))
     sentence = script(f"stalenessWords(data, {place})", explorer.data)
     begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
@@ -914,9 +969,9 @@ def test_a_pipeline_is_idle_by_its_formula():
 @pytest.mark.parametrize(
     "values", [{}, {"schedule": 0}, {"schedule": 3}, {"schedule": 5}]
 )
-def test_the_page_draws_the_bars_of_a_schedule(values):
+def test_the_page_draws_the_bars_of_a_schedule(script, values):
     """Each bar begins, ends and is named as Python played it, whole or in pieces."""
-    explorer = widgets.explore_pipeline()
+    explorer = explored("pipeline")
     place = json.dumps(at(explorer, **values))
     drawn, words = script(
         f"((here) => [here.lanes.map((lane) => pipelineBars(lane, here)), here.words])"
@@ -959,9 +1014,9 @@ def test_what_is_kept_is_that_of_the_strategy():
     "values",
     [{}, {"model": 2, "gpus": 2048, "pipeline": 16}, {"recompute": 1, "tensor": 1}],
 )
-def test_the_page_says_what_python_says_of_memory(values):
+def test_the_page_says_what_python_says_of_memory(script, values):
     """The same sentence where some fit, and where none or all do."""
-    explorer = widgets.explore_memory()
+    explorer = explored("memory")
     place = json.dumps(at(explorer, **values))
     sentence = script(f"memoryWords(data, {place})", explorer.data)
     begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
@@ -978,8 +1033,6 @@ def test_memory_of_another_model_is_refused():
 
 # -- the explorer of buckets -----------------------------------------------------------
 
-EVEN = [(1e-3, 2**20)] * 40
-
 
 def test_buckets_begin_with_what_is_asked():
     """Two ranks on 1 byte/us: the last MiB alone is exposed, or all 40 of them."""
@@ -993,9 +1046,9 @@ def test_buckets_begin_with_what_is_asked():
 
 
 @pytest.mark.parametrize("values", [{}, {"cap": 1, "ranks": 512}, {"first": 0}])
-def test_the_page_says_what_python_says_of_buckets(values):
+def test_the_page_says_what_python_says_of_buckets(script, values):
     """The sentence is that of the place of the sliders, and so are the bars."""
-    explorer = widgets.explore_buckets(EVEN)
+    explorer = explored("buckets")
     place = json.dumps(at(explorer, **values))
     begun = {one.key: values.get(one.key, one.value) for one in explorer.knobs}
     assert script(f"bucketWords(data, {place})", explorer.data) == explorer._words(
@@ -1006,7 +1059,7 @@ def test_the_page_says_what_python_says_of_buckets(values):
     assert np.allclose(bars, 1e3 * np.array(spans).ravel(), rtol=1e-3)
 
 
-def test_ticks_are_round_and_few():
+def test_ticks_are_round_and_few(script):
     """Between four and eleven, from 0."""
     for until in 1.1, 3, 59, 94, 5000:
         ticks = script(f"ticksBelow({until})")
@@ -1018,13 +1071,13 @@ def test_ticks_are_round_and_few():
 
 @pytest.mark.parametrize("p", [2, 3, 8])
 @pytest.mark.parametrize("verb", verb_page.DOES)
-def test_the_page_draws_what_python_says_a_verb_does(verb, p):
+def test_the_page_draws_what_python_says_a_verb_does(script, verb, p):
     """Every place of every rank, before and after, and the sentence below."""
     root = p - 1
     now = json.dumps({"verb": verb, "p": p, "root": root})
     drawn, words = script(
         f"[verbHolds('{verb}', {p}, {root}), verbWords(data, {now})]",
-        widgets.explore_verbs().data,
+        explored("verbs").data,
     )
     assert drawn == json.loads(json.dumps(verb_page.holds(verb, p, root)))
     assert words == repr(widgets.explore_verbs(verb, p, root))
@@ -1049,9 +1102,6 @@ def test_an_explorer_of_no_verb_is_refused():
 
 
 # -- the explorer of sums --------------------------------------------------------------
-
-TERMS = [[0.1, 256.0], [0.2, 1.0], [0.3, 1.0], [-0.6, 1.0]]
-"""Two entries on four ranks."""
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -1084,7 +1134,7 @@ def test_ones_are_lost_beside_256_in_bfloat16():
     assert {259 + 2 * total for total in sums.pairs} == {258}
 
 
-def test_the_sentence_counts_the_sums():
+def test_the_sentence_counts_the_sums(script):
     """It names the entry and the type, and the page has it for each of them."""
     explorer = widgets.explore_sums(TERMS, 1, "bfloat16")
     assert "Entry 1 in bfloat16: 12 orders of the ranks" in repr(explorer)
@@ -1145,9 +1195,9 @@ def test_attention_is_told_in_words():
     assert repr(widgets.explore_attention(2, 1)) == Divided(2, ORDERS[0]).words(1)
 
 
-def test_the_page_shows_the_blocks_of_a_step():
+def test_the_page_shows_the_blocks_of_a_step(script):
     """It has the steps of `Divided`, and finds those of now, before and later."""
-    data = widgets.explore_attention().data
+    data = explored("attention").data
     shown = data["shown"][1][1]
     divided = Divided(4, ORDERS[1])
     now = script(
@@ -1182,9 +1232,9 @@ def test_tokens_are_kept_dropped_or_fill_no_place(factor):
         assert now.empty == pytest.approx(1 - kept.sum() / places)
 
 
-def test_the_sentence_says_what_the_bars_show():
+def test_the_sentence_says_what_the_bars_show(script):
     """The page has words and bars for every stop of both sliders."""
-    explorer = widgets.explore_capacity()
+    explorer = explored("capacity")
     assert "38 %" not in repr(explorer) and "37.5 % of the tokens are" in repr(explorer)
     factors, shares = explorer.knobs
     shown = explorer.data["shown"]
@@ -1206,9 +1256,9 @@ def test_a_favourite_has_a_fair_share_or_more(experts, share):
 # -- the explorer of packing -----------------------------------------------------------
 
 
-def test_bars_of_steps_are_those_of_the_model():
+def test_bars_of_steps_are_those_of_the_model(script):
     """The page has words and bars for every stop of both sliders."""
-    explorer = widgets.explore_packing()
+    explorer = explored("packing")
     link, speed = explorer.knobs
     shown = explorer.data["shown"]
     assert len(shown) == len(link.values) and len(shown[0]) == len(speed.values)
@@ -1226,7 +1276,7 @@ def test_bars_of_steps_are_those_of_the_model():
 # -- pages -----------------------------------------------------------------------------
 
 
-def test_numbers_are_written_as_in_python():
+def test_numbers_are_written_as_in_python(script):
     """Units and digits of the page are those of the package, at their borders too."""
     seconds = [0, 1e-10, 9.994e-7, 9.996e-7, 1.5e-3, 0.9996, 12.34, 99999.0]
     assert script("data.map(formatSeconds)", seconds) == [*map(format_seconds, seconds)]
@@ -1238,47 +1288,33 @@ def test_numbers_are_written_as_in_python():
     assert script("data.map(formatNumber)", numbers) == [*map(number, numbers)]
 
 
-def timeline():
-    return plans.ring_all_reduce(4, 4096).replay(fabrics.uniform(4, 1e-6, 1e-9))
-
-
-LIVE = {
-    "attention": widgets.explore_attention,
-    "buckets": lambda: widgets.explore_buckets(EVEN),
-    "capacity": widgets.explore_capacity,
-    "checkpoints": widgets.explore_checkpoints,
-    "choice": widgets.explore_choice,
-    "costs": widgets.explore_costs,
-    "groups": widgets.explore_groups,
-    "memory": widgets.explore_memory,
-    "message": widgets.explore_message,
-    "packing": widgets.explore_packing,
-    "pipeline": widgets.explore_pipeline,
-    "ratio": widgets.explore_ratio,
-    "sharding": widgets.explore_sharding,
-    "staleness": widgets.explore_staleness,
-    "sums": lambda: widgets.explore_sums(TERMS),
-    "timeline": lambda: widgets.step_through(timeline()),
-    "verbs": widgets.explore_verbs,
-}
-
-
 @cache
-def live(name):
-    """A live page, made once, and the HTML that it shows first."""
-    made = LIVE[name]()
-    return made, page_of(made)
+def page_with(name):
+    """The HTML of a live page, made once."""
+    return page_of(explored(name))
+
+
+def root_of(page):
+    """The attributes of the one element around a live page."""
+    (root,) = (tag for tag in Page(page).all("div") if tag.get("class") == "lab-live")
+    return root
 
 
 @pytest.mark.parametrize("name", LIVE)
 def test_a_page_needs_nothing_from_outside(name):
-    """It loads no script, style or font, and two of them are two."""
-    one, page = live(name)
+    """It loads no script, style or font, and its script finds its own element."""
+    page = page_with(name)
     assert not re.search(
         r"""(src|href)=["'](?!data:)|@import|https?://(?!www\.w3)""", page
     )
-    (root,) = (tag for tag in Page(page).all("div") if tag.get("class") == "lab-live")
-    assert root["id"] in page.split("<script>")[-1] and root["id"] not in page_of(one)
+    assert root_of(page)["id"] in page.split("<script>")[-1]
+
+
+@pytest.mark.parametrize("name", ["message", "timeline"])
+def test_two_of_a_page_are_two(name):
+    """A notebook may show one twice: no script finds the element of the other."""
+    page, again = page_with(name), page_of(explored(name))
+    assert root_of(page)["id"] not in again
 
 
 @pytest.mark.parametrize("name", LIVE)
@@ -1296,7 +1332,7 @@ def test_where_no_script_runs_there_is_a_picture(name):
         "sharding": "tokens",
     }
     word = words.get(name, "ranks")
-    _, page = live(name)
+    page = page_with(name)
     left = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     (picture, *_) = Page(left).all("img")
     assert picture["src"].startswith("data:image/") and word in picture["alt"]
