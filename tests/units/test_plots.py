@@ -5,6 +5,7 @@ import io
 import re
 import subprocess
 import sys
+from functools import cache
 from itertools import combinations, pairwise
 
 import matplotlib as mpl
@@ -88,7 +89,13 @@ TRACES = {
     "grids": grids(),
     "64 ranks": collectives(64),
 }
-SOME = pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+SOME = pytest.mark.parametrize("name", TRACES)
+
+
+@cache
+def picture(name):
+    """The picture of one of the traces, made once; no test may change it."""
+    return plots.space_time(TRACES[name])
 
 
 def arrows(figure):
@@ -117,11 +124,10 @@ def boxes(figure, is_hatched):
 
 def test_an_arrow_a_message():
     """There are as many arrows as sends with a recv, from the one to the other."""
-    trace = ring(4)
-    drawn = arrows(plots.space_time(trace))
-    assert len(drawn) == len(trace.messages) == 12
-    first, message = drawn[0].get_path(), trace.messages[0]
-    begin, end = drawn[0]._posA_posB
+    trace, found = TRACES["ring"], arrows(picture("ring"))
+    assert len(found) == len(trace.messages) == 12
+    first, message = found[0].get_path(), trace.messages[0]
+    begin, end = found[0]._posA_posB
     both = max(message.send.issued, message.recv.issued)
     assert begin[0] == pytest.approx(both) and both > message.send.issued
     assert end[0] == pytest.approx(message.recv.completed)
@@ -130,22 +136,25 @@ def test_an_arrow_a_message():
 
 
 @SOME
-def test_no_words_on_words(trace):
+def test_no_words_on_words(name):
     """No two texts of a figure cover each other, and none leaves the figure."""
-    assert_readable(plots.space_time(trace))
+    assert_readable(picture(name))
 
 
 def assert_readable(figure):
-    figure.canvas.draw()
+    figure.draw_without_rendering()
+    words = texts(figure)
     # Of the words alone: an annotation has a line to what it names, too.
-    extents = [(t.get_text(), Text.get_window_extent(t)) for t in texts(figure)]
-    for (one, a), (other, b) in combinations(extents, 2):
-        covered = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
-        assert min(covered) < 1, f"{one!r} is on {other!r}"
-    width, height = figure.get_size_inches() * figure.dpi
-    for text, box in extents:
-        assert box.x0 > -1 and box.y0 > -1, text
-        assert box.x1 < width + 1 and box.y1 < height + 1, text
+    boxes = np.array([Text.get_window_extent(text).get_points() for text in words])
+    lower, upper = boxes[:, 0], boxes[:, 1]
+    for n, (low, high) in enumerate(zip(lower, upper, strict=True)):
+        covered = np.minimum(upper[:n], high) - np.maximum(lower[:n], low)
+        for other in np.flatnonzero(covered.min(axis=1) >= 1).tolist():
+            one, other = words[other].get_text(), words[n].get_text()
+            raise AssertionError(f"{one!r} is on {other!r}")
+    for text, low, high in zip(words, lower, upper, strict=True):
+        is_inside = (low > -1).all() and (high < figure.bbox.size + 1).all()
+        assert is_inside, text.get_text()
 
 
 def test_the_overlap_test_can_fail():
@@ -163,10 +172,9 @@ def test_the_overlap_test_can_fail():
 
 def test_blocked_time_is_hatched():
     """A collective that was waited for is hatched, one in flight before it solid."""
-    figure = plots.space_time(collectives(4))
-    assert boxes(figure, is_hatched=True) == 8
-    figure = plots.space_time(ring(4))  # each send is in flight for 2.1 of its 2.2 ms
-    assert boxes(figure, is_hatched=False) == 12
+    assert boxes(picture("collectives"), is_hatched=True) == 8
+    # Each send is in flight for 2.1 of its 2.2 ms.
+    assert boxes(picture("ring"), is_hatched=False) == 12
 
 
 def test_a_message_under_way_is_told_from_a_rank_that_waits():
@@ -196,7 +204,7 @@ def test_the_key_names_only_what_is_wide_enough_to_be_seen():
 
 def test_a_collective_is_one_shape_with_one_name():
     """The ranks of a collective are joined by a band; its verb is written once."""
-    figure = plots.space_time(collectives(4))
+    figure = picture("collectives")
     band = next(c for c in figure.findobj(PolyCollection) if c.zorder == 1)
     assert len(band.get_paths()) == 2
     assert sorted(labels(figure)) == ["all_reduce", "broadcast"]
@@ -204,22 +212,22 @@ def test_a_collective_is_one_shape_with_one_name():
 
 def test_subgroups_have_their_own_shapes():
     """Four rows of a grid are four collectives beside the one of all ranks."""
-    seen = scene(grids())
+    seen = scene(TRACES["grids"])
     sizes = sorted(len(calls) for calls in seen.together)
     assert sizes == [4, 4, 4, 4, 16]
-    assert labels(plots.space_time(grids())).count("all_gather") == 4
+    assert labels(picture("grids")).count("all_gather") == 4
 
 
 def test_a_crowd_is_counted():
     """Equal collectives too close for their names get one name with their number."""
-    assert "all_reduce ×9" in labels(plots.space_time(TRACES["crowd"]))
+    assert "all_reduce ×9" in labels(picture("crowd"))
     many = collectives(4, ["all_gather", "reduce_scatter"] * 40)
     assert labels(plots.space_time(many)) == ["all_gather ×40, reduce_scatter ×40"]
 
 
 def test_a_deadlock_is_seen():
     """Each stuck call ends in a cross with its name, and the caption lists them."""
-    figure = plots.space_time(deadlock())
+    figure = picture("deadlock")
     assert {f"recv from {rank}" for rank in range(4)} < {*labels(figure)}
     assert "Never completed: rank 0 recv from 3 (ring.py:7), rank 1" in figure.caption
     marks = [c.get_offsets() for c in figure.axes[0].collections if c.zorder == 4]
@@ -342,14 +350,15 @@ def test_what_overlaps_counts_once():
 
 def test_a_picture_of_many_calls_is_filled_lanes():
     """It says what it leaves out, crosses what is stuck, and stays small."""
-    figure = plots.space_time(many_calls(8, 700))
+    trace = many_calls(8, 700)
+    figure = plots.space_time(trace)
     caption = figure.caption
     assert caption.startswith("8 ranks, ") and "5600 all_reduce" in caption
     assert "5600 calls are too many to draw each" in caption
     assert "Never completed: rank 7 all_reduce" in caption
     assert len(figure.axes[0].images) == 1 and not arrows(figure)
     assert len(figure._repr_html_()) < 250_000
-    part = plots.space_time(many_calls(8, 700), between=(0.01, 0.02))
+    part = plots.space_time(trace, between=(0.01, 0.02))
     assert "too many" not in part.caption and not part.axes[0].images
     steps = plots.space_time(plans.ring_all_reduce(64, 64))
     assert steps.caption.startswith("64 ranks: calls of 8064 recv, 8064 send.")
@@ -481,18 +490,22 @@ def test_other_numbers_of_long_buffers_can_be_looked_at():
         plots.before_after(before, before, numbers=(2, 2))
 
 
-@pytest.mark.parametrize("p", [64, 512])
-def test_buffers_of_many_ranks_are_cut_and_it_says_so(p):
-    """The first and the last ranks are drawn, with a gap, whatever the number."""
+def many_buffers(p):
+    """Sums of so many ranks, each of 40 numbers."""
     before = [(np.arange(40.0) + rank) % 9 + 10 for rank in range(p)]
     after = [np.full(40, 7.0)] * p
-    figure = plots.before_after(before, after, who=lambda n: range(p if n == 7 else 1))
+    return plots.before_after(before, after, who=lambda n: range(p if n == 7 else 1))
+
+
+def test_buffers_of_many_ranks_are_cut_and_it_says_so():
+    """The first and the last ranks are drawn, with a gap, whatever the number."""
+    p, figure = 512, many_buffers(512)
     (ax,) = figure.axes
     ranks = [*range(4), *range(p - 4, p)]
     assert [t.get_text() for t in ax.get_yticklabels()] == [f"rank {r}" for r in ranks]
-    assert (
-        len(ax.texts) == 2 + 8 + 2 * 8 * 16 + 8 * 16
-    )  # words, arrows, numbers, counts
+    # Words, arrows, numbers, counts.
+    assert len(ax.texts) == 2 + 8 + 2 * 8 * 16 + 8 * 16
+    assert len(ax.texts) == len(many_buffers(64).axes[0].texts)
     assert [t.get_text() for t in ax.texts].count(str(p)) == 8 * 16
     assert f"The first 4 and the last 4 of {p} ranks; ranks=" in figure.caption
     assert "The first 16 of 40 numbers; numbers=" in figure.caption
@@ -653,10 +666,10 @@ def test_series_differ_from_each_other_and_from_ranks(sight):
 
 def test_a_rank_keeps_its_colour():
     """The first bar of rank 1 has rank 1's colour in both kinds of figure."""
-    bars = plots.bytes_by_rank(ring(4)).axes[0].patches
+    bars = plots.bytes_by_rank(TRACES["ring"]).axes[0].patches
     assert mpl.colors.to_hex(bars[1].get_facecolor()).upper() == plots.rank_color(1)
-    picture = Image.open(io.BytesIO(plots.space_time(ring(4))._png()))
-    seen = np.array(picture.convert("RGBA")).reshape(-1, 4)[:, :3].astype(int)
+    pixels = Image.open(io.BytesIO(picture("ring")._png()))
+    seen = np.array(pixels.convert("RGBA")).reshape(-1, 4)[:, :3].astype(int)
     for rank in range(4):
         color = np.array(mpl.colors.to_rgb(plots.rank_color(rank))) * 255
         assert (abs(seen - color).max(axis=1) < 12).sum() > 1000, f"rank {rank}"
@@ -665,14 +678,14 @@ def test_a_rank_keeps_its_colour():
 def test_sixteen_ranks_are_distinguished_by_name():
     """Where colours repeat, each lane says its rank."""
     assert plots.rank_color(9) == plots.rank_color(1)
-    words = [t.get_text() for t in texts(plots.space_time(grids()))]
+    words = [t.get_text() for t in texts(picture("grids"))]
     assert {f"rank {rank}" for rank in range(16)} <= {*words}
 
 
 @SOME
-def test_alternative_text_has_ranks_and_counts(trace):
+def test_alternative_text_has_ranks_and_counts(name):
     """Whoever cannot see a figure is told its ranks, and what and how many it shows."""
-    alt = plots.space_time(trace).alt
+    trace, alt = TRACES[name], picture(name).alt
     assert f"{trace.world_size} ranks" in alt
     assert f"{len(trace.messages)} messages" in alt or "all_reduce" in alt
 
@@ -688,11 +701,10 @@ def test_the_page_gets_one_image_with_its_words():
 
 
 def test_small_drawings_stay_sharp_and_big_ones_small():
-    """A normal trace is SVG with text as text; one of thousands of events is a PNG."""
-    small = plots.space_time(ring(4))
-    assert "image/svg+xml" in small._repr_html_()
-    assert b">rank 3</text>" in small._svg()
-    assert "image/png" in plots.space_time(ring(8, 200))._repr_html_()
+    """A normal trace is SVG with text as text; one of hundreds of events is a PNG."""
+    assert "image/svg+xml" in picture("ring")._repr_html_()
+    assert b">rank 3</text>" in picture("ring")._svg()
+    assert "image/png" in plots.space_time(ring(8, 20))._repr_html_()
 
 
 def test_a_cell_shows_it_once_with_and_without_inline():
@@ -700,8 +712,7 @@ def test_a_cell_shows_it_once_with_and_without_inline():
     from IPython.core.formatters import DisplayFormatter
     from matplotlib import pyplot
 
-    figure = plots.space_time(ring(4))
-    shown, _ = DisplayFormatter().format(figure)
+    shown, _ = DisplayFormatter().format(picture("ring"))
     assert {*shown} == {"text/html", "text/plain"}
     assert pyplot.get_fignums() == []
 
@@ -712,7 +723,7 @@ def test_drawing_leaves_matplotlib_as_it_was():
     with mpl.rc_context({"text.color": "red", "font.size": 30}):
         styled = plots.space_time(ring(4))._svg()
     assert dict(mpl.rcParams) == before
-    assert styled == plots.space_time(ring(4))._svg()
+    assert styled == picture("ring")._svg()
 
 
 # -- traffic ---------------------------------------------------------------------------
@@ -928,14 +939,16 @@ def test_a_chunk_table_of_many_ranks_stays_small_and_says_what_it_leaves_out():
     states = plots.chunk_states(p)
     figure = plots.chunk_table(states)
     assert len(figure.axes) == 6 and len(texts(figure)) < 150
-    assert len(figure._repr_html_()) < 2e5 and "image/png" in figure._repr_html_()
+    page = figure._repr_html_()
+    assert len(page) < 2e5 and "image/png" in page
     assert figure.get_figheight() < 10
     assert "6 of 159 states are drawn" in figure.caption
     assert "ranks=[...] and chunks=[...] show fewer" in figure.caption
     assert "6400 of 6400 are whole" in figure.caption
     shades = figure.axes[2].images[0].get_array()[..., 3]
-    held = [[0.5 * len(terms) / p for terms in row] for row in states[p - 2].holds]
-    np.testing.assert_allclose(shades, held)
+    for rank in (0, p // 2, p - 1):
+        held = [len(states[p - 2].terms(rank, chunk)) for chunk in range(p)]
+        np.testing.assert_allclose(shades[rank], 0.5 * np.array(held) / p)
     assert_readable(figure)
 
 
