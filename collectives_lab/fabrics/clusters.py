@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -228,7 +229,7 @@ class Fabric:
         yield from self._between(src_place, dst_place, nbytes, outside, factor)
         yield from self._ports("in", dst, outside, nbytes, factor)
 
-    @property
+    @cached_property
     def stage_count(self) -> int:
         """Return how many stages a message has at most."""
         return len(list(self.stages(*np.zeros((3, 1), int))))
@@ -241,11 +242,11 @@ class Fabric:
         shared = self._has_shared_nics or self.spine is not None
         return self.inside.gap is self.across.gap is None and not shared
 
-    @property
+    @cached_property
     def _nodes(self) -> int:
         return len(np.unique(self.node))
 
-    @property
+    @cached_property
     def _has_shared_nics(self) -> bool:
         return len(np.unique(self.nic)) < len(self.nic)
 

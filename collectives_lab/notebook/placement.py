@@ -78,7 +78,8 @@ def are_equal(a: Fabric | None, b: Fabric | None) -> bool:
     """Return whether two fabrics have equal values; None equals None."""
     if a is None or b is None:
         return a is b
-    values = [[_plain(value) for value in vars(fabric).values()] for fabric in (a, b)]
+    names = [field.name for field in fields(Fabric)]
+    values = [[_plain(getattr(one, name)) for name in names] for one in (a, b)]
     return values[0] == values[1]
 
 

@@ -6,6 +6,7 @@ takes what the formula says. That it is what a run records is held in test_acts.
 
 import inspect
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -45,12 +46,12 @@ def counts_of(name, world_size):
     """Numbers of elements to try: few, fewer than ranks, ones that nothing divides."""
     if verb_of(name) in EVEN:
         return [world_size * n for n in (0, 1, 7)]
-    return [*uneven(world_size), even(world_size)]
+    return [0, *uneven(world_size), even(world_size)]
 
 
 def uneven(world_size):
     """Few elements, fewer than ranks, and ones that nothing divides."""
-    return [0, 1, max(world_size - 1, 2), 2 * world_size + 1, 37]
+    return [1, max(world_size - 1, 2), 2 * world_size + 1, 37]
 
 
 def even(world_size):
@@ -172,8 +173,10 @@ def test_an_optimal_plan_sends_what_its_bound_says(name):
 
 # -- the plan replayed takes what the formula says -------------------------------------
 
-LINKS = [(3e-6, 2e-10), (1.0, 0.125), (0.0, 1e-9), (1e-5, 0.0)]
-"""alpha and beta: a network, whole numbers, and each of the two alone."""
+LINKS = [(1.0, 0.125), (0.0, 1e-9), (1e-5, 0.0)]
+"""alpha and beta: whole numbers, and each of the two alone."""
+
+uniform = cache(fabrics.uniform)
 
 
 def gaps(plan, cost, name, world_size, count, **options):
@@ -182,7 +185,7 @@ def gaps(plan, cost, name, world_size, count, **options):
     nbytes, where = 8 * count, roots_of(name, world_size)[-1]
     trace = plan(world_size, nbytes, 8, **where, **options)
     for alpha, beta in LINKS:
-        took = replay(trace, fabrics.uniform(world_size, alpha, beta)).elapsed
+        took = replay(trace, uniform(world_size, alpha, beta)).elapsed
         said = cost(world_size, nbytes, alpha, beta, **options)
         found.append((took - said) / said if said else took)
     return found
@@ -200,7 +203,7 @@ def test_a_plan_replayed_takes_what_its_formula_says(name):
                     assert gap >= -1e-9 or not ROWS[name].exact(p), (p, count, options)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [n for n in NAMES if verb_of(n) not in EVEN])
 def test_uneven_chunks_take_no_longer_than_even_ones(name):
     """At most what S rounded up to even chunks takes; without chunks exactly that."""
     plan, is_exact = getattr(plans, name), ROWS[name].chunks is uncut
@@ -212,7 +215,7 @@ def test_uneven_chunks_take_no_longer_than_even_ones(name):
 
     for p in SIZES:
         for options in options_of(name):
-            for count in counts_of(name, p) if verb_of(name) in EVEN else uneven(p):
+            for count in uneven(p):
                 for gap in gaps(plan, rounded_up, name, p, count, **options):
                     assert gap <= 1e-9, (p, count, options)
                     assert gap >= -1e-9 or not is_exact, (p, count, options)
