@@ -124,7 +124,7 @@ ALONE := tests/ranks/test_hygiene.py
 
 test-units: $(READY)
 	@echo "test-units: the tests that start next to no processes"
-	@$(PY) -m pytest -m "not slow" -n 2 tests/units $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not slow" $(TWO_FILES) tests/units $(PYTEST_ARGS)
 
 test: $(READY)
 	@echo "test: all tests but the slow ones (make test-slow)"

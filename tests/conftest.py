@@ -24,7 +24,10 @@ SLOW = {"book", "machines"}
 """Folders whose tests start kernels, browsers and other machines: all of them slow."""
 
 
-FIRST = ["test_hostile.py", "test_zoo.py", "test_torch_suite.py", "test_chapters.py"]
+FIRST = [
+    *("test_hostile.py", "test_zoo.py", "test_torch_suite.py", "test_chapters.py"),
+    *("test_plots.py", "test_widgets.py"),
+]
 """The files that take longest: where two run at a time, none is left alone at the end.
 
 And the chapters have been executed when the tests of their site come.

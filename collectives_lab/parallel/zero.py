@@ -32,7 +32,6 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from collectives_lab.parallel import problem
 
@@ -249,7 +248,8 @@ def held(model: nn.Module, optimizer: torch.optim.Optimizer) -> Held:
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    # By its method: to import DTensor takes longer than to import all of `parallel`.
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def nbytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -643,7 +643,7 @@ def test_a_network_is_felt(kernel):
     kernel.run("%ranks restart 2 --fabric net")
     assert took("%%ranks")[1] > 0.45
     same = "net = fabrics.uniform(2, alpha=0.5, beta=0)"
-    kernel.run(f"{same}\nnet.stage_count  # what is computed of it changes nothing\nagain = net")
+    kernel.run(f"{same}\nnet.stage_count\nagain = net")  # what it knows changes nothing
     for name in ("net", "again"):
         assert kernel.run(f"%%ranks 2 --fabric {name}\nrank * 0").texts
     kernel.run("slower = net.with_slow_link(0, 1, 2)")

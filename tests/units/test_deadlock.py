@@ -463,8 +463,8 @@ def missed(judge, seeds, eager=True):
 
 def test_no_rank_that_moves_later_is_ever_accused():
     """Of thousands of random worlds, with threads, tags, groups and recv from any."""
-    assert false_accusations(stuck_ranks, range(2500)) == 0
-    assert false_accusations(stuck_ranks, range(1500), simple=True) == 0
+    assert false_accusations(stuck_ranks, range(1500)) == 0
+    assert false_accusations(stuck_ranks, range(1000), simple=True) == 0
 
 
 def test_every_rank_that_is_stuck_is_accused():

@@ -197,7 +197,7 @@ def gap(fabric: Fabric, *call, trace: Trace | None = None) -> float:
 @pytest.mark.parametrize("library, verb, name", WAYS)
 def test_a_librarys_plan_takes_what_its_closed_form_says(library, verb, name) -> None:
     """To 1e-9 on links that are alike, with chunks that are even."""
-    for world_size in SIZES:
+    for world_size in (1, 2, 3, 5, 6, 8):
         for alpha, beta in LINKS:
             link = Link(alpha, beta)
             nodes = fabrics.hierarchical(world_size, 1, link, link)

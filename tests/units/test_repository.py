@@ -223,8 +223,8 @@ def without_imperative(source: str) -> list[str]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FunctionDef)
         and not node.name.startswith("__")
-        and not any("property" in ast.unparse(d) for d in node.decorator_list)
         and NOUN_FIRST.match(ast.get_docstring(node) or "")
+        and not any("property" in ast.unparse(d) for d in node.decorator_list)
     ]
 
 
