@@ -172,10 +172,12 @@ class Strategy(Settings):
 
     def shards(self, stage: int) -> list[list[Shard]]:
         """Return the shards of one rank of a stage, layer by layer."""
-        return [
-            [shard for tensor in layer for shard in self._shards(tensor)]
-            for layer in self.layers(stage)
-        ]
+        layers = self.layers(stage)
+        cut = {  # of blocks, which are alike, once
+            layer: [shard for tensor in layer for shard in self._shards(tensor)]
+            for layer in set(layers)
+        }
+        return [cut[layer] for layer in layers]
 
     def _shards(self, tensor: Tensor) -> list[Shard]:
         numel = tensor.numel // (self.tensor if tensor.cut else 1)

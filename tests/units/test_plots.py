@@ -395,8 +395,9 @@ class Has:
 
 def test_what_has_a_trace_is_drawn_as_its_trace():
     """A Run or a Timeline can be given in place of its trace, and nothing else can."""
+    trace = ring(4, 1)
     for draw in plots.space_time, plots.traffic_matrix, plots.bytes_by_rank:
-        assert draw(Has(ring(4)))._svg() == draw(ring(4))._svg()
+        assert draw(Has(trace))._svg() == draw(trace)._svg()
         with pytest.raises(TypeError, match="a float has no trace"):
             draw(1.0)
 
