@@ -12,7 +12,6 @@
     mesh        products of strategies on a grid of ranks, hierarchical all_reduce
     compression int8 and signs in an all_reduce, with error feedback
     one_bit     Adam that sends a bit a number
-    power_sgd   PyTorch's hook that sends two factors of a gradient
     local       DiLoCo: many steps apart, then one together; in streams, with a delay
     async_local the same out of step: a server, and workers that wait for nobody
 
@@ -31,7 +30,6 @@ from collectives_lab.parallel import (
     mesh,
     one_bit,
     pipeline,
-    power_sgd,
     problem,
     schedules,
     sequence,
@@ -52,7 +50,6 @@ __all__ = [
     "mesh",
     "one_bit",
     "pipeline",
-    "power_sgd",
     "problem",
     "schedules",
     "sequence",

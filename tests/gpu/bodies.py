@@ -18,7 +18,6 @@ from collectives_lab.parallel import (
     mesh,
     one_bit,
     pipeline,
-    power_sgd,
     problem,
     schedules,
     server,
@@ -316,9 +315,6 @@ TRAININGS: dict[str, Callable[[], list[float]]] = {
     "experts": _experts,
     "int8": lambda: compression.train(steps=STEPS, batch_size=BATCH, model=_model()),
     "one bit": lambda: one_bit.train(1, STEPS, BATCH, model=_model()),
-    "PowerSGD": lambda: power_sgd.train(
-        start=2, steps=STEPS, batch_size=BATCH, model=_model()
-    ),
     "DiLoCo": lambda: local.train(2, steps=4, batch_size=BATCH, model=_model()),
     "torch's DDP": _torch_ddp,
     "torch's FSDP": _torch_fsdp,
@@ -329,7 +325,7 @@ TRAININGS: dict[str, Callable[[], list[float]]] = {
 BY_TAGS = {"pipeline", "parameter server"}
 """Trainings that want more of messages than NCCL gives."""
 
-ROUNDED = {"int8", "one bit", "PowerSGD"}
+ROUNDED = {"int8", "one bit"}
 """Trainings in which a rounding may go the other way on another device."""
 
 
