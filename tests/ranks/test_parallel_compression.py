@@ -9,6 +9,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import Standing
 from parallel_battery import (
     BATCH,
     COUNT,
@@ -192,11 +193,11 @@ def _by_part(rows: list[torch.Tensor], part: int) -> list[tuple[torch.Tensor, ..
 
 
 def agrees(
-    codec: Codec, count: int, feedback: bool, world_size: int, reduce: Callable
+    ranks: lab.Ranks, codec: Codec, count: int, feedback: bool, reduce: Callable
 ) -> bool:
     """Whether all ranks have the sums of one process, and the same in every bit."""
-    run = lab.run(sums, world_size, args=(codec, count, feedback, reduce), timeout=60)
-    right = sums_of_one_process(codec, count, feedback, world_size)
+    run = ranks.run(sums, (codec, count, feedback, reduce), timeout=60)
+    right = sums_of_one_process(codec, count, feedback, run.world_size)
     return all(
         torch.allclose(actual, expected, rtol=1e-6, atol=1e-6)
         and torch.equal(actual, run.results[0][step])
@@ -211,10 +212,11 @@ def agrees(
     "world_size, count", [(1, 9), (2, 1), (3, 100), (4, 6), (5, 8)]
 )
 def test_ranks_sum_as_one_process(
-    world_size: int, count: int, codec: Codec, feedback: bool
+    world_size: int, count: int, codec: Codec, feedback: bool, standing: Standing
 ) -> None:
     """Also where parts are uneven or empty, and with errors that are made up for."""
-    assert agrees(codec, count, feedback, world_size, compressed_all_reduce)
+    ranks = standing(world_size)
+    assert agrees(ranks, codec, count, feedback, compressed_all_reduce)
 
 
 def no_errors(tensor, codec, errors):
@@ -252,9 +254,9 @@ def without_a_tail(tensor, codec, errors):
     "wrong",
     [no_errors, own_errors_only, rounded_once, scale_of_its_own, without_a_tail],
 )
-def test_a_wrong_sum_is_found(wrong: Callable) -> None:
+def test_a_wrong_sum_is_found(wrong: Callable, standing: Standing) -> None:
     """The test above fails where it should."""
-    assert not agrees(Int8(), 100, True, 3, wrong)
+    assert not agrees(standing(3), Int8(), 100, True, wrong)
 
 
 def test_a_codec_that_loses_nothing_gives_the_sum() -> None:
@@ -298,10 +300,10 @@ def test_nothing_is_lost_for_good(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", [Int8(), Signs(), Whole()], ids=str)
 @pytest.mark.parametrize("world_size, count", [(1, 9), (2, 33), (3, 1000), (4, 2)])
 def test_bytes_of_a_sum_are_predicted(
-    world_size: int, count: int, codec: Codec
+    world_size: int, count: int, codec: Codec, standing: Standing
 ) -> None:
     """An all_to_all and an all_gather a sum; all ranks send as much."""
-    run = lab.run(sums, world_size, args=(codec, count, True))
+    run = standing(world_size).run(sums, (codec, count, True))
     one = bytes_sent(count, codec, world_size)
     assert run.trace.bytes_sent() == [STEPS * one] * world_size
     assert run.trace.ops() == {
@@ -362,9 +364,9 @@ def uncompressed(train: Callable) -> System:
     ],
     ids=["int8", "1-bit Adam"],
 )
-def test_compressed_it_is_not(train: Callable) -> None:
+def test_compressed_it_is_not(train: Callable, standing: Standing) -> None:
     """Something is lost, as the battery says; but ranks are equal."""
-    results = lab.run(replicated, 3, args=(train,)).results
+    results = standing(3).run(replicated, (train,)).results
     assert not uncompressed(train).agrees(results)
     assert all(torch.equal(actual, results[0][1]) for _, actual in results)
 
@@ -374,12 +376,12 @@ def sent(codec: Codec, world_size: int) -> list[float]:
     return broadcast_and_then(bytes_sent(COUNT, codec, world_size), world_size)
 
 
-def test_bytes_of_compressed_training() -> None:
+def test_bytes_of_compressed_training(standing: Standing) -> None:
     """As those of its exact rows, by the length of the codec's messages."""
     for codec in (Int8(), Signs()):
         for world_size in (1, 3, 4):
             train = partial(replicated, partial(compression.train, codec))
-            actual = lab.run(train, world_size).trace.bytes_sent()
+            actual = standing(world_size).run(train).trace.bytes_sent()
             assert actual == sent(codec, world_size)
 
 
@@ -497,9 +499,11 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
-def test_bytes_of_one_bit_adam_are_predicted(world_size: int) -> None:
+def test_bytes_of_one_bit_adam_are_predicted(
+    world_size: int, standing: Standing
+) -> None:
     """All of the gradient in the warm-up, then some 32 times less, all recorded."""
-    run = lab.run(replicated, world_size, args=(partial(one_bit.train, 2),))
+    run = standing(world_size).run(replicated, (partial(one_bit.train, 2),))
     events = run.trace.of_rank(0)
     sums = [e.nbytes for e in events if e.op == "all_reduce"]
     assert sums == [S, S]
