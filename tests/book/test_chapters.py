@@ -121,7 +121,8 @@ CLAIMS = {
         assert b200.inside.bandwidth / b200.across.bandwidth == 18
         assert fabrics.pcie_box().inside.bandwidth == 25e9, "2.6"
         assert fabrics.gb200_nvl72().machine.gpus == 72, "2.6"
-        assert h100.inside.alpha == 3.4e-6 and p4d.across.bandwidth / 2 == 6.25e9
+        assert h100.inside.alpha == 3.4e-6
+        assert p4d.across.bandwidth == 12.5e9 == 2 * 6.25e9
         hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
         assert (min(hopping), max(hopping)) == (0.6, 14.0), "2.7"
         assert 1.9 < two.elapsed / one.elapsed < 2
