@@ -26,8 +26,8 @@ function ratioWords(data, at) {
     `${text("parameters")} parameters: computing takes ${formatSeconds(compute)}, ` +
     `the all-reduce ${formatSeconds(moved)}, so gamma = ${formatNumber(gamma)} and ` +
     `${gamma > 1 ? "communication" : "computation"} takes longer. ` +
-    `Break-even on as many ranks: ${formatNumber(local * gamma)} tokens each` +
-    `${alpha ? ", latency included" : ", whatever the model"}; with this batch: ` +
+    `Break-even on ${text("ranks")} ranks: ${formatNumber(local * gamma)} tokens each` +
+    `${alpha ? ", latency included" : ", whatever the model"}; this batch breaks even on ` +
     `${even === null ? side : formatNumber(Number(even.toPrecision(2)))} ranks.`;
 }
 

@@ -169,8 +169,9 @@ class RatioExplorer:
             f"the all-reduce {format_seconds(moved)}, "
             f"so gamma = {number(gamma)} and {slower} takes longer. "
             # gamma falls as the tokens grow.
-            f"Break-even on as many ranks: {number(self.local * gamma)} tokens each, "
-            f"{model}; with this batch: {self._even()} ranks."
+            f"Break-even on {self.ranks.text} ranks: "
+            f"{number(self.local * gamma)} tokens each, "
+            f"{model}; this batch breaks even on {self._even()} ranks."
         )
 
     def _even(self) -> str:

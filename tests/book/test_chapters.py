@@ -221,7 +221,10 @@ CLAIMS = {
         assert round(at_half + seconds_of_sum - seconds_of_step, 2) == 1.04
         share_of_peak = 0.5 * at_half / (seconds_of_step - seconds_of_sum)
         assert round(100 * share_of_peak) == 64
-        assert round(989e12 / 3.35e12, -2) == 300, "1.5"
+        busy = H100 / (3.35 * 1e12)
+        assert round(busy, -1) == 150
+        assert round(100 * busy / (card_each + busy)) == 15
+        assert round(card_each / 512, 1) == 1.6
         assert 1 < by_latency < 2 and 51 < by_bytes + by_latency < 52
         assert round(by_latency, 1) == 1.4
         assert all(0.95 < b / (by_bytes + by_latency) < 1.3 for b in measured_even)
@@ -251,6 +254,7 @@ CLAIMS = {
         assert (of_slow, round(by_rule[1], 1)) == (93, 1.2)
         assert np.allclose(by_law[1:4], median_steps[1:4], rtol=0.15)
         assert 1.3 < np.median(falls) < 1.7
+        assert round(100 * (1 - 1 / np.median(falls)), -1) == 30
         assert 3.5 < median_steps[0] / median_steps[1] < 4, "nearly three quarters"
         assert np.isclose(bytes_only[1], 10e-6, rtol=0.05)
         assert round(1e6 * bytes_only[1]) == 10 and round(1e6 * latencies) == 630

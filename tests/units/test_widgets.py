@@ -683,7 +683,7 @@ def test_the_ratio_begins_with_a_real_machine(ratio):
     assert (
         "computation takes longer" in sentence and "811 tokens each, what" in sentence
     )
-    assert sentence.endswith("with this batch: 160 ranks.")
+    assert sentence.endswith("this batch breaks even on 160 ranks.")
 
 
 def test_the_ratio_may_begin_with_a_textbook():
@@ -692,7 +692,7 @@ def test_the_ratio_may_begin_with_a_textbook():
     sentence = repr(widgets.explore_ratio(tokens=2048, **rates))
     assert "4.31 ms, the all-reduce 45.9 ms, so gamma = 10.7" in sentence
     assert "communication takes longer" in sentence
-    assert sentence.endswith("with this batch: 6.9 ranks.")
+    assert sentence.endswith("this batch breaks even on 6.9 ranks.")
 
 
 def test_tokens_move_the_ratio():
@@ -710,7 +710,7 @@ def test_break_even_is_where_gamma_is_1(alpha):
     """With the tokens that are named, both halves take equally long."""
     tokens = 811 if alpha == 0 else 819
     sentence = repr(widgets.explore_ratio(tokens=64 * tokens, alpha=alpha))
-    assert f"Break-even on as many ranks: {tokens} tokens" in sentence
+    assert f"Break-even on 64 ranks: {tokens} tokens" in sentence
     assert float(re.search("gamma = ([0-9.]+)", sentence)[1]) in (0.999, 1, 1.0)
 
 
