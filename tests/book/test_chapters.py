@@ -143,6 +143,8 @@ CLAIMS = {
         assert more == ["reduce", "reduce_scatter"]
         ring = (traces["reduce_scatter"].wire > S).nonzero()
         assert list(zip(*ring)) == [(0, 3), (1, 0), (2, 1), (3, 2)]
+        for sender, receiver in zip(*ring):
+            assert traces["all_reduce"].wire[receiver, sender] == 12 * 48 == 576
         bounds_of_one = {name: least_through_one(name, P=4) for name in names}
         assert bounds_of_one == {v: lab.basics.verbs.bus_factor(v, 4) for v in names}
         above = {v: round(through_one[v], 2) for v in names
