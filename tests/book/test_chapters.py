@@ -363,9 +363,6 @@ CLAIMS = {
         assert ring.trace.bytes_by_pair() == plans.ring_all_reduce(
             4, S, itemsize=8).bytes_by_pair()
         assert costs.naive_all_reduce(1024, 1, 0, 1) == 1023, "5.1"
-        one_dgx = [lab.predict("all_reduce", 2**30, fabrics.dgx_h100(), algorithm=a)
-                   for a in ("ring", "nvls")]
-        assert 1.25 < one_dgx[0].seconds / one_dgx[1].seconds < 1.45
         assert differ == [3, 0, 3] and hops == 6
         assert doubling.results == [[sum(4.0**r for r in range(8))]] * 8
         assert count(plans.ring_all_reduce, 1024)[0] == 2046
@@ -377,10 +374,15 @@ CLAIMS = {
         assert {m.chunk for m in last if m.dst == 1} == {2}, "rank 1 ends with chunk 2"
         eight = rivals_of_eight
         assert eight["halving-doubling"] == [6, 1.75] and eight["ring"] == [14, 1.75]
-        five, number = plans.steps.Steps(8), np.arange(8)
-        for far, part in (1, 2), (2, 4), (4, 4), (2, 4), (1, 2):
-            five.step(number, number ^ far, MiB // part)
-        assert count(lambda *_: five.trace(), 8) == [5, 1.75], "the least, by pairs"
+        for levels in 3, 6:  # one step fewer, for every power of two
+            P, saved = 2**levels, plans.steps.Steps(2**levels)
+            halvings = [(2**k, 2**(k + 1)) for k in range(levels - 1)]
+            for far, part in *halvings, (P // 2, P // 2), *halvings[::-1]:
+                saved.step(np.arange(P), np.arange(P) ^ far, MiB // part)
+            assert count(lambda *_: saved.trace(), P) == [
+                2 * levels - 1, 2 * (P - 1) / P]
+        by_root = plans.tree_all_reduce(64, MiB).bytes_sent()
+        assert by_root[0] == 6 * MiB, "5.7: log2 P tensors"
         eight_ranks = fabrics.uniform(8, ALPHA, BETA)
         pictures = [plans.double_tree_all_reduce(8, MiB, segment=-(-MiB // 2 // m))
             for m in (1, 2, 3, 4)] + [plans.ring_all_reduce(8, MiB)]
@@ -393,13 +395,15 @@ CLAIMS = {
         assert math.isclose(double_tree(8, MiB, ALPHA, BETA), 1e-6 * took[2],
             rel_tol=1e-4)
         assert of_twelve == [8, 3.75] and 3.75 - 1.75 == 2
-        assert bruck_twice == [8, 2 * 11 / 12] and 1 + 1 / 8 == 1.125
+        assert bruck_twice == [8, 2 * 11 / 12]
         assert 2 * (2 * 3 - 1 + 2) == count(
             plans.double_tree_all_reduce, 8, segment=MiB // 4)[0] == 14
-        assert round(1.75 / 1.125, 2) == 1.56, "5.3"
         steps, tensors = count(plans.ring_all_reduce, 64)
         assert steps == 126 and round(tensors, 2) == 1.97
         assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
+        two = [cost(64, 6 / (6 - 2 * 63 / 64) * ALPHA / BETA, ALPHA, BETA) for cost in
+            (costs.recursive_doubling_all_reduce, costs.halving_doubling_all_reduce)]
+        assert math.isclose(*two) and round(6 / (6 - 2 * 63 / 64), 1) == 1.5, "5.8"
         assert ring_to_doubling(2**16) > 4 and ring_to_doubling(8 * 2**22) < 0.5
         few, one, many = (model_ratio(n) for n in sizes)
         assert (round(few, 1), round(one, 4), round(many, 2)) == (4.6, 1, 0.77)
@@ -448,13 +452,17 @@ CLAIMS = {
             assert times[-1] < 1.25 * min(times[:-1])
         assert [round(opening[0][0]), round(opening[1][0], 2)] == [197, 1.09]
         assert [name for _, name in opening] == ["recursive doubling",
-            "halving-doubling"]
+            "halving-doubling"] and 2 * (1024 - 1) == 2046, "5.9"
+        assert count(plans.halving_doubling_all_reduce, 1024)[0] == 20
         assert [how.split(",")[0] for _, how, *_ in chosen] == ["tree", "tree",
             "nvlstree"]
         assert behind[2**12] > 4 and 5.5 < 1 / (behind[2**30] - 1) < 7, "a sixth"
         times = {(one.call.algorithm, one.call.nbytes < 2**30): one for one in forced}
         ring_of, tree_of = times["ring", False], times["tree", False]
         assert len(forced) == 3 and tree_of.call.nbytes == 2**30
+        busbw = [2 * 39 / 40 * 2**30 / one.call.seconds / 1e9
+            for one in (ring_of, tree_of)]
+        assert np.round(busbw, 3).tolist() == [190, 150], "5.10"
         assert round(tree_of.call.seconds / ring_of.call.seconds - 1, 2) == 0.27
         longer = tree_of.prediction.seconds / ring_of.prediction.seconds - 1
         assert round(longer, 2) == 0.12 and ring_of.call.row.set == "nccl-1368"
