@@ -515,10 +515,10 @@ CLAIMS = {
         assert len(notes) == len(moments) == 12
         after_2 = 1 + 2 / 4 + (head + block) / 4 + block + (1 + 1 / 4) * block
         assert np.allclose(peaks, [3.75, after_2, peak_of_3]), peaks
-        assert np.isclose(in_s["ZeRO-3"][0] - 1 / 4, 0.75)
         assert max(moments, key=lambda n: sum(moments[n].values())) == "reduce block 1"
         llama_block = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
         assert round(128_256 * 4096 / llama_block, 1) == 2.4, "6.5"
+        assert round(2 * llama_block / 1e9, 2) == 0.44, "6.5"
         assert round(8.03e9 / (128_256 * 4096)) == 15
         assert np.allclose(in_shares, [3, 3, 2, 3 - (embedding + head)])
         wires = [wire for wire, _, _ in of_theirs.values()]
@@ -570,7 +570,7 @@ CLAIMS = {
         for what, curve in of_types.items():  # they train, if more coarsely
             far_from_one = abs(curve - alone_longer)
             is_wide = what in ("one process", "all in float32")
-            assert is_wide or 1e-3 < far_from_one.max() < 0.1
+            assert is_wide or 1e-3 < far_from_one.max() < 0.02
             assert abs((curve - alone_longer)[-12:].mean()) < 0.02
         assert 1.5 * 7000 == 10_500, "6.9"
         of_sharded = x.clip(1) + (2 * x).clip(3)
