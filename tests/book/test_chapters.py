@@ -834,6 +834,7 @@ CLAIMS = {
         assert greater(greater(pairs[0], pairs[1]), greater(pairs[2], pairs[3]))[1] == 6
         by_chain = greater(greater(greater(pairs[2], pairs[0]), pairs[1]), pairs[3])
         assert by_chain[1] == 9
+        assert scores.argmax() == 4, "9.1: the word of one process"
         assert agreed == len(vectors) == 300
         assert sum(any(map(math.isnan, vector)) for vector in vectors) > 100
         assert better(NOTHING, (-inf, 5)) == better((-inf, 5), NOTHING) == (-inf, 5)
@@ -902,6 +903,7 @@ CLAIMS = {
         assert [round(p, 4) for p in (wrong, moved)] == [0.2417, 0.2156]
         assert math.isclose(sent(gathered) / sent(loss_run), 2048 / 6)
         assert 250 < sent(gathered, True) / sent(loss_run, True) < 341
+        assert math.isclose((3 / 4 * 2) / (2 * 3 / 4 * 3 * 4), 1 / 12), "bf16, float32"
         assert 4 * 32_000 == 128_000 and round(128_000 / 6) == 21_333
         assert math.isclose(opening_gathered / opening_split, 128_000 / 6)
         assert backward_bytes == 0 and opening_split == 73_728
@@ -967,6 +969,21 @@ CLAIMS = {
         assert passed == [6, 6] and attention_run.trace.ops()["send"] == 4 * 6
         for by_rank, one in zip(zip(*attention_run.results), attended_by_one):
             assert torch.allclose(torch.cat(by_rank), one, 1e-12, 1e-12)
+        kept = {}
+        def keep(tensor):
+            kept[tensor.data_ptr()] = tensor
+            return tensor
+        one, other = torch.randn(2, 9, 7, requires_grad=True)[:, :, :5]
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            attended_to = attend(one, other[:8], other[:8])
+        assert [x.shape for x in kept.values()].count((9, 8)) == 2, \
+            "9.9: autograd keeps scores and exponentials"
+        hidden = torch.full((9, 8), -inf)
+        assert (hidden - hidden.amax(dim=1, keepdim=True)).isnan().all(), \
+            "9.9: a hidden block needs a guard in attend"
+        lost = [(torch.tensor([m]), torch.zeros(1), torch.zeros(1))
+                for m in (-inf, -inf)]
+        assert merge_blocks(*lost)[1].isnan(), "9.9: and one in merge_blocks"
         assert 27 < passing < 28 and 512 * 1024 == BLOCK
         gathering, in_a_ring = (float(times.median()) for times in took)
         assert 201 < gathering < 260 and 119 < in_a_ring < 160, took
