@@ -1590,7 +1590,7 @@ CLAIMS = {
             "14.4"
         assert "rank 1: busy" in str(busy) and "ranks 0, 2 and 3: waiting" in str(busy)
         assert not any(stacks[:1] + stacks[2:])
-        assert stands_in in ("while time.monotonic() < end:", "pass"), inner
+        assert stands_in in ("while time.monotonic() < end:", "pass  # busy"), inner
         assert "Ranks 1 failed" in by_barrier[0]
         assert "check rank 0 logs" in by_barrier[2]
         assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in " ".join(hasty[1:])
@@ -1613,7 +1613,8 @@ CLAIMS = {
         pcie_hops, card = 7, infiniband.bandwidth  # of the 8 hops of a GPU
         by_slowest_hop = [10, 4, pcie_hops * card / pcie.bandwidth,
                           8 * card / tcp.bandwidth]
-        assert np.allclose(by_slowest_hop, slower, rtol=0.02)
+        assert np.allclose(by_slowest_hop, slower, rtol=0.04)
+        assert 7.1 < slower[2] < 7.3, "a little more, by the latency of PCIe"
         assert round(slower[3]) == 32 and card == pcie.bandwidth
         assert tcp.bandwidth == card / 4
         assert min(slow_rank) == slow_rank[2] and np.ptp(slow_network) < 1e-6
