@@ -1624,6 +1624,7 @@ CLAIMS = {
             "14.4"
         assert "rank 1: busy" in str(busy) and "ranks 0, 2 and 3: waiting" in str(busy)
         assert not any(stacks[:1] + stacks[2:])
+        assert stands_in in ("while time.monotonic() < end:", "pass  # busy"), inner
         assert "Ranks 1 failed" in by_barrier[0]
         assert "check rank 0 logs" in by_barrier[2]
         assert raise_ == [[0, 1, 2, 3], []] and "Timed out" in " ".join(hasty[1:])
@@ -1646,16 +1647,14 @@ CLAIMS = {
         pcie_hops, card = 7, infiniband.bandwidth  # of the 8 hops of a GPU
         by_slowest_hop = [10, 4, pcie_hops * card / pcie.bandwidth,
                           8 * card / tcp.bandwidth]
-        assert np.allclose(by_slowest_hop, slower, rtol=0.02)
-        assert round(slower[3]) == 32 and card == 2 * pcie.bandwidth
+        assert np.allclose(by_slowest_hop, slower, rtol=0.04)
+        assert 7.1 < slower[2] < 7.3, "a little more, by the latency of PCIe"
+        assert round(slower[3]) == 32 and card == pcie.bandwidth
         assert tcp.bandwidth == card / 4
         assert min(slow_rank) == slow_rank[2] and np.ptp(slow_network) < 1e-6
         assert wait_less == [1, 0]
-        by_size = [lab.predict("all_reduce", n, fabrics.dgx_h100(), algorithm="ring")
-                   for n in (2**10, 25 * 2**20)]
-        shares = [100 * call.busbw / nvlink.bandwidth for call in by_size]
-        assert np.round(shares, 2).tolist() == [0.03, 48.21], shares
-        assert round(100 * (1 - 0.99**512), 1) == 99.4, "14.7"
+        short = lab.predict("all_reduce", 2**10, fabrics.dgx_h100(), algorithm="ring")
+        assert round(100 * short.busbw / nvlink.bandwidth, 2) == 0.03
         assert transports(A)[0] == ["NET/IB/0"] and transports(B)[0] == ["NET/Socket/3"]
         assert over_rdma == ["A"]
         headers = (14 + 4 + 20) + (20 + 8) + 12 + 4  # of RoCE, with preamble and gap
@@ -1697,7 +1696,6 @@ CLAIMS = {
         assert by_program == waits_for and verdict.culprits == [culprit]
         last_begin = max(event.issued for event in verdict.trace.events)
         assert last_begin < 0.9, "the dump is made later, in Figure 14.3 too"
-        assert 7 * 2 == 14, "14.7: of eighths over PCIe, at half the speed"
     """,
     "15_fewer_bytes_fewer_times": """
         ethernet = fabrics.ethernet(10, world_size=4).inside
