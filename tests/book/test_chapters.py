@@ -568,9 +568,10 @@ CLAIMS = {
         assert of_narrow["gather FP8, sum float32"][2]["all_reduce"] == 8
         for what, curve in of_types.items():  # they train, if more coarsely
             far_from_one = abs(curve - alone_longer)
-            is_wide = what in ("one process", "all in float32")
-            assert is_wide or 1e-4 < far_from_one.max() < 0.02
-            assert abs((curve - alone_longer)[-12:].mean()) < 0.02
+            least, most = (0, 1e-5) if what in ("one process", "all in float32") else (
+                (2e-3, 0.03) if "FP8" in what else (2e-4, 3e-3))
+            assert least <= far_from_one.max() < most, (what, far_from_one.max())
+            assert abs((curve - alone_longer)[-12:].mean()) < 3e-3
         assert 1.5 * 7000 == 10_500, "6.9"
         of_sharded = x.clip(1) + (2 * x).clip(3)
         of_replicas = x + (2 * x).clip(4)
