@@ -41,8 +41,7 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
     cells = [part for cell in cells for part in _at_headings(cell)]
     for number, cell in enumerate(cells):
         is_code = cell.cell_type == "code"
-        asks = is_code and QUESTION.match(cell.source.strip())
-        asks_again = is_code and OPENING in cell.source
+        asks, asks_again = _question(cell), _asks_again(cell)
         if folded and (asks or asks_again or _begins_a_section(cell)):
             shown.append(_html(CLOSE))
             folded = False
@@ -60,7 +59,9 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
             folded = True
         compared = compared or asks_again or (is_code and "my_guess" in cell.source)
         if folded and compared and not is_code:
-            explained, others = _first_paragraph(cell, _asks_next(cells[number + 1 :]))
+            following = cells[number + 1 : number + 2]
+            asks_next = any(_question(one) or _asks_again(one) for one in following)
+            explained, others = _first_paragraph(cell, asks_next)
             shown += [*explained, _html(CLOSE), *others]
             folded = False
         else:
@@ -85,17 +86,19 @@ def _first_paragraph(
     first, *others = cell.source.split("\n\n")
     if asks_next and not others:
         return [], [cell]
-    while others[asks_next:] and first.endswith(":"):
+    while len(others) > asks_next and first.endswith(":"):
         first += "\n\n" + others.pop(0)
     return [_html(first)], [_html("\n\n".join(others))] if others else []
 
 
-def _asks_next(following: Sequence[NotebookNode]) -> bool:
-    """Return whether the next cell is a question, which the text before it asks."""
-    if not following or following[0].cell_type != "code":
-        return False
-    source = following[0].source
-    return bool(QUESTION.match(source.strip())) or OPENING in source
+def _question(cell: NotebookNode) -> re.Match[str] | None:
+    """Return the match of a cell that asks for a guess."""
+    return QUESTION.match(cell.source.strip()) if cell.cell_type == "code" else None
+
+
+def _asks_again(cell: NotebookNode) -> bool:
+    """Return whether a cell compares the guess at the chapter's opening."""
+    return cell.cell_type == "code" and OPENING in cell.source
 
 
 def _at_headings(cell: NotebookNode) -> list[NotebookNode]:
@@ -114,7 +117,7 @@ def _begins_a_section(cell: NotebookNode) -> bool:
 def _is_answered(following: Sequence[NotebookNode]) -> bool:
     """Return whether a guess is compared before the next question or section."""
     for cell in following:
-        if _begins_a_section(cell) or QUESTION.match(cell.source.strip()):
+        if _begins_a_section(cell) or _question(cell):
             return False
         if cell.cell_type == "code" and "my_guess" in cell.source:
             return True

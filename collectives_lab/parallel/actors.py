@@ -155,8 +155,7 @@ def train(
 
     lag: 0 to learn from a round before the next one is played, k to learn, while a
     round is played, from that of k rounds ago; the last k rounds are then learned from
-    by nobody. It gives what `train_alone` gives. Raises
-    ValueError for counts that cannot be, and for fewer than 2 ranks.
+    by nobody. Raises ValueError for counts that cannot be, and for fewer than 2 ranks.
     """
     world_size = dist.get_world_size()
     if min(rounds, episodes) < 1 or lag < 0 or world_size < 2:
