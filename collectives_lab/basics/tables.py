@@ -20,6 +20,9 @@ stands first."""
 
 GUESS = "my_guess"
 
+_SHORT = 10
+"""Characters of a cell that is never broken, so that a number keeps its unit."""
+
 
 @dataclass(frozen=True, repr=False)
 class Table:
@@ -39,12 +42,13 @@ class Table:
         )
 
     def _repr_html_(self) -> str:
-        def line(cell: str, texts: Sequence[str]) -> str:
-            cells = (f"<{cell}>{html.escape(text)}</{cell}>" for text in texts)
-            return f"<tr>{''.join(cells)}</tr>"
+        def cell(text: str) -> str:
+            whole = " nowrap" if len(text) <= _SHORT else ""
+            return f"<td{whole}>{html.escape(text)}</td>"
 
-        head, rows = line("th", self.head), [line("td", row) for row in self.rows]
-        body = f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>"
+        head = "".join(f"<th>{html.escape(text)}</th>" for text in self.head)
+        rows = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in self.rows)
+        body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
         # The attribute is for pages without a style for tables, as Colab's are.
         return f'<table cellpadding="5">{body}</table>'
 

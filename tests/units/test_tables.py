@@ -13,7 +13,7 @@ def test_a_table_reads_well_as_text_and_as_html() -> None:
     shown = table(["a", "b<"], [1 / 3, None], [[1, 2], 12345.6])
     assert repr(shown) == "a       b<\n0.3333  –\n1, 2    12,346"
     assert "<th>b&lt;</th>" in shown._repr_html_()
-    assert "<td>1, 2</td><td>12,346</td>" in shown._repr_html_()
+    assert "<td nowrap>1, 2</td><td nowrap>12,346</td>" in shown._repr_html_()
 
 
 def test_lists_in_a_list_stay_apart() -> None:
