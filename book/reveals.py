@@ -2,11 +2,11 @@
 
 In a notebook a reader sets `my_guess` and runs the next cells. A page is executed
 already, so here the cells to the one that compares the guess are folded, with the
-paragraph that explains it (`with_reveals`). What the section teaches after that stays
-open, and its takeaway. The guess at a chapter's opening is `my_opening_guess`, and what
-compares it, sections later, is folded under the same words. book.js puts what the
-reader typed into the table of the answer, and opens all answers at once for who wants
-to read on.
+paragraph that explains it and the figures and tables right below it (`with_reveals`).
+What the section teaches after that stays open, and its takeaway. The guess at a
+chapter's opening is `my_opening_guess`, and what compares it, sections later, is folded
+under the same words. book.js puts what the reader typed into the table of the answer,
+and opens all answers at once for who wants to read on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ QUESTION = re.compile(r"^my_(?P<opening>opening_)?guess = None(?:  # (?P<what>.*
 OPENING = "my_guess=my_opening_guess"
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
 
+Cells = list[NotebookNode]
+
 FORM = (
     '<form class="guess"><label>Your guess: <input name="{name}" autocomplete="off" '
     'placeholder="{what}"></label>{button}</form>'
@@ -36,48 +38,63 @@ def with_reveals(cells: Sequence[NotebookNode]) -> list[NotebookNode]:
     A question whose answer is not before the next heading, as that of a whole chapter,
     is a place to type alone, without a button.
     """
-    shown: list[NotebookNode] = []
-    folded, compared, what_of_opening = False, False, ""
-    cells = [part for cell in cells for part in _at_headings(cell)]
-    for number, cell in enumerate(cells):
-        is_code = cell.cell_type == "code"
-        asks, asks_again = _question(cell), _asks_again(cell)
-        if folded and (asks or asks_again or _begins_a_section(cell)):
-            shown.append(_html(CLOSE))
-            folded = False
-        if asks:
-            folded = not asks["opening"] and _is_answered(cells[number + 1 :])
-            if asks["opening"]:
-                what_of_opening = asks["what"]
-            name, button = "opening" if asks["opening"] else "guess", BUTTON * folded
-            shown.append(_form(name, asks["what"], button))
-            shown += [_html(OPEN)] if folded else []
-            compared = False
-            continue
-        if asks_again:
-            shown += [_form("opening", what_of_opening, BUTTON), _html(OPEN)]
-            folded = True
-        compared = compared or asks_again or (is_code and "my_guess" in cell.source)
-        if folded and compared and not is_code:
-            following = cells[number + 1 : number + 2]
-            asks_next = any(_question(one) or _asks_again(one) for one in following)
-            explained, others = _first_paragraph(cell, asks_next)
-            shown += [*explained, _html(CLOSE), *others]
-            folded = False
+    shown: Cells = []
+    what_of_opening = ""
+    left = [part for cell in cells for part in _at_headings(cell)]
+    while left:
+        cell, *left = left
+        asks = _question(cell)
+        if asks and asks["opening"]:
+            what_of_opening = asks["what"]
+            shown.append(_form("opening", what_of_opening))
+        elif asks:
+            answer, left = _answer(left)
+            button = BUTTON if answer else ""
+            shown += [_form("guess", asks["what"], button), *_folded(answer)]
+        elif _asks_again(cell):
+            answer, left = _explained([cell], left)
+            shown += [_form("opening", what_of_opening, BUTTON), *_folded(answer)]
         else:
             shown.append(cell)
-    return [*shown, _html(CLOSE)] if folded else shown
+    return shown
 
 
-def _form(name: str, what: str | None, button: str) -> NotebookNode:
+def _answer(below: Cells) -> tuple[Cells, Cells]:
+    """Part the cells below a question: its answer, if it is compared, and the rest."""
+    for number, cell in enumerate(below):
+        if _begins_a_section(cell) or _asks(cell):
+            break
+        if cell.cell_type == "code" and "my_guess" in cell.source:
+            return _explained(below[: number + 1], below[number + 1 :])
+    return [], below
+
+
+def _explained(answer: Cells, below: Cells) -> tuple[Cells, Cells]:
+    """Add to an answer what explains it and stands right below, and return the rest."""
+    answer, below = [*answer], [*below]
+    while below and below[0].cell_type == "code" and not _asks(below[0]):
+        answer.append(below.pop(0))
+    if not below or _begins_a_section(below[0]) or _asks(below[0]):
+        return answer, below
+    text = below.pop(0)
+    explanation, others = _first_paragraph(text, bool(below) and _asks(below[0]))
+    answer += explanation
+    while explanation and not others and below and _shows(below[0]):
+        answer.append(below.pop(0))
+    return answer, others + below
+
+
+def _folded(answer: Cells) -> Cells:
+    return [_html(OPEN), *answer, _html(CLOSE)] if answer else []
+
+
+def _form(name: str, what: str | None, button: str = "") -> NotebookNode:
     """Return the place to type a guess of this name: what is asked for is in it."""
     what = html.escape(what or "", quote=True)
     return _html(FORM.format(name=name, what=what, button=button))
 
 
-def _first_paragraph(
-    cell: NotebookNode, asks_next: bool
-) -> tuple[list[NotebookNode], list[NotebookNode]]:
+def _first_paragraph(cell: NotebookNode, asks_next: bool) -> tuple[Cells, Cells]:
     """Part the text below a comparison: its first paragraph explains the answer.
 
     A paragraph that announces a list or a formula by a colon has it with it, and one
@@ -101,7 +118,7 @@ def _asks_again(cell: NotebookNode) -> bool:
     return cell.cell_type == "code" and OPENING in cell.source
 
 
-def _at_headings(cell: NotebookNode) -> list[NotebookNode]:
+def _at_headings(cell: NotebookNode) -> Cells:
     """Part a text where a heading stands in it, so that a fold can end there."""
     if cell.cell_type != "markdown" or not HEADING.search(cell.source, 1):
         return [cell]
@@ -114,14 +131,14 @@ def _begins_a_section(cell: NotebookNode) -> bool:
     return cell.cell_type == "markdown" and bool(HEADING.match(cell.source))
 
 
-def _is_answered(following: Sequence[NotebookNode]) -> bool:
-    """Return whether a guess is compared before the next question or section."""
-    for cell in following:
-        if _begins_a_section(cell) or _question(cell):
-            return False
-        if cell.cell_type == "code" and "my_guess" in cell.source:
-            return True
-    return False
+def _asks(cell: NotebookNode) -> bool:
+    """Return whether a cell asks for a guess, or compares the one at the opening."""
+    return bool(_question(cell)) or _asks_again(cell)
+
+
+def _shows(cell: NotebookNode) -> bool:
+    """Return whether a cell has put out something, and asks nothing."""
+    return cell.cell_type == "code" and bool(cell.outputs) and not _asks(cell)
 
 
 def _html(source: str) -> NotebookNode:

@@ -334,8 +334,9 @@ def test_a_wrong_page_stops_the_build(tmp_path: Path, wrong: str) -> None:
 # -- questions and answers -------------------------------------------------------------
 
 
-def code(source: str) -> nbformat.NotebookNode:
-    return new_code_cell(source)
+def code(source: str, printed: str = "") -> nbformat.NotebookNode:
+    outputs = [new_output("stream", text=printed)] * bool(printed)
+    return new_code_cell(source, outputs=outputs)
 
 
 def text(source: str) -> nbformat.NotebookNode:
@@ -349,7 +350,8 @@ def form(name: str, what: str, button: str = reveals.BUTTON) -> str:
 def test_an_answer_is_folded_with_the_paragraph_that_explains_it() -> None:
     """A question is a place to type, and what answers it opens with a click.
 
-    What a section teaches after that is open, and its takeaway. A heading ends a fold
+    A figure right below the paragraph is in the fold with it. What a section teaches
+    after that is open, and its takeaway. A heading ends a fold
     wherever it stands, and a question is never in the fold of the one before.
     """
     asked = code("my_guess = None  # bytes, <S>")
@@ -360,6 +362,9 @@ def test_an_answer_is_folded_with_the_paragraph_that_explains_it() -> None:
     six = text("Six.\n\n### Seven\n\n# eight")
     cells = [asked, *one, asked, compared, text("**Now?**"), asked, compared, four]
     cells += [worked, asked, compared, worked, six, text("## Two")]
+    figure = code("print(9)", "9")
+    cells += [asked, compared, text("Nine."), figure, figure, worked, figure]
+    cells += [asked, compared, text("Ten.\n\nMore."), figure]
     sources = [cell.source for cell in reveals.with_reveals(cells)]
     alone = form("guess", "bytes, &lt;S&gt;", "")
     answered = form("guess", "bytes, &lt;S&gt;")
@@ -375,6 +380,16 @@ def test_an_answer_is_folded_with_the_paragraph_that_explains_it() -> None:
         ),
         *(worked.source, *answer, worked.source, "Six.", reveals.CLOSE),
         *("### Seven", "# eight", "## Two"),
+        *(
+            *answer,
+            "Nine.",
+            "print(9)",
+            "print(9)",
+            reveals.CLOSE,
+            worked.source,
+            "print(9)",
+        ),
+        *(*answer, "Ten.", reveals.CLOSE, "More.", "print(9)"),
     ]
 
 
