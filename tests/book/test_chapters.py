@@ -389,15 +389,24 @@ CLAIMS = {
         took = [1e6 * plan.replay(eight_ranks).elapsed for plan in pictures]
         assert np.round(took).tolist() == [624, 507, 495, 508, 324]
         for m, plan in enumerate(pictures[:4], 1):
-            steps = plan.replay(fabrics.uniform(8, alpha=0.5, beta=0)).elapsed
-            assert steps == 2 * 3 - 1 + 2 * (m - 1)
+            steps = plan.replay(fabrics.uniform(8, alpha=1, beta=0)).elapsed
+            assert steps == 4 * 3 - 2 + 4 * (m - 1), "5.7"
+            assert math.isclose((4 * 3 + 4 * m - 6) * (ALPHA + MiB / (2 * m) * BETA),
+                1e-6 * took[m - 1], rel_tol=1e-4), "5.8"
         assert round((3 * MiB * BETA / (4 * ALPHA)) ** 0.5, 1) == 2.8
         assert math.isclose(double_tree(8, MiB, ALPHA, BETA), 1e-6 * took[2],
             rel_tol=1e-4)
         assert of_twelve == [8, 3.75] and 3.75 - 1.75 == 2
         assert bruck_twice == [8, 2 * 11 / 12]
-        assert 2 * (2 * 3 - 1 + 2) == count(
+        assert 4 * 3 - 2 + 4 == count(
             plans.double_tree_all_reduce, 8, segment=MiB // 4)[0] == 14
+        by_two = pictures[1].replay(fabrics.uniform(8, 1, 0)).trace
+        busy = [{e.rank for r in range(8) for e in by_two.of_rank(r)
+            if e.op in ("send", "recv") and round(e.completed) == step}
+            | {e.peer for r in range(8) for e in by_two.of_rank(r)
+            if e.op == "recv" and round(e.completed) == step} for step in range(1, 15)]
+        assert [n for n, at in enumerate(busy, 1) if len(at) == 4] == [6, 7, 8, 9]
+        assert min(map(len, busy)) == 4, "half of the ranks wait"
         steps, tensors = count(plans.ring_all_reduce, 64)
         assert steps == 126 and round(tensors, 2) == 1.97
         assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
