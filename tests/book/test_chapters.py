@@ -308,7 +308,7 @@ CLAIMS = {
         assert first == 1 and drift(drifting)[-1] < 1e-6
         assert 2**16 / 10 < further < 2**16
         by_steps = (drift(drifting_more)[1:] / drift(drifting)[1:]).median()
-        assert 1e4 < by_steps < 2**16, "Figure 4.4: more than ten thousand"
+        assert 1e4 < by_steps < 2**16, "Figure 4.5: more than ten thousand"
         losses = [error(path[-1]) for path in drifting_more]
         assert 1e-4 < max(losses) / min(losses) - 1 < 1e-2, "4.6: a thousandth"
         by_rank = [error(path[-1]) for path in drifting]
@@ -335,7 +335,7 @@ CLAIMS = {
         assert (brains.view(torch.int16).diff() == torch.tensor([1, 126, 1])).all()
         chain, late, pairs, local, fine = rounding.values()
         assert chain[-1] > 0.2 and max(pairs) < 0.01 > 2 * max(local)
-        assert abs(late[-1] - 0.03) < 0.005, "Figure 4.5"
+        assert abs(late[-1] - 0.03) < 0.005, "Figure 4.7"
         assert local[-1] < pairs[-1] / 5
         assert max(fine) < 1e-6
         alike = [likeness(many) for many in (trained, untrained, earlier, settled)]
