@@ -306,6 +306,9 @@ CLAIMS = {
         assert torch.equal(ring, imitated) and differ(ring, together[0]) > 2000
         assert differ(in_pieces, together[0]) > 2000
         assert first == 1 and drift(drifting)[-1] < 1e-6
+        for r, path in enumerate(drifting):
+            step = sum(terms[(r - k) % 4] for k in range(4)) / 4
+            assert torch.equal(path[1], path[0].add(step, alpha=-RATE)), "Figure 4.4"
         assert 2**16 / 10 < further < 2**16
         by_steps = (drift(drifting_more)[1:] / drift(drifting)[1:]).median()
         assert 1e4 < by_steps < 2**16, "Figure 4.5: more than ten thousand"
@@ -316,6 +319,8 @@ CLAIMS = {
         assert checks.results == [[True, False, False]] * 4
         assert checks.trace.bytes_sent()[0] / 3 == 16 * 2 * 3 / 4
         assert 2.4 < root / shares < 2.67
+        steps = [LINK["alpha"] + size * LINK["beta"] for size in (SIZE, SIZE / 4)]
+        assert abs(4 * steps[0] - root) + abs(6 * steps[1] - shares) < 1e-9, "4.6"
         for done in ddp.values():
             assert all(torch.equal(other, done.results[0]) for other in done.results)
             assert abs(error(done.results[0][-1]) / errors[4] - 1) < 1e-3
