@@ -193,14 +193,15 @@ def _context(s: Strategy, stage: int) -> Iterator[Sentence]:
     """Yield the keys and values of an example to all that have a part of its tokens.
 
     As Llama 3 does it, ranks wait for them: Grattafiori et al., 2024, section 3.3.2.
+    Only a rank's own are kept, so the backward pass gathers them again, as NVIDIA's
+    Transformer Engine does; a block that is computed again shares this call.
     """
     along, times = ("context", s.context), s.blocks(stage) * s.micro_batches
     numbers = 2 * s.model.key_width // s.tensor * s.tokens * s.context
     nbytes = numbers * s.precision.activation
-    keys, again = "keys and values", times * (s.recompute == "full")
-    why = "each token attends to all before it"
+    keys, why = "keys and values", "each token attends to all before it"
     yield Sentence("forward", "all_gather", keys, *along, nbytes, times, why)
-    yield Sentence("backward", "all_gather", keys, *along, nbytes, again, AGAIN)
+    yield Sentence("backward", "all_gather", keys, *along, nbytes, times, AGAIN)
     what, why = f"gradient of {keys}", "the sum, own tokens"
     yield Sentence("backward", "reduce_scatter", what, *along, nbytes, times, why)
 

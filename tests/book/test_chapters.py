@@ -1522,8 +1522,14 @@ CLAIMS = {
         assert ways and sums == [85], "13.4"
         both = [round(st.fullest(way).total / 1e9) for way in (shared, unshared)]
         assert both == [88, 88], "13.6"
+        of_keys = [(t.phase, t.verb) for t in st.sentences(shared, stage=1)
+                   if t.group == "context"]
+        assert of_keys == [("forward", "all_gather"), ("backward", "all_gather"),
+                           ("backward", "reduce_scatter")]
+        assert {run.strategy.model.name for run in st.PUBLISHED[8:]} == {"Llama 3 405B"}
         assert 2 * idle_time["1F1B in eight pieces"] < idle_time["DualPipe"]
         assert round(factor, 1) == 2.9 and cube.world_size == 512
+        assert placed["data"].seconds / placed["pipeline"].seconds > 0.99, "Figure 13.6"
         later = [st.forecast(step.strategy, H100).seconds for step in placed.values()]
         assert round(max(later) / later[0], 1) == 2.1
         for name, n in by_hand.items():
@@ -1607,6 +1613,7 @@ CLAIMS = {
         assert by_groups.tokens_per_second / 8192 > 0.99 * per_gpu
         assert round(st.memory(on_8192.but(copies=128)).total / 1e9, 1) == 4.4
         assert [round(100 * n) for n in (ours[0], ours[-1], fair[1024])] == [79, 76, 93]
+        assert round(100 * ours[-1] / fair[1024]) == 82, "13.9"
         assert round(8192 * 4096 / 1e6) == 34, "13.9"
         assert 8192 / 128 == 64, "13.8 13.9"
         assert 8 * 9 == 72, "13.6"

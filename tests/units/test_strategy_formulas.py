@@ -37,7 +37,7 @@ OF_EXPERTS = 16 * EXPERTS.blocks(1) * X_OF_EXPERTS
         (BY_TOKENS.but(regather=True), "tensor", PART * 10 * M * L * TENSOR.x_bytes),
         (FLAT.but(interleave=5), "pipeline", 2 * M * 5 * X),
         (BY_TOKENS, "pipeline", 2 * M * TENSOR.x_bytes / 8),
-        (FLAT.but(context=8, batch=8), "context", PART * 2 * M * L * KEYS),
+        (FLAT.but(context=8, batch=8), "context", PART * 3 * M * L * KEYS),
         (EXPERTS, "expert", PART * 4 * OF_EXPERTS),
         (EXPERTS.but(recompute="full"), "expert", PART * 6 * OF_EXPERTS),
     ],
