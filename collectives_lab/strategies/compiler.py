@@ -201,7 +201,8 @@ def _context(s: Strategy, stage: int) -> Iterator[Sentence]:
     nbytes = numbers * s.precision.activation
     keys, why = "keys and values", "each token attends to all before it"
     yield Sentence("forward", "all_gather", keys, *along, nbytes, times, why)
-    yield Sentence("backward", "all_gather", keys, *along, nbytes, times, AGAIN)
+    again = "only own ones were kept"
+    yield Sentence("backward", "all_gather", keys, *along, nbytes, times, again)
     what, why = f"gradient of {keys}", "the sum, own tokens"
     yield Sentence("backward", "reduce_scatter", what, *along, nbytes, times, why)
 
