@@ -1309,7 +1309,7 @@ def test_what_is_wider_than_a_phone_is_stacked_there():
     assert_readable(narrow)
     page = figure._repr_html_()
     assert page.count("<source") == page.count("<img") == 1
-    assert plots.before_after([[1.0]] * 2, after).narrow is None
+    assert plots.before_after([[1.0]] * 2, [[5.0]] * 2).narrow is None
     assert plots.before_after([[1.0] * 9] * 2, after).narrow is None
 
 
