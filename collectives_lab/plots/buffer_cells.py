@@ -7,7 +7,7 @@ their cells (`cells_of`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from collectives_lab.plots.window import chosen_of
@@ -20,6 +20,7 @@ MOST_DOTS = 32  # in a number; of more their count is written
 GAP = 0.5  # between ranks where others are left out
 ROW = 4  # dots beside each other
 WIDEST = 9.5  # inches
+PHONE = 3.6  # inches that a narrow screen shows
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Cells:
 
     widths: cells of a rank before and after. height: of a cell. tops: the middle of
     each rank's row. inch: inches in a unit. names: inches for the names of the ranks.
+    is_stacked: whether the cells after the verb are below those before it.
     """
 
     widths: list[int]
@@ -73,12 +75,28 @@ class Cells:
     tops: list[float]
     inch: float
     names: float
+    is_stacked: bool = False
+
+    def sides(self) -> list[tuple[int, list[float]]]:
+        """Return the first column before and after, and the middles of the rows."""
+        if not self.is_stacked:
+            return [(0, self.tops), (self.widths[0] + 1, self.tops)]
+        below = self.tops[-1] + self.height + 0.6
+        return [(0, self.tops), (0, [below + top for top in self.tops])]
+
+    def columns(self) -> int:
+        """Return how many cells are beside each other, an arrow's place counted."""
+        return max(self.widths) if self.is_stacked else sum(self.widths) + 1
 
     def size(self) -> tuple[float, float]:
         """Return the width and the height of the figure in inches."""
-        columns = sum(self.widths) + 1
-        width = columns * self.inch + self.names
-        return width, (self.tops[-1] + self.height) * self.inch + 0.35
+        width = self.columns() * self.inch + self.names
+        return width, (self.sides()[1][1][-1] + self.height) * self.inch + 0.35
+
+    def for_a_phone(self) -> Cells | None:
+        """Return the cells stacked, if they fit a phone only then."""
+        stacked = replace(self, is_stacked=True)
+        return stacked if stacked.size()[0] <= PHONE < self.size()[0] else None
 
 
 def part_of(

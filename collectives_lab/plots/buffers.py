@@ -80,19 +80,34 @@ def before_after(
     contributors = [[[who(v) for v in values] for values in side] for side in sides]
     counts = [len(whose) for side in contributors for row in side for whose in row]
     cells = cells_of(part, sides, counts)
+    figure = _picture(part, sides, contributors, cells)
+    stacked = cells.for_a_phone()
+    if stacked:
+        figure.narrow = _picture(part, sides, contributors, stacked)
+    _describe(figure, part, sides, max([0, *counts]), caption)
+    return figure
+
+
+def _picture(
+    part: Part,
+    sides: Sequence[Sequence[list[float]]],
+    contributors: Sequence[Sequence[Sequence[Sequence[int]]]],
+    cells: Cells,
+) -> Diagram:
+    """Draw both sides, beside each other or one above the other."""
     figure, ax = diagram(*cells.size())
     _set_axes(ax, part.shown, cells)
     settle(figure)
     if part.shown[-1] > 99:
         _make_room(ax, len(str(part.shown[-1])))
     dots = Dots(0.2, cells.inch, part.world_size)
-    lefts = 0, cells.widths[0] + 1
-    for left, side, rows in zip(lefts, sides, contributors, strict=True):
-        _draw(ax, side, left, cells)
-        _draw_contributors(ax, dots, rows, left, cells)
+    for (left, tops), side, rows in zip(
+        cells.sides(), sides, contributors, strict=True
+    ):
+        _draw(ax, side, left, tops, cells)
+        _draw_contributors(ax, dots, rows, left, tops, cells)
     dots.draw(ax)
     figure.is_large = len(dots.places) > LARGE
-    _describe(figure, part, sides, max([0, *counts]), caption)
     return figure
 
 
@@ -128,10 +143,11 @@ def _draw_contributors(
     dots: Dots,
     rows: Sequence[Sequence[Sequence[int]]],
     left: int,
+    tops: Sequence[float],
     cells: Cells,
 ) -> None:
     """Place dots below each number, in rows of a few, or write how many they are."""
-    for middle, row in zip(cells.tops, rows, strict=True):
+    for middle, row in zip(tops, rows, strict=True):
         top = middle - cells.height / 2
         for x, ranks in enumerate(row, left):
             if len(ranks) > MOST_DOTS:
@@ -148,24 +164,33 @@ def _count(ax: Axes, x: float, top: float, ranks: int, inch: float) -> None:
 
 
 def _set_axes(ax: Axes, shown: Sequence[int], cells: Cells) -> None:
-    (before, after), height = cells.widths, cells.height
-    ax.set(xlim=(-0.55, before + after + 0.55), aspect="equal")
-    ax.set_ylim(cells.tops[-1] + 0.5 * height + 0.05, -0.5 * height - 0.45)
+    height, sides = cells.height, cells.sides()
+    ax.set(xlim=(-0.55, cells.columns() - 0.45), aspect="equal")
+    ax.set_ylim(sides[1][1][-1] + 0.5 * height + 0.05, -0.5 * height - 0.45)
     ax.spines[:].set_visible(False)
     ax.set_xticks([])
-    ax.set_yticks(cells.tops, [f"rank {rank}" for rank in shown])
+    named = sides if cells.is_stacked else sides[:1]
+    places = [top for _, tops in named for top in tops]
+    ax.set_yticks(places, [f"rank {rank}" for rank in shown] * len(named))
     ax.tick_params(length=0)
-    middles = (before - 1) / 2, before + 1 + (after - 1) / 2
-    for x, word in zip(middles, ("before", "after"), strict=True):
-        ax.text(x, -0.5 * height - 0.1, word, ha="center", va="bottom")
-    for top in cells.tops:
-        ax.text(before, top, "→", ha="center", va="center", fontsize=12)
+    words = "before", "↓ after" if cells.is_stacked else "after"
+    for (left, tops), width, word in zip(sides, cells.widths, words, strict=True):
+        y = tops[0] - 0.5 * height - 0.1
+        ax.text(left + (width - 1) / 2, y, word, ha="center", va="bottom")
+    for top in [] if cells.is_stacked else cells.tops:
+        ax.text(cells.widths[0], top, "→", ha="center", va="center", fontsize=12)
 
 
-def _draw(ax: Axes, side: Sequence[list[float]], left: int, cells: Cells) -> None:
+def _draw(
+    ax: Axes,
+    side: Sequence[list[float]],
+    left: int,
+    tops: Sequence[float],
+    cells: Cells,
+) -> None:
     """Draw the cells and, where there is room, their numbers, or None without any."""
     boxes = []
-    for middle, values in zip(cells.tops, side, strict=True):
+    for middle, values in zip(tops, side, strict=True):
         top = middle - cells.height / 2
         for x, value in enumerate(values, left):
             boxes.append(Rectangle((x - 0.5, top), 1, cells.height))

@@ -42,6 +42,7 @@ PALETTE = (
 INK = "#7A7A7A"  # as far from white as from the black of a dark notebook
 PILL = "#4A4A4A"
 DPI = 96  # what a browser calls an inch
+PHONE = "(max-width: 46em)"  # as in the style of the site
 MOST_SVG = 100_000  # bytes; a larger drawing goes into the page as pixels
 
 STYLE = {
@@ -102,26 +103,40 @@ class Diagram(Figure):
 
     caption: the message of the figure. alt: its contents in words, for a reader who
     cannot see it. is_large: whether it goes into the page as pixels at once, because
-    its drawing would be too large in any case.
+    its drawing would be too large in any case. narrow: the same for a phone.
     """
 
     caption: str = ""
     alt: str = ""
     is_large: bool = False
+    narrow: Diagram | None = None
 
     def _repr_html_(self) -> str:
         """Return the figure as one image, whose text no page style can change."""
+        width, height = (round(DPI * inches) for inches in self.get_size_inches())
+        start = f'<img alt="{html.escape(self.alt)}" src="{self._source()}" '
+        image = start + f'style="width:{width}px;max-width:100%;height:auto">'
+        if self.narrow:  # an image with a width in its style would keep that
+            wide = f'width="{width}" height="{height}"'
+            image = f'{start}{wide} style="max-width:100%;height:auto">'
+            image = f"<picture>{self.narrow._as_source()}{image}</picture>"
+        return (
+            f'<figure style="margin:0.5em 0">{image}'
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        )
+
+    def _as_source(self) -> str:
+        """Return what a browser takes in place of an image on a narrow screen."""
+        width, height = (round(DPI * inches) for inches in self.get_size_inches())
+        size = f'width="{width}" height="{height}"'
+        return f'<source media="{PHONE}" {size} srcset="{self._source()}">'
+
+    def _source(self) -> str:
+        """Return the drawing, or its pixels where these are smaller, as an address."""
         kind, data = "svg+xml", b"" if self.is_large else self._svg()
         if self.is_large or len(data) > MOST_SVG:
             kind, data = "png", self._png()
-        source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-        width = round(self.get_figwidth() * DPI)
-        return (
-            '<figure style="margin:0.5em 0">'
-            f'<img alt="{html.escape(self.alt)}" src="{source}" '
-            f'style="width:{width}px;max-width:100%;height:auto">'
-            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
-        )
+        return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
     def _svg(self) -> bytes:
         """Return a small SVG: no comments, and a hundredth of a point is exact."""

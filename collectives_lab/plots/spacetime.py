@@ -57,6 +57,7 @@ def space_time(
     ranks: Iterable[int] | None = None,
     between: Between | None = None,
     max_arrows: int = 500,
+    width: float = 8,
     caption: str | None = None,
 ) -> Diagram:
     """Draw who called what when, and who waited for whom.
@@ -64,6 +65,7 @@ def space_time(
     trace: a Trace, or a Run or Timeline that has one; a plan is drawn in its steps.
     ranks: those to look at, of all. between: `(start, stop)`, seconds since the trace
     began (numbers of steps), to look at a part of it; None for its begin or its end.
+    width: inches; what has few calls fits a phone with 3.6.
     max_arrows: of more messages than that, so many spread evenly are drawn, and the
     caption says so. Of more than 5000 calls none is drawn: each lane is filled to
     the share of its time that the rank spends in calls. Raises ValueError if no call of
@@ -71,14 +73,14 @@ def space_time(
     """
     view = window(trace_of(trace), ranks, between)
     if len(view.rows) > overview.MOST_CALLS:
-        return _overview(view, caption)
+        return _overview(view, width, caption)
     seen = laid_out(view)
     pairs = seen.pairs
     if len(pairs) > max_arrows:
         chosen = np.linspace(0, len(pairs) - 1, max_arrows).astype(int)
         pairs = [seen.pairs[i] for i in chosen]
-    p, header = len(seen.ranks), _header(seen)
-    figure, ax = _lanes(seen, header, bool(seen.stuck))
+    p, header = len(seen.ranks), _header(seen, width)
+    figure, ax = _lanes(seen, header, bool(seen.stuck), width)
     _draw_bands(ax, seen.together)
     _draw_bars(ax, seen)
     _draw_messages(ax, pairs)
@@ -97,10 +99,10 @@ def space_time(
     return _described(figure, facts, caption)
 
 
-def _overview(view: Window, caption: str | None) -> Diagram:
+def _overview(view: Window, width: float, caption: str | None) -> Diagram:
     """Draw what share of its time each rank spends in which state."""
     stuck = [*place(view, view.rows[view.is_stuck[view.rows]].tolist()).values()]
-    figure, ax = _lanes(view, 0.0, bool(stuck))
+    figure, ax = _lanes(view, 0.0, bool(stuck), width)
     shares = overview.draw_shares(ax, view)
     _draw_marks(ax, stuck)
     signs: dict[str, Any] = {
@@ -126,22 +128,25 @@ def _described(figure: Diagram, facts: Sequence[str], caption: str | None) -> Di
     return figure
 
 
-def _lanes(seen: Scene | Window, header: float, is_stuck: bool) -> tuple[Diagram, Axes]:
+def _lanes(
+    seen: Scene | Window, header: float, is_stuck: bool, width: float
+) -> tuple[Diagram, Axes]:
     """Return empty lanes, with room of so many inches above them."""
     p = len(seen.ranks)
     lane = max(0.17, min(0.68, 1.36 / p**0.5))
-    figure, ax = diagram(8, min(14.0, p * lane + header + 0.75))
+    figure, ax = diagram(width, min(14.0, p * lane + header + 0.75))
     _set_axes(ax, seen, header / lane, is_stuck)
     return figure, ax
 
 
-def _header(seen: Scene) -> float:
+def _header(seen: Scene, width: float) -> float:
     """Return the inches above the lanes for the collectives' names, in a row or two."""
     first_lane = [c for c in seen.together if c[0].lane == 0]
     runs = [next(run)[0].begin for _, run in groupby(first_lane, verb)]
     if len(runs) > MOST_NAMES:
         return 0.2
-    is_crowded = (np.diff(runs) < 0.13 * (seen.last - seen.first)).any()
+    name = 1.04 / width * (seen.last - seen.first)
+    is_crowded = (np.diff(runs) < name).any()
     return 0.2 * (bool(runs) + int(is_crowded))
 
 

@@ -26,12 +26,18 @@ Parents = Sequence[int | None]
 
 
 @mpl.rc_context(STYLE)
-def trees(parents: Mapping[str, Parents], *, caption: str | None = None) -> Diagram:
+def trees(
+    parents: Mapping[str, Parents],
+    *,
+    is_downward: bool = False,
+    caption: str | None = None,
+) -> Diagram:
     """Draw trees over the same ranks, each rank in its column.
 
     parents: by name of the tree, the parent of each rank, None for the root, as
-    `basics.trees.double_tree` gives them. Raises ValueError for more than 32 ranks and
-    for parents that make no tree.
+    `basics.trees.double_tree` gives them. is_downward: whether data travels only from
+    parents to children, as arrows then say. Raises ValueError for more than 32 ranks
+    and for parents that make no tree.
     """
     depths = {name: _depths(name, of) for name, of in parents.items()}
     if not depths:
@@ -47,7 +53,7 @@ def trees(parents: Mapping[str, Parents], *, caption: str | None = None) -> Diag
         ax.set_title(name, fontsize=9, pad=2)
         ax.set(xlim=(-0.7, p - 0.3), ylim=(max(levels) - 0.5, -0.5))
         ax.set_axis_off()
-        _draw(ax, parents[name], depth)
+        _draw(ax, parents[name], depth, is_downward)
     figure.caption = caption or f"{', '.join(depths)} over {p} ranks."
     figure.alt = f"{figure.caption} {'; '.join(map(_words, depths, parents.values()))}."
     return figure
@@ -67,12 +73,17 @@ def _depths(name: str, parents: Parents) -> list[int]:
     return [depth(rank) for rank in range(len(parents))]
 
 
-def _draw(ax: Axes, parents: Parents, depths: Sequence[int]) -> None:
-    """Draw edges, then a disc with the number of each rank."""
+def _draw(ax: Axes, parents: Parents, depths: Sequence[int], is_downward: bool) -> None:
+    """Draw edges or arrows, then a disc with the number of each rank."""
+    arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1.2, "shrinkA": 0, "shrinkB": 8}
     for rank, parent in enumerate(parents):
-        if parent is not None:
-            ends = (rank, parent), (depths[rank], depths[parent])
-            ax.plot(*ends, color=INK, lw=1.2, zorder=1)
+        if parent is None:
+            continue
+        child, above = (rank, depths[rank]), (parent, depths[parent])
+        if is_downward:
+            ax.annotate("", child, above, arrowprops=arrow, zorder=1)
+        else:
+            ax.plot(*zip(child, above, strict=True), color=INK, lw=1.2, zorder=1)
     for rank, depth in enumerate(depths):
         color = rank_color(rank)
         ax.scatter(rank, depth, s=230, color=color, zorder=2, linewidth=0)

@@ -157,6 +157,19 @@ def assert_readable(figure):
         assert is_inside, text.get_text()
 
 
+def test_few_calls_fit_a_phone():
+    """On 3.6 inches the names of two collectives that begin together stand apart."""
+    calls = [
+        call(rank, *each)
+        for rank in range(2)
+        for each in [("broadcast", 0.0, 0.01), ("barrier", 0.11, 1.1)]
+    ]
+    figure = plots.space_time(Trace.from_events(calls, 2), width=3.6)
+    assert figure.get_figwidth() == 3.6
+    assert sorted(labels(figure)) == ["barrier", "broadcast"]
+    assert_readable(figure)
+
+
 def test_the_overlap_test_can_fail():
     """Two words put on one place, or one outside of the figure, are noticed."""
     figure = plots.space_time(ring(4))
@@ -1025,6 +1038,8 @@ def test_trees_are_drawn_as_trees():
     figure = plots.trees(both)
     assert [len(ax.lines) for ax in figure.axes] == [7, 7]
     assert "4 above 2" in figure.alt
+    down = plots.trees({"a chain": [1, None]}, is_downward=True).axes[0].texts
+    assert [(at.xyann, at.xy) for at in down if not at.get_text()] == [((1, 0), (0, 1))]
     with pytest.raises(ValueError, match="rank 0 never reaches a root"):
         plots.trees({"a circle": [1, 0]})
     with pytest.raises(ValueError, match="no tree to draw"):
@@ -1280,6 +1295,22 @@ def test_many_buffers_can_be_read(p, slots):
     before = [[4.0**r * 10**s for s in range(slots)] for r in range(p)]
     after = [[sum(4.0**r for r in range(p)) * 10**s for s in range(slots)]] * p
     assert_readable(plots.before_after(before, after))
+
+
+def test_what_is_wider_than_a_phone_is_stacked_there():
+    """A narrow screen takes the drawing with the buffers after below those before."""
+    before, after = [[1.0] * 4] * 2, [[85.0] * 4] * 2
+    figure = plots.before_after(before, after)
+    narrow = figure.narrow
+    assert narrow.get_figwidth() <= 3.6 < figure.get_figwidth()
+    assert [t.get_text() for t in narrow.axes[0].get_yticklabels()] == [
+        *["rank 0", "rank 1"] * 2
+    ]
+    assert_readable(narrow)
+    page = figure._repr_html_()
+    assert page.count("<source") == page.count("<img") == 1
+    assert plots.before_after([[1.0]] * 2, [[5.0]] * 2).narrow is None
+    assert plots.before_after([[1.0] * 9] * 2, after).narrow is None
 
 
 def test_buffers_must_match():
