@@ -17,26 +17,37 @@ from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, key_above
 PARTS = {"computing": INK, "packing": "#D55E00", "sending": "#0072B2"}
 """What a bar has, from left to right, and its colour."""
 
+COLORS = PARTS | {"all-reduce": PARTS["sending"]}
+"""The colour of each part that a bar can have."""
+
 
 @mpl.rc_context(STYLE)
 def step_parts(
-    steps: Mapping[str, Sequence[float]], *, caption: str = "", **axes: Any
+    steps: Mapping[str, Sequence[float]],
+    *,
+    parts: Sequence[str] = tuple(PARTS),
+    caption: str = "",
+    width: float = 6.0,
+    **axes: Any,
 ) -> Diagram:
     """Draw a bar for each way to train, of milliseconds computing, packing and sending.
 
-    steps: by name the seconds of the three parts. axes: what `Axes.set` takes. Raises
-    ValueError for another number of parts.
+    steps: by name the seconds of the parts. parts: what a bar has, from left to right,
+    of `COLORS`. width: inches. axes: what `Axes.set` takes. Raises ValueError for
+    another number of parts.
     """
-    for name, parts in steps.items():
-        if len(parts) != len(PARTS):
+    for name, seconds in steps.items():
+        if len(seconds) != len(parts):
+            found, need = len(seconds), len(parts)
             raise ValueError(
-                f"{name} has {len(parts)} parts; need {len(PARTS)}: {', '.join(PARTS)}"
+                f"{name} has {found} parts; need {need}: {', '.join(parts)}"
             )
-    figure, ax = diagram(6.0, 1.0 + 0.27 * len(steps))
+    figure, ax = diagram(width, 1.0 + 0.27 * len(steps))
     left, signs = [0.0] * len(steps), {}
-    for n, (name, color) in enumerate(PARTS.items()):
-        wide = [1e3 * parts[n] for parts in steps.values()]
-        signs[name] = ax.barh([*steps], wide, left=left, color=color, height=0.7)
+    for n, part in enumerate(parts):
+        wide = [1e3 * seconds[n] for seconds in steps.values()]
+        look = {"color": COLORS[part], "height": 0.7}
+        signs[part] = ax.barh([*steps], wide, left=left, **look)
         left = [x + more for x, more in zip(left, wide, strict=True)]
     for row, whole in enumerate(left):
         text = f"  {whole:.0f}" if whole >= 100 else f"  {whole:.3g}"

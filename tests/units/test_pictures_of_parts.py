@@ -497,6 +497,18 @@ def test_the_parts_of_a_step_follow_each_other() -> None:
         plots.step_parts({"plain": [1, 2]})
 
 
+def test_a_step_can_have_other_parts() -> None:
+    """The key names them, in the colours that they have elsewhere."""
+    halves = "computing", "all-reduce"
+    figure = plots.step_parts({"few": [0.7, 0.1], "many": [0.2, 0.1]}, parts=halves)
+    assert_readable(figure)
+    bars = [bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
+    assert [bar.get_width() for bar in bars] == pytest.approx([700, 200, 100, 100])
+    assert {*halves} <= {*written(figure)} and "packing" not in written(figure)
+    with pytest.raises(ValueError, match="few has 3 parts; need 2: computing, all"):
+        plots.step_parts({"few": [1, 2, 3]}, parts=halves)
+
+
 def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     """The marks stand where they should, above all rows."""
     rows = {"one": [0.1, 0.3], "another": [0.5]}
