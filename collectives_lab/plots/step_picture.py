@@ -50,8 +50,9 @@ def step_parts(
         signs[part] = ax.barh([*steps], wide, left=left, **look)
         left = [x + more for x, more in zip(left, wide, strict=True)]
     for row, whole in enumerate(left):
-        text = f"  {whole:.0f}" if whole >= 100 else f"  {whole:.3g}"
-        ax.text(whole, row, text, va="center", size=8)
+        text = f"{whole:.0f}" if whole >= 100 else f"{whole:.3g}"
+        beside = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+        ax.annotate(text, (whole, row), size=8, **beside)
     ticks = [x for x in MaxNLocator(5).tick_values(0, max(left)) if x <= max(left)]
     ax.set(xlim=(0, 1.15 * max(left)), xticks=ticks, xlabel="milliseconds of a step")
     ax.set(**axes)

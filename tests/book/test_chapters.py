@@ -229,7 +229,7 @@ CLAIMS = {
         assert round(100 * busy / (card_each + busy)) == 15
         assert round(100 * (card_each / even[[*even][1]] - 1)) == 58
         assert 1 < by_latency < 2 and 51 < by_bytes + by_latency < 52
-        assert round(by_latency, 1) == 1.4
+        assert 1.4 < by_latency < 1.6, "one token and a half"
         assert all(0.95 < b / (by_bytes + by_latency) < 1.3 for b in measured_even)
         assert 1.055 < by_formula[0] < 1.065
         assert 2.6 < by_formula[0] / by_formula[-1] < 3

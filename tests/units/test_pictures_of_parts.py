@@ -492,7 +492,7 @@ def test_the_parts_of_a_step_follow_each_other() -> None:
     bars = [bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
     assert [bar.get_width() for bar in bars] == pytest.approx([80, 80, 0, 10, 600, 100])
     assert bars[-1].get_x() == pytest.approx(90)
-    assert "  680" in written(figure) and "packed 190 ms" in figure.alt
+    assert "680" in written(figure) and "packed 190 ms" in figure.alt
     with pytest.raises(ValueError, match="plain has 2 parts; need 3: computing"):
         plots.step_parts({"plain": [1, 2]})
 
