@@ -26,10 +26,10 @@ from collectives_lab.basics import devices
 from collectives_lab.deadlock import status_board
 from collectives_lab.launch.processes import host_channel
 from collectives_lab.launch.processes.handles import free_port
-from collectives_lab.launch.processes.inbox import ANSWERS
 from collectives_lab.launch.processes.spawned import SpawnedRanks
 from collectives_lab.launch.rank import process_setup
 from collectives_lab.launch.rank import rank_process as rank_module
+from collectives_lab.launch.rank.answers import ANSWERS
 from collectives_lab.launch.rank.channel import ChannelClosed
 from collectives_lab.recorder import clock_readings
 from collectives_lab.recorder.call_record import now

@@ -17,10 +17,8 @@ from collectives_lab.deadlock.status_board import Board
 from collectives_lab.launch.processes.handles import Processes
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.printed_output import Decoder, Echo, Transcript
+from collectives_lab.launch.rank.answers import ANSWERS
 from collectives_lab.launch.rank.channel import ChannelClosed, Parts, unpack
-
-ANSWERS = ("snapshot", "asleep", "peek", "place", "describe")
-"""What ranks are asked while they work."""
 
 _CHUNK = 2**18
 

@@ -48,12 +48,6 @@ def bundle(value: Any) -> dict[str, Any]:
     return {mime: _text(content) for mime, content in by_type.items()}
 
 
-def widgets() -> int:
-    """Return how many ipywidgets this process has made, and not closed."""
-    module = sys.modules.get("ipywidgets.widgets.widget")
-    return len(getattr(module, "_instances", ()))
-
-
 def _ask(value: Any, method: str) -> Any:
     """Return what a method of the value returns; None if it has none, or it fails."""
     try:

@@ -1,25 +1,42 @@
-"""The settings of a process that is a rank, one of many on a few cores.
+"""The set-up of a process that is a rank: its streams, parent, children, settings.
 
-Here it takes its place (`settle_in`), does what its environment says
-(`heed_environment`), becomes the parent of what it leaves behind (`adopt_orphans`),
-ends with who has started it (`die_with_parent`), writes to where its launcher reads
-(`stream`, `flush`) and knows whether it waits (`sleeps`).
+It writes to where its launcher reads, and has no keyboard (`open_streams`). It ends
+with who has started it (`die_with_parent`) and becomes the parent of what it leaves
+behind (`adopt_orphans`); what it spawns has the reader's code
+(`send_definitions_by_value`). It is one of many on a few cores (`settle_in`), and does
+what its environment says (`heed_environment`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
-import threading
-import time
-from typing import TextIO
+import sys
+from functools import reduce
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
+from typing import Any, TextIO
 
+import cloudpickle
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from collectives_lab.basics import linux
+
+NOBODY = "a rank has no keyboard, and nothing to read"
+
+ASK_OUTSIDE = (
+    "ask where the ranks are started from, and give them the answer (--push, push or "
+    "args)"
+)
+
+NO_DEBUGGER = (
+    "print what you want to know, or call the function outside of the ranks and debug "
+    "it there"
+)
 
 
 def settle_in() -> None:
@@ -63,31 +80,57 @@ def die_with_parent() -> None:
         linux.die_with_parent()
 
 
-def stream(fd: int) -> TextIO:
-    """Return a text stream on a descriptor that has just come to mean something
-    else.
-    """
+def open_streams() -> None:
+    """Write to what descriptors 1 and 2 have come to mean; refuse to be read."""
+    sys.stdin = sys.__stdin__ = NoKeyboard()  # type: ignore[assignment,misc]
+    sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[assignment,misc]
+    sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[assignment,misc]
+    if "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = _no_debugger
+
+
+def _stream(fd: int) -> TextIO:
     return open(
         fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
     )
 
 
-def sleeps() -> bool:
-    """Return whether the first thread uses no processor time in a tenth of a second.
+def _no_debugger(*_: Any, **__: Any) -> None:
+    raise io.UnsupportedOperation(f"breakpoint(): {NOBODY}; {NO_DEBUGGER}")
 
-    One that could run and gets no core is busy all the same; Linux shows it.
+
+class NoKeyboard(io.TextIOBase):
+    """A `sys.stdin` that refuses to be read, and says what to do instead."""
+
+    def read(self, size: int | None = -1, /) -> str:
+        raise io.UnsupportedOperation(f"{NOBODY}; {ASK_OUTSIDE}")
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        return self.read(size)
+
+
+def send_definitions_by_value() -> None:
+    """Let processes that `multiprocessing` spawns from here have the reader's code.
+
+    A fresh interpreter imports what it is sent by name, and no module has the names of
+    a cell. So functions and classes that cannot be imported are pickled whole, both
+    ways.
     """
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return False
-    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
-    before = time.clock_gettime(clock)
-    time.sleep(0.1)
-    used = time.clock_gettime(clock) - before
-    return used < 0.001 and linux.state(os.getpid()) != "R"
+    ForkingPickler.reducer_override = _reduce  # type: ignore[assignment]
 
 
-def flush(*streams: TextIO | None) -> None:
-    """Let everything reach the launcher that was printed to streams so far."""
-    for stream in filter(None, streams):
-        with contextlib.suppress(Exception):
-            stream.flush()
+def _reduce(pickler: ForkingPickler, value: Any) -> Any:
+    if isinstance(value, FunctionType | type) and not _can_be_imported(value):
+        return _restore, (cloudpickle.dumps(value),)
+    return NotImplemented
+
+
+def _can_be_imported(definition: Any) -> bool:
+    module = sys.modules.get(definition.__module__)
+    path = definition.__qualname__.split(".")
+    return reduce(lambda a, b: getattr(a, b, None), path, module) is definition
+
+
+def _restore(pickled: bytes) -> Any:
+    send_definitions_by_value()  # so that it can come back
+    return cloudpickle.loads(pickled)

@@ -1,9 +1,9 @@
 """One rank: the process that joins a group, does jobs, and answers while it does them.
 
 The first thread does the jobs. A second one listens to the launcher, so that a rank
-which is blocked can still say what it waits for, and be freed. Its group, and what
-stands between it and torch, are its `Membership`. Here `main` is where a
-rank begins, after a fork or in a fresh interpreter.
+which is blocked can still be freed, and say what it waits for (`answers`). Its group,
+and what stands between it and torch, are its `Membership`. Here `main` is where a rank
+begins, after a fork or in a fresh interpreter.
 """
 
 from __future__ import annotations
@@ -19,23 +19,20 @@ import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Callable
-from typing import Any
+from functools import cached_property
+from typing import Any, TextIO
 
-import torch
 import torch.distributed as dist
 
 from collectives_lab import recorder
 from collectives_lab.basics.machine_limits import free_memory
 from collectives_lab.launch.rank import (
-    keyboard,
     mime,
     process_setup,
-    spawned_children,
     this_rank,
     torch_patches,
 )
+from collectives_lab.launch.rank.answers import ANSWERS
 from collectives_lab.launch.rank.channel import (
     Channel,
     ChannelClosed,
@@ -52,7 +49,6 @@ from collectives_lab.recorder.call_site import OwnThread
 from collectives_lab.recorder.reader_traceback import (
     Unsendable,
     describe,
-    is_readers,
     words,
 )
 from collectives_lab.trace import table
@@ -62,8 +58,6 @@ FLUSHED = 200
 
 SMALL = 2**24
 """Bytes of a result that need no look at how much memory is free."""
-
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 class Rank:
@@ -78,7 +72,6 @@ class Rank:
         self.cancelled = False
         self.started = recorder.now()
         self.membership = Membership(self._report_mismatch)
-        self.namespace = Namespace({})
         self.main = threading.main_thread()
         self.known = set(sys.modules)
         self.widgets = 0
@@ -97,21 +90,16 @@ class Rank:
 
     def listen(self) -> None:
         """Queue jobs for the first thread and answer everything else, to the end."""
-        answers: dict[str, Callable[..., Any]] = {
-            "snapshot": self._snapshot,
-            "asleep": self._asleep,
-            "peek": self._peek,
-            "place": self._place,
-            "describe": self._describe,
-            "cancel": self._cancel,
-            "shown": self.shown.release,
-            "exit": self._exit,
-        }
         while True:
             try:
                 message, parts, fds = self._message()
-                if message[0] in answers:
-                    answers[message[0]](*message[1:])
+                kind, *rest = message
+                if kind in ANSWERS:
+                    ANSWERS[kind](self, *rest)
+                elif kind == "cancel":
+                    self._cancel()
+                elif kind == "shown":
+                    self.shown.release()
                 else:
                     self.jobs_received += 1
                     self.jobs.put((message, parts, fds))
@@ -123,69 +111,8 @@ class Rank:
         arriving = select.poll()  # which takes no descriptor: there may be none left
         arriving.register(self.channel, select.POLLIN)
         while self.jobs_received > self.jobs_done and not arriving.poll(FLUSHED):
-            process_setup.flush(sys.__stdout__, sys.__stderr__)
+            _flush(sys.__stdout__, sys.__stderr__)
         return self.channel.recv()
-
-    def _snapshot(self, number: int) -> None:
-        if self.recording is not None:
-            self.channel.send(("snapshot", number, self.recording.snapshot()))
-
-    def _asleep(self, number: int) -> None:
-        """Processor time of the first thread, if it is in torch, and open calls.
-
-        DDP and functional collectives wait in C++, unseen. A thread that is inside
-        torch and uses no time can only be waiting there.
-        """
-        frame = sys._current_frames().get(self.main.ident or 0)
-        if self.recording and self.recording.all_blocked():
-            self.channel.send(("asleep", number, (0.0, self.recording.snapshot())))
-            return
-        inside = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
-        if not (inside and self.recording and hasattr(time, "pthread_getcpuclockid")):
-            self.channel.send(("asleep", number, None))
-            return
-        clock = time.pthread_getcpuclockid(self.main.ident or 0)
-        snapshot = self.recording.snapshot(unfinished=True)
-        self.channel.send(("asleep", number, (time.clock_gettime(clock), snapshot)))
-
-    def _peek(self, number: int) -> None:
-        """Send what has been recorded so far, and where the first thread is."""
-        events = table.of(()) if self.recording is None else self.recording.peek()
-        groups = {} if self.recording is None else self.recording.group_ranks()
-        progress: dict[str, Any] = {"started": self.started, "ended": recorder.now()}
-        progress |= {"events": events, "groups": groups}
-        self.channel.send(("peek", number, progress | self._at()))
-
-    def _place(self, number: int) -> None:
-        """Send where the first thread is, and what it waits for."""
-        self.channel.send(("place", number, self._at()))
-
-    def _at(self) -> dict[str, Any]:
-        """Return the call that is waited for, or the line, and whether it sleeps there.
-
-        A lock, a queue or `time.sleep`: whatever uses no processor time waits.
-        """
-        waiting = self.recording.snapshot().waiting if self.recording else ()
-        sleeps = not waiting and process_setup.sleeps()
-        return {"where": self._where(), "waiting": waiting, "sleeps": sleeps}
-
-    def _describe(self, number: int, key: int) -> None:
-        description = None if self.recording is None else self.recording.described(key)
-        self.channel.send(("describe", number, description))
-
-    def _where(self) -> str:
-        """Return the reader's line that the first thread is in.
-
-        Empty if it is in none.
-        """
-        frame = sys._current_frames().get(self.main.ident or 0)
-        # The outermost frame is the command that began this process.
-        while frame is not None and frame.f_back is not None:
-            file = frame.f_code.co_filename
-            if is_readers(file):
-                return f"{file}:{frame.f_lineno}" if self.busy else ""
-            frame = frame.f_back
-        return ""
 
     def _cancel(self) -> None:
         """Free the first thread from a wait in the library, or from Python code."""
@@ -198,10 +125,6 @@ class Rank:
         """Say at once that a call does not fit: the reader may catch what it raises."""
         call = {"key": record.key, "number": record.number, "call": record.described()}
         self.channel.send(("mismatch", call))
-
-    def _exit(self) -> None:
-        process_setup.flush(sys.stdout, sys.stderr)
-        os._exit(0)
 
     # -- the thread that works -----------------------------------------------------
 
@@ -230,7 +153,6 @@ class Rank:
         try:
             if kind == "join":
                 self.membership.join(options, *fds)
-                self.namespace = self._namespace()
             elif kind == "emulate":
                 self.membership.emulate(options["network"], *fds)
             else:
@@ -242,7 +164,7 @@ class Rank:
             with contextlib.suppress(Exception):
                 result = pack(error)
         self.busy = False
-        process_setup.flush(sys.stdout, sys.stderr)
+        _flush(sys.stdout, sys.stderr)
         self._close(report)
         try:
             self.channel.send(("done", number, report), result)
@@ -269,8 +191,9 @@ class Rank:
             return self.namespace.push(unpack(parts))
         return self.namespace.pull(options["names"])
 
-    def _namespace(self) -> Namespace:
-        """Return what a cell finds at first."""
+    @cached_property
+    def namespace(self) -> Namespace:
+        """The variables of cells, from the first one on."""
         group = self.membership
         variables = {"rank": group.rank, "world_size": group.world_size}
         return Namespace(variables | {"display": self.display})
@@ -278,7 +201,7 @@ class Rank:
     def display(self, *objects: Any) -> None:
         """Show objects under the cell that runs, as in a notebook."""
         for obj in objects:
-            process_setup.flush(sys.stdout, sys.stderr)
+            _flush(sys.stdout, sys.stderr)
             self.channel.send(("display",), pack(mime.bundle(obj)))
             # What is printed next must not overtake it: that takes another way.
             self.shown.acquire(timeout=1.0)
@@ -313,7 +236,7 @@ class Rank:
         if self.recording is not None:
             report["events"] = self.recording.drain()
             report["unwaited"] = self.recording.unwaited()
-            before, self.widgets = self.widgets, mime.widgets()
+            before, self.widgets = self.widgets, _widgets()
             report["widgets"] = self.widgets > before
             report["groups"] = self.recording.group_ranks()
             report["collectives"] = dict(self.recording.counts.collectives)
@@ -335,6 +258,19 @@ class Rank:
         new = {name for name in self.known - before if name.startswith("torch.")}
         topmost = sorted(name for name in new if name.rpartition(".")[0] not in new)
         return {"imported": topmost, "libraries": libraries(before)}
+
+
+def _flush(*streams: TextIO | None) -> None:
+    """Let everything reach the launcher that was printed to streams so far."""
+    for stream in filter(None, streams):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _widgets() -> int:
+    """Return how many ipywidgets this process has made, and not closed."""
+    module = sys.modules.get("ipywidgets.widgets.widget")
+    return len(getattr(module, "_instances", ()))
 
 
 def _kind_of(error: BaseException) -> str:
@@ -359,15 +295,13 @@ def _why_unsendable(value: Any, error: BaseException) -> str:
 def main(fd: int) -> None:
     """Serve as a rank on the socket `fd` to the launcher; never returns."""
     rank = Rank(Channel(socket.socket(fileno=fd)))
-    keyboard.none_here()
-    sys.stdout = sys.__stdout__ = process_setup.stream(1)  # type: ignore[assignment,misc]
-    sys.stderr = sys.__stderr__ = process_setup.stream(2)  # type: ignore[assignment,misc]
+    process_setup.open_streams()
     faulthandler.enable(all_threads=False)
     recorder.install()
     process_setup.adopt_orphans()
     this_rank.membership = rank.membership
     torch_patches.put_in_place(rank.leaving)
     os.register_at_fork(after_in_child=lambda: recorder.start(None))
-    spawned_children.send_definitions_by_value()
+    process_setup.send_definitions_by_value()
     process_setup.settle_in()
     rank.serve()
