@@ -82,8 +82,8 @@ Times = tuple[float, float | None, float]
 """When a call was begun, waited for (if later), and ended."""
 
 
-def read(stamps: Iterable[Stamps], patience: float = 0.0) -> dict[int, Times]:
-    """Return the times of those whose events have come by, by id.
+def read(stamps: Iterable[Stamps], patience: float = 0.0) -> dict[Stamps, Times]:
+    """Return the times of those whose events have come by.
 
     Waits for them so long.
     """
@@ -96,7 +96,7 @@ def read(stamps: Iterable[Stamps], patience: float = 0.0) -> dict[int, Times]:
     for one in pending:
         clock = clocks[one.device]
         if clock is not None:
-            times[id(one)] = _times(one, *clock)
+            times[one] = _times(one, *clock)
     return times
 
 

@@ -31,8 +31,14 @@ from collectives_lab.recorder import (
     torch_ops,
 )
 from collectives_lab.recorder.call_arguments import NO_OPERATOR, Operator
-from collectives_lab.recorder.call_numbers import Counts
-from collectives_lab.recorder.call_record import Group, Meeting, Record, now, place
+from collectives_lab.recorder.call_record import (
+    Counts,
+    Group,
+    Meeting,
+    Record,
+    now,
+    place,
+)
 from collectives_lab.recorder.delays import Links
 from collectives_lab.trace import table
 from collectives_lab.trace.table import Table
@@ -375,10 +381,10 @@ class Recorder:
 
         patience: seconds to wait for what a GPU has not ended yet.
         """
-        stamped = {id(r.stamps): r for r in records if r.stamps is not None}
-        stamps = [r.stamps for r in stamped.values() if r.stamps is not None]
-        for key, times in cuda_timing.read(stamps, patience).items():
-            stamped[key].on_stream(*times)
+        by_stamps = {r.stamps: r for r in records if r.stamps is not None}
+        if by_stamps:  # of calls on a GPU
+            for stamps, times in cuda_timing.read(by_stamps, patience).items():
+                by_stamps[stamps].on_stream(*times)
         for record in records:
             self.threads.setdefault(record.thread, len(self.threads))
         return table.of(

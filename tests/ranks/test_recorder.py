@@ -25,8 +25,8 @@ import collectives_lab as lab
 from collectives_lab import recorder
 from collectives_lab.deadlock.status_board import Board, create, digest
 from collectives_lab.launch import group
-from collectives_lab.recorder import call_numbers as counts
 from collectives_lab.recorder import interposer, torch_ops
+from collectives_lab.recorder.call_record import mixed
 from collectives_lab.recorder.call_site import OwnThread
 
 P = 4
@@ -875,7 +875,7 @@ def test_who_comes_second_sees_a_mismatch():
 def test_an_old_call_is_forgotten_and_never_mistaken():
     """A slot that serves another call by now says nothing about the old one."""
     board = Board(create(2), 2)
-    keys = [counts.mixed(digest("collective", "0"), n) for n in range(20_000)]
+    keys = [mixed(digest("collective", "0"), n) for n in range(20_000)]
     assert all(board.meet(0, key, 1) for key in keys)
     assert all(board.meet(0, key, 2) for key in keys[:10_000])
     assert not board.meet(1, keys[9_999], 3)
@@ -886,7 +886,7 @@ def test_no_two_calls_are_taken_for_one():
     board = Board(create(4), 4)
     for base in range(200):
         for number in range(100):
-            key = counts.mixed(digest("message", "0", base), number)
+            key = mixed(digest("message", "0", base), number)
             assert board.meet(number % 4, key, digest(base, number))
 
 
@@ -917,7 +917,7 @@ def meet_in_two_processes(board, here, passed, calls):
                 pass
             if here[1 - rank] <= number:
                 break  # who ran ahead would take the slots of calls not met yet
-            key = counts.mixed(digest("collective", "0"), number)
+            key = mixed(digest("collective", "0"), number)
             passed[2 * number + rank] = board.meet(rank, key, rank + 1)
     finally:
         if not child:
