@@ -18,8 +18,7 @@ from collectives_lab.basics.errors import LaunchError
 from collectives_lab.basics.machine_limits import why_too_many
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.processes import backends
-from collectives_lab.launch.processes.fork_server_client import prepare, servers
-from collectives_lab.launch.processes.forked import fork
+from collectives_lab.launch.processes.forked import fork, prepare, servers
 from collectives_lab.launch.processes.handles import Processes
 from collectives_lab.launch.processes.spawned import SpawnedRanks
 from collectives_lab.launch.rank import this_rank

@@ -22,7 +22,7 @@ import pytest
 from conftest import ROOT, Memory, files_left, new_files, until
 
 from collectives_lab.checking import Report, grade
-from collectives_lab.launch.processes.fork_server_client import servers
+from collectives_lab.launch.processes.forked import servers
 from collectives_lab.notebook.report_html import report_html
 from collectives_lab.sandbox import tiers
 from collectives_lab.wire import Box, Program

@@ -20,7 +20,7 @@ from conftest import alive, until
 import collectives_lab as lab
 from collectives_lab.launch import group
 from collectives_lab.launch.processes import fork_server
-from collectives_lab.launch.processes.fork_server_client import servers
+from collectives_lab.launch.processes.forked import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")

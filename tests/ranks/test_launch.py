@@ -34,7 +34,7 @@ import collectives_lab as lab
 from collectives_lab import recorder
 from collectives_lab.launch import group
 from collectives_lab.launch.processes import printed_output
-from collectives_lab.launch.processes.fork_server_client import (
+from collectives_lab.launch.processes.forked import (
     Server,
     prepare,
     servers,

@@ -1,13 +1,15 @@
-"""A job of a group of ranks: the request, and the outcome."""
+"""A job of a group of ranks: the request, with its pickled call, and the outcome."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.processes.printed_output import Display, Transcript
-from collectives_lab.launch.rank.channel import Parts
+from collectives_lab.launch.rank.channel import Parts, pack
 
 
 @dataclass
@@ -57,3 +59,65 @@ class JobRequest:
     ranks: Sequence[int] | None = None
     timeout: float = 30.0
     display: Display | None = None
+
+
+def pack_call(fn: Any, args: Sequence[Any]) -> Parts:
+    """Check and pickle a call; LaunchError for what cannot run, or cannot travel."""
+    if not callable(fn):
+        raise LaunchError(f"fn is {fn!r}; it must be a function to call on every rank")
+    if why := _why_nothing_runs(fn):
+        raise LaunchError(why)
+    if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
+        raise LaunchError(f"args={args!r}; it is a tuple of what fn is called with")
+    try:
+        return pack((fn, tuple(args)))
+    except Exception as error:
+        raise LaunchError(_why_unsendable(fn, args, error)) from error
+
+
+def _why_nothing_runs(fn: Any) -> str:
+    """Return why a call of this function runs none of its lines; empty if it does."""
+    plain = getattr(fn, "func", fn)  # of a partial
+    plain = plain if inspect.isroutine(plain) else type(plain).__call__
+    name = getattr(plain, "__qualname__", "fn").rpartition("<locals>.")[2]
+    if inspect.iscoroutinefunction(plain):
+        return (
+            f"{name} is an `async def`: calling it makes a coroutine and runs nothing. "
+            f"Give a plain function that returns `asyncio.run({name}(...))`."
+        )
+    if inspect.isasyncgenfunction(plain):
+        return (
+            f"{name} is an asynchronous generator: calling it runs nothing. Give a "
+            "plain function that goes through it with `async for`, inside of "
+            "`asyncio.run`."
+        )
+    if inspect.isgeneratorfunction(plain):
+        return (
+            f"{name} is a generator, by its `yield`: calling it runs nothing. Return a "
+            f"list, or give a plain function that returns `list({name}(...))`."
+        )
+    return ""
+
+
+def _why_unsendable(fn: Any, args: Sequence[Any], error: Exception) -> str:
+    """Name the variable of a function that keeps it from travelling."""
+    name = getattr(fn, "__name__", repr(fn))
+    code = getattr(fn, "__code__", None)
+    cells = getattr(fn, "__closure__", None) or ()
+    variables: dict[str, Any] = {}
+    if code is not None:
+        used = {n: fn.__globals__[n] for n in code.co_names if n in fn.__globals__}
+        variables |= used
+        for variable, cell in zip(code.co_freevars, cells, strict=False):
+            variables[variable] = cell.cell_contents
+    variables |= {f"args[{i}]": value for i, value in enumerate(args)}
+    for variable, value in variables.items():
+        try:
+            pack(value)
+        except Exception:
+            kind = type(value).__name__
+            return (
+                f"{name} cannot be sent to the ranks: it uses {variable}, a {kind}, "
+                f"which cannot be pickled ({error}). Make it inside {name} instead."
+            )
+    return f"{name} cannot be sent to the ranks: {error}"
