@@ -72,7 +72,8 @@ def __getattr__(name: str) -> Any:
     if name not in _THEORY:
         _need_torch(name)
     module = import_module(f"collectives_lab.{_HOME.get(name, name)}")
-    return getattr(module, name) if name in _HOME else module
+    value = globals()[name] = getattr(module, name) if name in _HOME else module
+    return value
 
 
 def _need_torch(name: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from collectives_lab.basics.errors import LabError
 from collectives_lab.sandbox import tiers
-from collectives_lab.wire import preload, server
+from collectives_lab.wire import server
 from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.program import Program
 from collectives_lab.wire.sealed_ranks import SealedRanks
@@ -30,7 +30,7 @@ FILES = tuple(f"basics/{name}.py" for name in ("own_cluster", "units")) + tuple(
     f"wire/{name}.py"
     for name in (
         *("cells", "codec", "frames", "futures", "group", "operations", "pending"),
-        *("preload", "program", "rank_client", "rank_main", "server"),
+        *("program", "rank_client", "rank_main", "server"),
         "student_package",
     )
 )
@@ -81,17 +81,14 @@ class Box:
         if tier is not None and tier not in tiers.TIERS:
             raise ValueError(f"tier {tier!r}; need one of {', '.join(tiers.TIERS)}")
         self.tier = tier or tiers.best()
+        self.description = tiers.describe(self.tier)
+        """The tier and its layers, in words."""
         self._started: Any = None
         self._jobs = 0
         self._messages: list[dict[str, Any]] = []
         self._looked = 0.0
         self._limit = 0.0
         self._words: set[str] = set()
-
-    @property
-    def description(self) -> str:
-        """The tier and its layers, in words."""
-        return tiers.describe(self.tier)
 
     def __enter__(self) -> Box:
         self.open()
@@ -138,7 +135,7 @@ class Box:
 
     def _preload(self, program: Program) -> None:
         """Have the server import what ranks would else spend their own time on."""
-        words = set(preload.words_of(program)) - self._words
+        words = set(program.words) - self._words
         if not words:
             return
         self._send({"do": "import", "words": sorted(words)})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.wire.frames import Frame
-from collectives_lab.wire.line import Line
+from collectives_lab.wire.lines import Line
 from collectives_lab.wire.outcome import Broken, Failure
 
 MOST_OPERATIONS = 20_000

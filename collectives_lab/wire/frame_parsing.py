@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from collectives_lab.wire.codec import DTYPES, MOST_PARTS, Malformed, decode
 from collectives_lab.wire.frames import MOST_REPORTED, Frame, Kind, Ran
-from collectives_lab.wire.line import Line
+from collectives_lab.wire.lines import Line
 from collectives_lab.wire.operations import ANY, REDUCE_OPS, REDUCING, ROOTED, VERBS
 from collectives_lab.wire.outcome import Broken, Failure
 from collectives_lab.wire.posted import SIZES, Posted, World, read_sides

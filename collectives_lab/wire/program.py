@@ -4,15 +4,24 @@ Texts, run in order in one namespace (`Program.source`); the cells of a notebook
 a statement that fails costs only itself (`Program.notebook`); or objects of a
 notebook's kernel, pickled by value (`Program.objects`). The checker never runs it: it
 passes the bytes on to the ranks in the box.
+
+Some of torch's modules import a thousand others the first time that they are used,
+about a second of processor time: in each of eight ranks that is more than a program may
+take. So the server imports them before it forks the ranks (`preload`), for programs
+whose text says one of `WORDS`. What is imported is torch's own and listed here,
+whatever a program says.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import os
 import pickletools
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +31,18 @@ import cloudpickle
 
 _AS = ("utf-8", "surrogatepass")
 """A notebook's JSON may hold half a character, which is for Python to refuse."""
+
+WORDS = {
+    "optim": ("torch._dynamo", "torch.distributed.optim"),
+    "compiler": ("torch._dynamo",),
+    "_dynamo": ("torch._dynamo",),
+    "_functional_collectives": (
+        "torch._dynamo",
+        "torch.distributed._functional_collectives",
+    ),
+}
+"""By a word of a program, what it will need: all of these import torch._dynamo, some of
+them only when they are called."""
 
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1]))
 
@@ -98,6 +119,12 @@ class Program:
         return replace(self, texts=((name, text), *self.texts))
 
     @property
+    def words(self) -> list[str]:
+        """The words of `WORDS` that stand in it, in its texts or its pickle."""
+        data = self.to_bytes()
+        return [word for word in WORDS if re.search(rf"\b{word}\b".encode(), data)]
+
+    @property
     def digest(self) -> str:
         """A hash of the content."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
@@ -121,3 +148,11 @@ class Program:
             at += 8 + size
         texts = tuple(zip(parts[0::2], parts[1::2], strict=True))
         return cls(texts, bytes(data[at:]), bool(data[0]))
+
+
+def preload(words: Collection[str]) -> None:
+    """Import the modules of these words; skip unknown words and missing modules."""
+    for word in WORDS.keys() & words:
+        for name in WORDS[word]:
+            with contextlib.suppress(Exception):  # a rank that imports it will say why
+                importlib.import_module(name)

@@ -2,12 +2,12 @@
 
 Trusted code: it runs nothing of a student's and reads nothing that a rank has written.
 The checker asks by JSON over a socket, one message a datagram: `import` names what a
-program will need of torch (`preload`), `start` brings a socket for each rank and a pipe
-for what it prints, `limit` allows the ranks more CPU time, `look` is answered once all
-that have ended are reported, `end` kills them all. The server is the ranks' parent: it
-ends them by handle, counts the CPU time of all together, and reports how each one
-ended. Start it by `tiers.bare_python(START)`, so that the rest of the package, which
-holds the solutions, is not even imported.
+program will need of torch (`program.preload`), `start` brings a socket for each rank
+and a pipe for what it prints, `limit` allows the ranks more CPU time, `look` is
+answered once all that have ended are reported, `end` kills them all. The server is the
+ranks' parent: it ends them by handle, counts the CPU time of all together, and reports
+how each one ended. Start it by `tiers.bare_python(START)`, so that the rest of the
+package, which holds the solutions, is not even imported.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import torch
 import collectives_lab.basics.units  # noqa: F401  (what is offered)
 from collectives_lab.basics import linux
 from collectives_lab.sandbox import limits, lockdown
-from collectives_lab.wire import preload
 from collectives_lab.wire import rank_main as rank_module
+from collectives_lab.wire.program import preload
 
 START = (
     "from collectives_lab.wire import server\n"
@@ -135,7 +135,7 @@ class Server:
         if command["do"] == "start":
             self.start(command, list(fds))
         elif command["do"] == "import":
-            preload.load(command["words"])
+            preload(command["words"])
             _share_what_is_there()
             self.report(imported=True)
         elif command["do"] == "limit" and self.job:

@@ -22,13 +22,11 @@ from collectives_lab.wire import frame_parsing
 from collectives_lab.wire.budget import MOST_OPERATIONS, NUMBER, Budget
 from collectives_lab.wire.codec import MOST_PARTS, Malformed, decode, encode
 from collectives_lab.wire.collectives import carry_out
-from collectives_lab.wire.deliveries import hand_over, keep
 from collectives_lab.wire.frames import Frame, Kind, digest
-from collectives_lab.wire.line import Line
+from collectives_lab.wire.lines import Line, Wires
 from collectives_lab.wire.matching import Meeting, Traffic
 from collectives_lab.wire.operations import ANY, EVERY_VERB
 from collectives_lab.wire.outcome import Broken, Failure, Outcome
-from collectives_lab.wire.poller import Wires
 from collectives_lab.wire.posted import Posted
 
 TICK = 0.02
@@ -310,7 +308,7 @@ class Switch:
                 line.returned = len(frame.body)
                 for op in line.posted.values():
                     if op.completed is not None:
-                        hand_over(self.wires, line, op)
+                        self.wires.hand_over(line, op)
 
     def _fail(self, line: Line, failure: Failure) -> None:
         """Note what ended this rank's part; the others go on as far as they can."""
@@ -365,7 +363,7 @@ class Switch:
             op.where = frame.where or op.where
             line.waits_for.add(op.id)
         else:
-            hand_over(self.wires, line, op)
+            self.wires.hand_over(line, op)
 
     def _poll(self, line: Line, frame: Frame) -> None:
         op = line.posted.get(frame.id)
@@ -376,7 +374,7 @@ class Switch:
             for op in polled:
                 op.polled_again = True
                 if op.completed is not None:
-                    hand_over(self.wires, line, op)
+                    self.wires.hand_over(line, op)
 
     # -- meetings ------------------------------------------------------------------
 
@@ -436,10 +434,10 @@ class Switch:
     def _deliver(self, op: Posted, done: Frame) -> None:
         """Keep what has come until its rank waits; a late schedule hands it over."""
         line = self.lines[op.rank]
-        keep(line, op, done)
+        line.keep(op, done)
         is_late = self.schedule.seed is not None
         if is_late or op.waited is not None or op.polled_again or line.answered:
-            hand_over(self.wires, line, op)
+            self.wires.hand_over(line, op)
 
 
 def _text(error: Exception) -> bytes:

@@ -45,7 +45,7 @@ from collectives_lab.wire.frames import Frame, Kind, Reader
 from collectives_lab.wire.matching import Traffic
 from collectives_lab.wire.outcome import Broken
 from collectives_lab.wire.posted import Posted
-from collectives_lab.wire.preload import load, words_of
+from collectives_lab.wire.program import preload
 
 HEADER = "import os, sys, time, threading, torch, torch.distributed as dist\n"
 
@@ -1350,14 +1350,11 @@ def test_only_what_a_program_speaks_of_is_imported(box: Box) -> None:
     def says_it(optimal):
         return optimal
 
-    assert words_of(Program.objects({"f": uses_it})) == ["optim"]
-    assert words_of(Program.objects({"f": says_it})) == []
-    assert (
-        words_of(Program.source([("a", "import os.optimize, re; re.compile('')")]))
-        == []
-    )
+    assert Program.objects({"f": uses_it}).words == ["optim"]
+    assert Program.objects({"f": says_it}).words == []
+    assert Program.source([("a", "import os.optimize, re; re.compile('')")]).words == []
     assert "antigravity" not in sys.modules
-    load(["antigravity", "os; import antigravity"])
+    preload(["antigravity", "os; import antigravity"])
     assert "antigravity" not in sys.modules
 
 

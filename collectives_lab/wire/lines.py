@@ -1,17 +1,31 @@
-"""The switch's ends of the wires: what ranks send and print, as it comes."""
+"""The switch's ends of the wires: what each rank sends, prints, and is given.
+
+A `Line` is the end of one rank's socket, with what is known of that rank; `Wires` waits
+on all of them. A rank that had its data before it says that it waits could use it
+unseen, and a replay would take its next calls for calls that need nothing of it. So
+what has come for it is kept (`Line.keep`) until it may use it (`Wires.hand_over`).
+Asking for it now and then is no waiting: what is there by then is a matter of the
+clock.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import selectors
+import socket
+import time
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
+from typing import Any
 
 from collectives_lab.wire import frames
-from collectives_lab.wire.frames import Frame
-from collectives_lab.wire.line import Line
+from collectives_lab.wire.frames import Frame, Ran
 from collectives_lab.wire.outcome import Broken, Failure
+from collectives_lab.wire.posted import Posted, World
 
 MOST_UNSENT = 64 << 20
 """Bytes that wait for all ranks together: one result may go to each of them."""
@@ -20,6 +34,69 @@ MOST_PRINTED = 4096
 """Bytes of what a rank prints that are kept."""
 
 LARGEST_READ = 1 << 18
+
+
+@dataclass(eq=False)
+class Line:
+    """The switch's end of a rank's socket, and what is known of the rank."""
+
+    rank: int
+    sock: socket.socket
+    reader: frames.Reader = field(default_factory=frames.Reader)
+    unsent: bytearray = field(default_factory=bytearray)
+    waits_for: set[int] = field(default_factory=set)
+    threads: int = 1
+    polls: bool = False
+    answered: bool = True
+    has_ended: bool = False
+    answer: Any = None
+    arguments: int = 0
+    after: tuple | None = None
+    returned: int = 0
+    """Bytes of what it has returned."""
+    groups: dict[int, str] = field(default_factory=lambda: {0: World})
+    posted: dict[int, Posted] = field(default_factory=dict)
+    undelivered: dict[str, dict[int, Frame]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """By lane, what has come of its operations and has not been asked for."""
+    holds: int = 0
+    last_id: int = 0
+    at: tuple[str, int] | None = None
+    """The statement of a notebook that it says it runs: cell, the how manieth."""
+    ran: Sequence[Ran] = ()
+
+    def begin(self) -> None:
+        """Forget what the call before has left."""
+        self.answered, self.answer, self.after = False, None, None
+        self.waits_for.clear()
+        self.polls = False
+        self.posted.clear()
+        self.undelivered.clear()
+        self.holds = self.returned = 0
+
+    @property
+    def keeps(self) -> int:
+        """Bytes of it that the switch keeps; for what is to go, `Wires` has a bound."""
+        return len(self.reader) + self.holds + self.returned
+
+    @property
+    def rests(self) -> bool:
+        """Whether it does nothing by itself: it has returned, waits or polls."""
+        return self.answered or self.polls or len(self.waits_for) >= self.threads
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether some thread of it waits; what the others do is not known."""
+        return self.rests or bool(self.waits_for)
+
+    def keep(self, op: Posted, done: Frame) -> None:
+        """Keep what has come of an operation; raises Broken if it never takes any."""
+        self.undelivered[op.lane][op.id] = done
+        self.holds += len(done.body)
+        if self.holds > MOST_UNSENT:
+            text = "it waits for nothing of what it gets"
+            raise Broken(Failure("flood", text, op.rank))
 
 
 class Wires:
@@ -101,6 +178,27 @@ class Wires:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
         with contextlib.suppress(KeyError):
             self._selector.modify(line.sock, events, line)
+
+    def hand_over(self, line: Line, op: Posted) -> None:
+        """Give a rank what has come of an operation: from here on it may use it.
+
+        With a collective go the earlier ones of its group, which run one by one.
+        """
+        undelivered = line.undelivered[op.lane]
+        earlier = takewhile(lambda id: id < op.id, list(undelivered) if op.lane else ())
+        for id in earlier:
+            self._give(line, line.posted[id], op)
+        if op.id in undelivered:
+            self._give(line, op, op)
+
+    def _give(self, line: Line, op: Posted, request: Posted) -> None:
+        if op.waited is None and (request.polled or request.waited is not None):
+            op.waited = time.monotonic()
+        line.waits_for.discard(op.id)
+        line.polls = False
+        done = line.undelivered[op.lane].pop(op.id)
+        line.holds -= len(done.body)
+        self.send(line, done)
 
     def _hear_output(self, fd: int, printed: bytearray) -> None:
         data = os.read(fd, LARGEST_READ)
