@@ -10,14 +10,14 @@ import shutil
 import zipfile
 import zlib
 from collections import defaultdict
-from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from nbgrader.plugins import ExtractorPlugin
-from nbgrader.utils import parse_utc
+from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
+from traitlets import default
 
 from autograder.handing_in import pattern
+from autograder.nbgrader_commands import moment
 from autograder.notebook import MAX_BYTES
 from autograder.words import one_line
 
@@ -54,6 +54,14 @@ NAMELESS = (
 
 class LeftOut(Exception):
     """The error for a file that is not unpacked, with the reason."""
+
+
+class Names(FileNameCollectorPlugin):
+    """Read from a file's name what `python -m autograder submit` has written there."""
+
+    @default("named_regexp")
+    def _pattern(self) -> str:
+        return pattern().pattern
 
 
 class Notebooks(ExtractorPlugin):
@@ -225,11 +233,3 @@ def _sender(name: str, by_folder: bool = False) -> str:
         return name.partition("/")[0]
     slash = pattern().fullmatch(name)
     return slash["sender"] if slash else ""
-
-
-def moment(text: str) -> datetime | None:
-    """Return a time as nbgrader reads it; None where it cannot, and would stop."""
-    try:
-        return parse_utc(text)
-    except (ValueError, OverflowError, TypeError):
-        return None

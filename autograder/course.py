@@ -1,5 +1,6 @@
 """The folders of a course, and the secret from which its hidden inputs are made."""
 
+import csv
 import hashlib
 import hmac
 import json
@@ -50,6 +51,22 @@ def submitted(assignment: str) -> dict[str, Path]:
     """Return the notebook's place of each student with a folder for this assignment."""
     folders = sorted(SUBMITTED.glob(f"*/{assignment}/"))
     return {path.parent.name: path / f"{assignment}.ipynb" for path in folders}
+
+
+def roster(assignment: str) -> set[str] | None:
+    """Return the students on the assignment's roster; None where it has none.
+
+    Raises CourseError for a roster that cannot be read.
+    """
+    path = ROSTERS / f"{assignment}.csv"
+    if not path.exists():
+        return None
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            ids = [row[0].strip() for row in csv.reader(file) if row]
+    except (OSError, ValueError, csv.Error) as error:
+        raise CourseError(f"{path} is no list of students: {error}") from None
+    return {name for name in ids if name} - {"id"}
 
 
 def secret() -> bytes:

@@ -16,8 +16,8 @@ from typing import Any
 
 from nbgrader.exchange.default.collect import ExchangeCollect
 
-from autograder.collecting import moment
 from autograder.handing_in import STUDENT
+from autograder.nbgrader_commands import moment
 from autograder.notebook import MAX_BYTES
 
 NAME = re.compile(rf"({STUDENT})\+[^+]+\+([^+]+)(?:\+[^+]+)?")

@@ -9,7 +9,7 @@ from typing import Any
 
 from nbgrader.api import Gradebook
 
-from autograder import course, nbgrader_commands, receipts, regrading, students, words
+from autograder import course, nbgrader_commands, receipts, regrading, words
 
 GRADED, BY_HAND = "graded", "to be graded by hand"
 NOT_GRADABLE, UNCHECKED, MISSING = "not gradable", "not checked", "missing"
@@ -43,14 +43,17 @@ class Row:
 def rows(assignment: str, failed: Mapping[str, str] | None = None) -> list[Row]:
     """Return every student who should hand in, and all who did.
 
-    failed: why nbgrader could not record a submission, by student.
+    Those on the roster should; without one, all students of the gradebook. failed: why
+    nbgrader could not record a submission, by student.
     """
     submitted = course.submitted(assignment)
     with nbgrader_commands.gradebook() as book:
-        names = students.expected(assignment, book) | set(submitted)
+        expected = course.roster(assignment)
+        if expected is None:
+            expected = {student.id for student in book.students}
         return [
             _row(book, assignment, name, name in submitted, (failed or {}).get(name))
-            for name in sorted(names)
+            for name in sorted(expected | set(submitted))
         ]
 
 

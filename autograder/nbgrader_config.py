@@ -20,7 +20,6 @@ sys.path.insert(0, str(ROOT))
 warnings.filterwarnings("ignore", message="Object of type <Submitted")
 
 from autograder import formgrader  # noqa: E402 - found by the line above
-from autograder.handing_in import pattern  # noqa: E402
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines it
 
@@ -65,4 +64,4 @@ c.ExchangeFactory.collect = "autograder.exchange.Collect"
 # Notebooks that `python -m autograder submit` has named, as an LMS delivers them.
 c.ZipCollectApp.downloaded_directory = f"{HERE.name}/downloaded"
 c.ZipCollectApp.extractor_plugin = "autograder.collecting.Notebooks"
-c.FileNameCollectorPlugin.named_regexp = pattern().pattern
+c.ZipCollectApp.collector_plugin = "autograder.collecting.Names"

@@ -1,6 +1,5 @@
-"""The students of an assignment, their extensions, and the removal of examples."""
+"""The students of an assignment: their extensions, and the removal of examples."""
 
-import csv
 import re
 import shutil
 from datetime import datetime, timedelta
@@ -11,24 +10,6 @@ from nbgrader.api import Assignment, Gradebook, MissingEntry
 from autograder import course, nbgrader_commands, receipts, regrading
 
 EXAMPLE = re.compile(r"example-[0-9]{3,}")
-
-
-def expected(assignment: str, book: Gradebook) -> set[str]:
-    """Return those on the assignment's roster.
-
-    Without one, every student of the gradebook.
-
-    Raises CourseError for a roster that cannot be read.
-    """
-    path = course.ROSTERS / f"{assignment}.csv"
-    if not path.exists():
-        return {student.id for student in book.students}
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            ids = [row[0].strip() for row in csv.reader(file) if row]
-    except (OSError, ValueError, csv.Error) as error:
-        raise course.CourseError(f"{path} is no list of students: {error}") from None
-    return {name for name in ids if name} - {"id"}
 
 
 def extend(assignment: str, student: str, hours: float) -> str:
