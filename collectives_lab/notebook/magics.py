@@ -21,6 +21,7 @@ from collectives_lab.notebook.cell_messages import (
     variables,
 )
 from collectives_lab.notebook.options import (
+    Placement,
     check_word,
     ends_in_semicolon,
     parse_line,
@@ -29,7 +30,6 @@ from collectives_lab.notebook.options import (
     rank_list,
     timing_of,
 )
-from collectives_lab.notebook.placement import Placement
 from collectives_lab.notebook.rank_groups import RankGroups
 from collectives_lab.notebook.rank_names import RankNames
 

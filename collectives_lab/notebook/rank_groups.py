@@ -15,8 +15,12 @@ from collectives_lab.emulation import Emulated
 from collectives_lab.fabrics import Fabric
 from collectives_lab.launch import Ranks, warm
 from collectives_lab.launch.cluster import count_engines
-from collectives_lab.notebook.options import rank_count, ranks_in_words
-from collectives_lab.notebook.placement import Placement, are_equal
+from collectives_lab.notebook.options import (
+    Placement,
+    are_equal,
+    rank_count,
+    ranks_in_words,
+)
 
 DEFAULT_SIZE = 4
 """Ranks of the first `%%ranks` cell that names no number."""

@@ -19,12 +19,12 @@ import torch
 import torch.distributed as dist
 
 from collectives_lab.launch import LabError, Ranks
+from collectives_lab.notebook.options import BACKENDS
 from collectives_lab.notebook.rank_groups import RankGroups
 
 PATIENCE = 2.0
 """Seconds in which rank 0 must answer."""
 
-_BACKENDS = ["auto", "gloo", "nccl"]
 # `dir` may be a variable of the ranks; it reads no property, and some of them raise.
 _ATTRIBUTES = "__import__('builtins').dir({owner})"
 _KEYS = "{owner}.keys()"
@@ -102,7 +102,7 @@ class RankNames:
         words: Iterable[str] = self._words[magic]
         option = _VALUE.search(line)
         if option and option[1] == "--backend":
-            words = _BACKENDS
+            words = BACKENDS
         elif option and option[1] in ("--push", "--cluster", "--fabric"):
             names = self._shell.user_ns.keys() - self._shell.user_ns_hidden.keys()
             words = [name for name in names if not name.startswith("_")]

@@ -490,7 +490,8 @@ def absent() -> Iterator[None]:
 
 @torch_ops.hidden_from_dynamo
 def _seen_waiting(work: Any, *args: Any, **kwargs: Any) -> Any:
+    wait = staging.wait if staging.landings else _wait
     if _current is None:
-        return staging.wait(work, *args, **kwargs)
+        return wait(work, *args, **kwargs)
     timeout = next(iter((*args, *kwargs.values())), None)
-    return _current.wait(work, lambda: staging.wait(work, *args, **kwargs), timeout)
+    return _current.wait(work, lambda: wait(work, *args, **kwargs), timeout)

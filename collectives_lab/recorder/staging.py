@@ -38,7 +38,7 @@ def is_needed(tensor: torch.Tensor, group: Any) -> bool:
 _fresh: dict[int, Any] = {}
 """By thread its last work: nobody else holds it before the verb returns."""
 
-_landings: dict[weakref.ref, tuple[torch.Tensor, torch.Tensor]] = {}
+landings: dict[weakref.ref, tuple[torch.Tensor, torch.Tensor]] = {}
 """By the work of a recv: the tensor, and the copy in which the message arrives."""
 
 
@@ -63,22 +63,22 @@ def detour(operator: Operator, redispatch: Callable) -> Callable:
             return redispatch(_CPU, [on_cpu], *args)
         result = redispatch(_CPU, [on_cpu], *args)
         work = _fresh[threading.get_ident()] = torch_ops.work_of(result)
-        _landings[weakref.ref(work, _forget)] = tensor.detach(), on_cpu
+        landings[weakref.ref(work, _forget)] = tensor.detach(), on_cpu
         return result
 
     return go_on
 
 
 def _forget(work: weakref.ref) -> None:
-    _landings.pop(work, None)
+    landings.pop(work, None)
 
 
 def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
     """Do torch's `Work.wait`, after which what was received is where it belongs."""
     result = _wait(work, *args, **kwargs)
-    if _landings:
+    if landings:
         _fresh.pop(threading.get_ident(), None)
-        landing = _landings.pop(weakref.ref(work), None)
+        landing = landings.pop(weakref.ref(work), None)
         if landing is not None:
             tensor, on_cpu = landing
             tensor.copy_(on_cpu)

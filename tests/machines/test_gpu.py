@@ -294,7 +294,7 @@ def test_a_staged_send_sends_what_was_there(recorded: bool) -> None:
                 work = dist.isend(x, 1)
                 x.fill_(7.0)
                 work.wait()
-        return x.tolist() + [float(len(staging._landings))]
+        return x.tolist() + [float(len(staging.landings))]
 
     assert lab.run(body, 2).results == [[7.0] * 4 + [0.0], [0.0] * 5]
 
