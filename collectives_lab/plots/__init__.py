@@ -15,9 +15,10 @@ Of a hang: who waits for whom (`waits_for`).
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
 which item survives (`merge_trees`). Of a mesh: its ranks and their groups (`mesh`), and
-where the members of a `group` are. Of memory: the parts that ranks keep (`shards`), and
-bars against what a GPU has (`memory`). Of experts: where tokens go (`expert_layer`),
-what each rank receives when (`arrivals`), and the ways between two nodes (`routes`).
+where the members of a `group` are. Of memory: the parts that ranks keep (`shards`,
+`hybrid_shards`), and bars against what a GPU has (`memory`). Of experts: where tokens
+go (`expert_layer`), what each rank receives when (`arrivals`), and the ways between two
+nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
@@ -79,7 +80,7 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.group_picture import group
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
-from collectives_lab.plots.memory_picture import memory, shards
+from collectives_lab.plots.memory_picture import hybrid_shards, memory, shards
 from collectives_lab.plots.merge_picture import merge_trees
 from collectives_lab.plots.mesh_picture import mesh
 from collectives_lab.plots.message_picture import message_time
@@ -152,6 +153,7 @@ __all__ = [
     "Matrix",
     "mesh",
     "group",
+    "hybrid_shards",
     "ChunkState",
     "Move",
     "cost_curves",

@@ -29,11 +29,12 @@ def call_order(
 ) -> Diagram:
     """Draw the calls of each system, as (verb, layer) in their order, in a panel.
 
-    layers: from top to bottom. A verb has the same mark in all panels.
+    layers: from top to bottom. A verb has the same mark in all panels. The panels stand
+    below each other, so that a call of one system is below that of the other.
     """
     verbs = list(dict.fromkeys(verb for calls in systems.values() for verb, _ in calls))
-    figure = blank(8, 0.3 * len(layers) + 1.5)
-    axes = figure.subplots(1, len(systems), sharey=True, squeeze=False)[0]
+    figure = blank(5.2, (0.25 * len(layers) + 0.4) * len(systems) + 0.8)
+    axes = figure.subplots(len(systems), 1, sharex=True, squeeze=False)[:, 0]
     signs = {}
     for ax, (name, calls) in zip(axes, systems.items(), strict=True):
         for number, verb in enumerate(verbs):
@@ -46,8 +47,9 @@ def call_order(
             signs[verb] = ax.scatter(*zip(*places, strict=True), s=55, **look)
         ax.set_title(name, fontsize=9, loc="left")
         ax.set_xticks(range(1, len(calls) + 1))
-        ax.set(xlabel="call", ylim=(len(layers) - 0.4, -0.6))
-    axes[0].set_yticks(range(len(layers)), list(layers))
+        ax.set(ylim=(len(layers) - 0.4, -0.6))
+        ax.set_yticks(range(len(layers)), list(layers))
+    axes[-1].set(xlabel="call")
     look = {"ncols": len(verbs), "frameon": False, "fontsize": 8}
     figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
     figure.caption = caption

@@ -1,7 +1,8 @@
 """Memory in bars: who keeps which part of a training state, and what it adds up to.
 
-Here you can draw the parts that each rank keeps in the stages of ZeRO (`shards`), and
-stacked bars of bytes by kind against what a GPU has (`memory`).
+Here you can draw the parts that each rank keeps in the stages of ZeRO (`shards`)
+or in hybrid sharding (`hybrid_shards`), and stacked bars of bytes by kind against what
+a GPU has (`memory`).
 """
 
 from __future__ import annotations
@@ -34,25 +35,22 @@ def shards(sizes: Mapping[str, float], *, world_size: int = 4, caption: str) -> 
 
     sizes: bytes a parameter by kind, in the order parameters, gradients, optimizer; a
     box is as wide. A part has the colour of the rank that owns it, and is hollow where
-    it is not kept.
+    it is not kept. The stages stand below each other, for narrow pages.
     """
-    figure = blank(8.0, 0.55 * world_size + 2.2)
-    figure.get_layout_engine().set(wspace=0.12)  # more than between two kinds
-    axes = figure.subplots(2, 2, sharex=True, sharey=True)
-    for stage, ax in enumerate(axes.flat):
+    figure = blank(5.2, len(STAGES) * (0.24 * world_size + 0.36) + 0.3)
+    axes = figure.subplots(len(STAGES), 1, sharex=True, sharey=True)
+    for stage, ax in enumerate(axes):
         cut = list(sizes)[len(sizes) - stage :]
         kept = sum(n / world_size if kind in cut else n for kind, n in sizes.items())
         for rank in range(world_size):
-            _row(ax, rank, sizes, cut, world_size)
-        ax.set_title(f"{STAGES[stage]}: {kept:g} bytes a parameter", loc="left")
+            _row(ax, rank, rank, sizes, cut, world_size)
+        head = f"{STAGES[stage]}: {kept:g} bytes a parameter"
+        ax.set_title(head, loc="left", fontsize=9)
         ax.set_yticks(range(world_size), [f"rank {r}" for r in range(world_size)])
-        ax.tick_params(axis="y", length=0)
-        ax.set_xticks([])
-        for side in ax.spines.values():
-            side.set_visible(False)
-        _heads(ax, sizes)
-    width = sum(sizes.values()) + GAP * (len(sizes) - 1)
-    axes[0, 0].set(xlim=(-0.1, width + 0.1), ylim=(world_size - 0.5, -1.1))
+        _bare(ax)
+    _heads(axes[0], sizes)
+    axes[0].set_title(axes[0].get_title(loc="left"), loc="left", fontsize=9, pad=16)
+    axes[0].set(xlim=(-0.1, _width(sizes) + 0.1), ylim=(world_size - 0.6, -0.4))
     figure.caption = caption
     figure.alt = (
         f"Four panels, from data parallel to ZeRO-3, with a row for each of "
@@ -61,26 +59,81 @@ def shards(sizes: Mapping[str, float], *, world_size: int = 4, caption: str) -> 
     return figure
 
 
+@mpl.rc_context(STYLE)
+def hybrid_shards(
+    sizes: Mapping[str, float], *, nodes: int = 2, per_node: int = 2, caption: str
+) -> Diagram:
+    """Draw which parts the ranks of each node keep, if each node keeps all of them.
+
+    sizes: bytes a parameter by kind; a box is as wide. A part has one colour in all
+    nodes, and a line joins the ranks that keep it.
+    """
+    ranks = nodes * per_node
+    figure, ax = diagram(5.2, 0.3 * ranks + 0.45 * nodes + 0.5)
+    width = _width(sizes)
+    rows = [rank + 0.9 * (rank // per_node) for rank in range(ranks)]
+    for rank, row in enumerate(rows):
+        _row(ax, row, rank % per_node, sizes, list(sizes), per_node)
+    for node in range(nodes):
+        first = rows[node * per_node]
+        box = (-0.25, first - 0.5), width + 0.5, per_node
+        ax.add_patch(Rectangle(*box, fill=False, ec=INK, ls=":"))
+        what = f"node {node}: all_gather, reduce_scatter"
+        ax.text(-0.25, first - 0.58, what, va="bottom", fontsize=8)
+    for part in range(per_node):
+        at, same = width + 0.9 + 0.6 * part, rows[part::per_node]
+        look = {"color": rank_color(part), "marker": "o", "linewidth": 2}
+        ax.plot([at] * nodes, same, **look)
+    ax.text(width + 2.7, rows[0] - 0.58, "all_reduce", ha="right", va="bottom", size=8)
+    ax.set_yticks(rows, [f"rank {r}" for r in range(ranks)])
+    _bare(ax)
+    _heads(ax, sizes, rows[-1] + 1.0)
+    ax.set(xlim=(-0.3, width + 2.7), ylim=(rows[-1] + 1.1, -1.0))
+    figure.caption = caption
+    figure.alt = (
+        f"{nodes} nodes of {per_node} ranks; each node keeps all parts of "
+        f"{', '.join(sizes)}. {caption}"
+    )
+    return figure
+
+
 def _row(
-    ax: Axes, rank: int, sizes: Mapping[str, float], cut: list[str], world_size: int
+    ax: Axes,
+    row: float,
+    own: int,
+    sizes: Mapping[str, float],
+    cut: list[str],
+    parts: int,
 ) -> None:
     """Draw what one rank keeps: whole boxes, or its own part of those that are cut."""
     left = 0.0
     for kind, size in sizes.items():
-        part = size / world_size
-        for owner in range(world_size):
-            corner = left + owner * part, rank - 0.33
+        part = size / parts
+        for owner in range(parts):
+            corner = left + owner * part, row - 0.33
             look = {"ec": INK, "lw": 0.4, "fc": "none"}
-            if kind not in cut or owner == rank:
+            if kind not in cut or owner == own:
                 look = {"ec": "white", "lw": 0.4, "fc": rank_color(owner)}
             ax.add_patch(Rectangle(corner, part, 0.66, **look))
         left += size + GAP
 
 
-def _heads(ax: Axes, sizes: Mapping[str, float]) -> None:
+def _width(sizes: Mapping[str, float]) -> float:
+    return sum(sizes.values()) + GAP * (len(sizes) - 1)
+
+
+def _bare(ax: Axes) -> None:
+    """Leave the names of the rows, and no ticks and no frame."""
+    ax.tick_params(axis="y", length=0)
+    ax.set_xticks([])
+    ax.spines[:].set_visible(False)
+
+
+def _heads(ax: Axes, sizes: Mapping[str, float], at: float = -0.55) -> None:
+    """Name the kinds, by default above the first row."""
     left = 0.0
     for kind, size in sizes.items():
-        ax.text(left + size / 2, -0.55, kind, ha="center", va="bottom", fontsize=7.5)
+        ax.text(left + size / 2, at, kind, ha="center", va="bottom", fontsize=7.5)
         left += size + GAP
 
 

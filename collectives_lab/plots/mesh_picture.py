@@ -11,10 +11,8 @@ from math import prod
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.patches import Rectangle
 
 from collectives_lab.plots.figure import (
-    INK,
     STYLE,
     Diagram,
     blank,
@@ -25,20 +23,17 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.series import series_look
 
 MOST_RANKS = 32
-MARGIN = 0.26
-"""Between a rank and the box of its node, in inches."""
 STEPS = ((1.6, 0.0), (0.0, -1.05), (0.62, 0.42))
 """Where the next rank along the outermost, the middle and the innermost dimension is,
 in inches."""
 
 
 @mpl.rc_context(STYLE)
-def mesh(degrees: Mapping[str, int], caption: str, *, boxed: str = "") -> Diagram:
+def mesh(degrees: Mapping[str, int], caption: str) -> Diagram:
     """Draw ranks in their places, and lines between neighbours along each dimension.
 
     degrees: ranks along each dimension by its name, the outermost first, as for
-    `init_device_mesh`. boxed: the dimension whose groups are nodes, each in a box.
-    Raises ValueError for more than three dimensions and for more
+    `init_device_mesh`. Raises ValueError for more than three dimensions and for more
     than 32 ranks.
     """
     if not 1 <= len(degrees) <= len(STEPS) or prod(degrees.values()) > MOST_RANKS:
@@ -50,8 +45,7 @@ def mesh(degrees: Mapping[str, int], caption: str, *, boxed: str = "") -> Diagra
     places = np.argwhere(np.ones(sizes))
     points = places @ np.array(STEPS[-len(sizes) :])
     low, high = points.min(axis=0) - 0.35, points.max(axis=0) + 0.35
-    named = [*degrees, "a node"] if boxed else [*degrees]
-    least = sum(0.6 + 0.08 * len(name) for name in named)  # inches of the key
+    least = sum(0.6 + 0.08 * len(name) for name in degrees)  # inches of the key
     margin = max(0.0, least - (high - low)[0]) / 2, 0.0
     low, high = low - margin, high + margin
     figure = blank(*(high - low + (0, 0.35)))
@@ -64,11 +58,6 @@ def mesh(degrees: Mapping[str, int], caption: str, *, boxed: str = "") -> Diagra
         look = series_look(dimension) | {"linewidth": 2.2, "marker": "", "zorder": 1}
         for group in np.moveaxis(numbers, dimension, -1).reshape(-1, sizes[dimension]):
             (signs[name],) = ax.plot(*points[group].T, **look)
-            if name == boxed:
-                corner, other = points[group].min(axis=0), points[group].max(axis=0)
-                size = other - corner + 2 * MARGIN
-                box = Rectangle(corner - MARGIN, *size, fill=False, ec=INK, ls=":")
-                signs["a node"] = ax.add_patch(box)
     for rank, (x, y) in enumerate(points):
         color = rank_color(rank)
         ax.scatter(x, y, s=260, color=color, zorder=2, linewidth=0)

@@ -598,7 +598,9 @@ CLAIMS = {
         assert all(1 < w / b < 1.05 for w, b in zip(leaving, (3, 2.25, 1))), leaving
         assert 3 * 3 / 4 == 2.25 and 2 * 3 / 4 == 1.5 and gigabytes(3, 8) == 15
         for times_g, seen in zip((3 * 6, 1 + 9 + 1), overlapped.values()):
-            assert 0.9 < max(seen.results) / (times_g * G_SECONDS) < 1.5, seen.results
+            assert max(seen.results) / (times_g * G_SECONDS) > 0.9, seen.results
+        waits, ahead = (max(seen.results) for seen in overlapped.values())
+        assert ahead < 0.9 * waits, (waits, ahead)
         assert 2 * 4096 == 8192, "6.8"
     """,
     "07_all_to_all_routing_tokens": """

@@ -367,16 +367,18 @@ def test_a_mesh_has_a_line_for_each_group() -> None:
     assert_readable(figure)
 
 
-def test_the_nodes_of_a_mesh_are_boxes() -> None:
-    """A box for each group of the dimension that is a node, around its ranks."""
-    figure = plots.mesh({"replicate": 2, "shard": 2}, "Two nodes.", boxed="shard")
-    boxes = [box.get_bbox() for box in figure.axes[0].patches]
-    ranks = [dots.get_offsets()[0] for dots in figure.axes[0].collections]
-    assert [[box.contains(*at) for at in ranks] for box in boxes] == [
-        [True, True, False, False],
-        [False, False, True, True],
-    ]
-    assert "a node" in written(figure)
+def test_each_node_of_hybrid_sharding_has_all_parts() -> None:
+    """A rank fills its share of each kind; a line joins those that keep the same."""
+    sizes = {"parameters": 4, "gradients": 4, "state": 8}
+    figure = plots.hybrid_shards(sizes, nodes=2, per_node=2, caption="Two nodes.")
+    (ax,) = figure.axes
+    *parts, one, other = ax.patches
+    filled = [part.get_bbox() for part in parts if part.get_facecolor()[3]]
+    for node in one.get_bbox(), other.get_bbox():
+        inside = [box.width for box in filled if node.contains(*box.min)]
+        assert sum(inside) == 4 + 4 + 8 and len(inside) == 2 * 3
+    looks = [(line.get_color(), len({*line.get_ydata()})) for line in ax.lines]
+    assert looks == [(plots.rank_color(0), 2), (plots.rank_color(1), 2)]
     assert_readable(figure)
 
 
