@@ -33,7 +33,7 @@ def call_order(
     below each other, so that a call of one system is below that of the other.
     """
     verbs = list(dict.fromkeys(verb for calls in systems.values() for verb, _ in calls))
-    figure = blank(5.2, (0.25 * len(layers) + 0.4) * len(systems) + 0.8)
+    figure = blank(3.8, (0.25 * len(layers) + 0.4) * len(systems) + 0.8)
     axes = figure.subplots(len(systems), 1, sharex=True, squeeze=False)[:, 0]
     signs = {}
     for ax, (name, calls) in zip(axes, systems.items(), strict=True):

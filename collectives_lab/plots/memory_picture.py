@@ -37,7 +37,7 @@ def shards(sizes: Mapping[str, float], *, world_size: int = 4, caption: str) -> 
     box is as wide. A part has the colour of the rank that owns it, and is hollow where
     it is not kept. The stages stand below each other, for narrow pages.
     """
-    figure = blank(5.2, len(STAGES) * (0.24 * world_size + 0.36) + 0.3)
+    figure = blank(3.8, len(STAGES) * (0.24 * world_size + 0.36) + 0.3)
     axes = figure.subplots(len(STAGES), 1, sharex=True, sharey=True)
     for stage, ax in enumerate(axes):
         cut = list(sizes)[len(sizes) - stage :]
@@ -69,7 +69,7 @@ def hybrid_shards(
     nodes, and a line joins the ranks that keep it.
     """
     ranks = nodes * per_node
-    figure, ax = diagram(5.2, 0.3 * ranks + 0.45 * nodes + 0.5)
+    figure, ax = diagram(3.8, 0.3 * ranks + 0.45 * nodes + 0.5)
     width = _width(sizes)
     rows = [rank + 0.9 * (rank // per_node) for rank in range(ranks)]
     for rank, row in enumerate(rows):
