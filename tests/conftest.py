@@ -67,7 +67,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(true: Callable[[], bool], seconds: float = 20.0) -> bool:
     """Wait until it is true, at most so long; say whether it is."""
     deadline = time.monotonic() + seconds
     while not (is_true := true()) and time.monotonic() < deadline:
@@ -170,9 +170,9 @@ def nothing_left(ranks_started: list[int]) -> Iterator[None]:
     threads, files = set(threading.enumerate()), files_left()
     yield
     gc.collect()
-    assert until(lambda: not any(map(alive, ranks_started)), 5), "ranks are left"
-    assert until(lambda: set(threading.enumerate()) <= threads, 5), "threads are left"
-    assert until(lambda: not new_files(files), 5), f"left: {new_files(files)}"
+    assert until(lambda: not any(map(alive, ranks_started))), "ranks are left"
+    assert until(lambda: set(threading.enumerate()) <= threads), "threads are left"
+    assert until(lambda: not new_files(files)), f"left: {new_files(files)}"
 
 
 Standing = Callable[[int], "lab.Ranks"]

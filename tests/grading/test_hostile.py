@@ -187,8 +187,8 @@ def survives(text: str, box: Box, points: str, words: str, number: int) -> None:
     if number % 3 == 0:
         following = graded(HONEST[number % 2].read_text(), box)
         assert following.passed, f"the next student has\n{following}"
-    assert until(lambda: running() <= count, 5), "something is left running"
-    assert until(lambda: not new_files(files), 5), f"left: {new_files(files)}"
+    assert until(lambda: running() <= count), "something is left running"
+    assert until(lambda: not new_files(files)), f"left: {new_files(files)}"
     assert not (paths := changed(before)), f"{paths} have changed"
 
 

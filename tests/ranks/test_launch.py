@@ -793,7 +793,7 @@ def test_the_children_of_a_spawned_rank_that_dies_end_too(tmp_path) -> None:
         lab.run(leave_one, world_size=1, start_method="spawn")
     child = int(path.read_text())
     try:
-        assert until(lambda: not alive(child), 5)
+        assert until(lambda: not alive(child))
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
