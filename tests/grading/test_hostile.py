@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import psutil
@@ -123,6 +123,21 @@ def graded(text: str, box: Box) -> Report:
     return grade("ring_all_reduce", Program.source([("cell 3", text)]), 7, box=box)
 
 
+SOONER = {"cpu_seconds": 2.0, "wall_seconds": 8.0}
+"""Limits for what never ends, of which the same is said as after the usual ones."""
+
+
+@contextlib.contextmanager
+def limits(box: Box, words: str) -> Iterator[None]:
+    """Give the ranks of a box less time where a file is said not to end."""
+    if "did not end" in words:
+        box.ranks = partial(box.ranks, **SOONER)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        vars(box).pop("ranks", None)
+
+
 def running() -> int:
     """How many processes there are below this one, without the ranks of `lab.run`.
 
@@ -179,7 +194,8 @@ def survives(text: str, box: Box, points: str, words: str, number: int) -> None:
     """
     before, count, files = package(), running(), files_left()
     memory = Memory()
-    report = graded(text, box)
+    with limits(box, words):
+        report = graded(text, box)
     grown = memory.grown()
     assert not (why := wrong(report, points, words)), why
     assert not (why := harmless(report)), f"{why}:\n{report!r}"
