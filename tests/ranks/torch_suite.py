@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import SkipTest
 
 import torch.distributed as dist
@@ -49,6 +50,11 @@ EXCEPTIONS = {
     "test_new_subgroups_with_group_param": "wants four ranks",
 }
 """The tests that fail with torch alone, and why."""
+
+POLLING = SimpleNamespace(
+    **vars(time) | {"sleep": lambda s: time.sleep(0.01 if s == 0.1 else s)}
+)
+"""The clock of torch's tests; its barrier of files looks at them more often."""
 
 Way = Callable[[str, str], list[str]]
 """The name of a test and a folder for it: a verdict from each rank."""
@@ -93,6 +99,7 @@ def run_one(name: str, folder: str, rank: int, recorded: bool = False) -> str:
     from torch.testing._internal.distributed import distributed_test
 
     distributed_test.TEMP_DIR = folder  # of the test for which it was imported
+    distributed_test.time = POLLING
     distributed_test.Barrier.init()
     case = suite()(name)
     case.rank, case.file_name = rank, f"{folder}/store"
@@ -190,7 +197,9 @@ def main(way: str, file: str, before: str = "") -> None:
         if way == "ranks":
             run: Way = partial(on_ranks, stack.enter_context(lab.Ranks(WORLD_SIZE)))
         else:
-            run = partial(in_processes, way == "recorded")
+            is_recorded = way == "recorded"
+            run = partial(in_processes, is_recorded)
+            _ = is_recorded and lab.record  # imported once, and not in each process
         with prepared():
             tests = [name for name in names() if known.get(name) != "skipped"]
         verdicts = {}
