@@ -26,7 +26,7 @@ SLOW = {"book", "machines"}
 
 FIRST = [
     *("test_hostile.py", "test_zoo.py", "test_torch_suite.py", "test_chapters.py"),
-    *("test_plots.py", "test_widgets.py"),
+    *("test_slow_links.py", "test_launch.py", "test_plots.py", "test_widgets.py"),
 ]
 """The files that take longest: where two run at a time, none is left alone at the end.
 
