@@ -1877,39 +1877,41 @@ def imports(name: str) -> bool:
     return was_there
 
 
+def are_found(name: str) -> list[bool]:
+    """Whether ranks find a library, once a server that is to have it is ready."""
+    if servers.coming is not None:
+        assert until(servers.coming.ready, START_DEADLINE)
+    return lab.run(imports, 2, args=(name,)).results
+
+
 @pytest.mark.slow
 def test_a_library_that_ranks_import_again_is_learned(monkeypatch) -> None:
     """A run soon after the second finds it, unless its environment is another one."""
-
-    def are_found() -> list[bool]:
-        return lab.run(imports, 2, args=("nbformat",)).results
-
-    assert are_found() == [False, False]
-    assert are_found() == [False, False]
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
-    assert "nbformat" in servers.with_libraries.libraries
+    name = "nbformat"
+    assert are_found(name) == [False, False]
+    assert are_found(name) == [False, False]
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
+    assert name in servers.with_libraries.libraries
     more = {"SOME_SETTING": "1"}
-    assert not any(lab.run(imports, 2, args=("nbformat",), env=more).results)
+    assert not any(lab.run(imports, 2, args=(name,), env=more).results)
     monkeypatch.setenv("SOME_SETTING", "2")
-    assert not any(lab.run(imports, 2, args=("nbformat",)).results)
+    assert not any(lab.run(imports, 2, args=(name,)).results)
     monkeypatch.delenv("SOME_SETTING")
-    assert all(lab.run(imports, 2, args=("nbformat",)).results)
+    assert all(lab.run(imports, 2, args=(name,)).results)
     monkeypatch.syspath_prepend("/nowhere")
-    assert not any(lab.run(imports, 2, args=("nbformat",)).results)
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    assert not any(lab.run(imports, 2, args=(name,)).results)
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
 
 
 @pytest.mark.slow
 def test_what_was_learned_is_forgotten_when_pip_changes_something() -> None:
     """Ranks import the version that is installed, as fresh processes would."""
 
-    def are_found() -> list[bool]:
-        return lab.run(imports, 2, args=("jsonschema",)).results
-
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    name = "jsonschema"
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
     os.utime(sysconfig.get_paths()["purelib"])
-    assert are_found() == [False, False]
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    assert are_found(name) == [False, False]
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
 
 
 @pytest.mark.parametrize(
