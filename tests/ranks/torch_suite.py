@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import SkipTest
@@ -90,6 +91,43 @@ def names() -> list[str]:
     """List the tests that are not for GPUs by their name."""
     tests = [name for name in sorted(dir(suite())) if name.startswith("test_")]
     return [name for name in tests if not any(word in name for word in FOR_GPUS)]
+
+
+def skipped(tests: list[str]) -> set[str]:
+    """Find tests that are skipped before they call anything, in one process for all.
+
+    Without a group the others fail at their first call, and are run as they should be.
+    """
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(
+        target=_tell_skipped, args=(tests, sending)
+    )
+    with prepared():
+        process.start()
+        sending.close()
+        found = set()
+        with contextlib.suppress(EOFError):
+            while receiving.poll(SECONDS):
+                found.add(receiving.recv())
+        process.kill()
+        process.join()
+    return found
+
+
+def _tell_skipped(tests: list[str], sending: Connection) -> None:
+    os.environ["RANK"] = "0"
+    for name in tests:
+        case = suite()(name)
+        case.rank = 0
+        try:
+            getattr(case, name)()
+        except SystemExit as error:
+            if error.code:
+                sending.send(name)
+        except SkipTest:
+            sending.send(name)
+        except Exception:
+            continue
 
 
 def run_one(name: str, folder: str, rank: int, recorded: bool = False) -> str:
@@ -202,8 +240,10 @@ def main(way: str, file: str, before: str = "") -> None:
             _ = is_recorded and lab.record  # imported once, and not in each process
         with prepared():
             tests = [name for name in names() if known.get(name) != "skipped"]
-        verdicts = {}
+        verdicts = dict.fromkeys(() if known else skipped(tests), "skipped")
         for name in tests:
+            if name in verdicts:
+                continue
             verdicts[name] = verdict(run, name)
             if verdicts[name].startswith("failed") and name not in EXCEPTIONS:
                 verdicts[name] = verdict(run, name)
