@@ -202,7 +202,7 @@ class Script:
         )
         self.pid = self.process.pid
 
-    def output(self, text: str | None = None, seconds: float = 60.0) -> str:
+    def output(self, text: str | None = None, seconds: float = 100.0) -> str:
         """All that it prints, once it has ended well; `text` is its standard input."""
         out, _ = self.process.communicate(text, timeout=seconds)
         assert self.process.returncode == 0, out

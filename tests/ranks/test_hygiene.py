@@ -307,7 +307,7 @@ def interrupted(begun: Path, *after: float) -> Iterator[list[float]]:
         signal.signal(signal.SIGINT, before)
 
 
-SOON = 10.0
+SOON = 20.0
 """Seconds for what takes up to three: less than a run's deadline, which is 30."""
 
 
