@@ -115,12 +115,9 @@ book: $(READY)
 	@echo "book: executing the chapters that have changed, then building the site"
 	@$(PY) -m book $(BOOK_ARGS)
 
-# Tests wait for processes and deadlines more than they compute, so two files at a time;
-# the slow tests that count the processes and the memory of the machine run alone.
-# pytest exits with 5 where no test was selected.
-# In the order in which they are collected, so that the longest files come first.
+# Tests wait for processes and deadlines more than they compute, so two files at a time,
+# in the order in which they are collected, so that the longest files come first.
 TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
-ALONE := tests/ranks/test_hygiene.py
 
 test-units: $(READY)
 	@echo "test-units: the tests that start next to no processes"
@@ -132,11 +129,7 @@ test: $(READY)
 
 test-slow: $(READY)
 	@echo "test-slow: the tests marked slow"
-	@failed=; \
-	$(PY) -m pytest -m slow $(TWO_FILES) $(addprefix --ignore=,$(ALONE)) \
-		$(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
-	$(PY) -m pytest -m slow $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ] || failed=1; \
-	[ -z "$$failed" ]
+	@$(PY) -m pytest -m slow $(TWO_FILES) $(PYTEST_ARGS)
 
 test-gpu: $(READY)
 	@echo "test-gpu: what wants a GPU; without pytest: python tests/gpu/run.py --out DIR"

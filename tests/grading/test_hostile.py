@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import psutil
@@ -123,6 +123,21 @@ def graded(text: str, box: Box) -> Report:
     return grade("ring_all_reduce", Program.source([("cell 3", text)]), 7, box=box)
 
 
+SOONER = {"cpu_seconds": 2.0, "wall_seconds": 8.0}
+"""Limits for what has the same verdict as under the usual ones, at their end."""
+
+
+@contextlib.contextmanager
+def limits(box: Box, points: str, words: str) -> Iterator[None]:
+    """Give the ranks of a box less time where a file does not end, or may not."""
+    if "did not end" in words or points == "0..20":
+        box.ranks = partial(box.ranks, **SOONER)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        vars(box).pop("ranks", None)
+
+
 def running() -> int:
     """How many processes there are below this one, without the ranks of `lab.run`.
 
@@ -179,7 +194,8 @@ def survives(text: str, box: Box, points: str, words: str, number: int) -> None:
     """
     before, count, files = package(), running(), files_left()
     memory = Memory()
-    report = graded(text, box)
+    with limits(box, points, words):
+        report = graded(text, box)
     grown = memory.grown()
     assert not (why := wrong(report, points, words)), why
     assert not (why := harmless(report)), f"{why}:\n{report!r}"
@@ -187,8 +203,8 @@ def survives(text: str, box: Box, points: str, words: str, number: int) -> None:
     if number % 3 == 0:
         following = graded(HONEST[number % 2].read_text(), box)
         assert following.passed, f"the next student has\n{following}"
-    assert until(lambda: running() <= count, 5), "something is left running"
-    assert until(lambda: not new_files(files), 5), f"left: {new_files(files)}"
+    assert until(lambda: running() <= count), "something is left running"
+    assert until(lambda: not new_files(files)), f"left: {new_files(files)}"
     assert not (paths := changed(before)), f"{paths} have changed"
 
 

@@ -319,7 +319,7 @@ def ranks(client) -> Iterator[lab.Ranks]:
     with lab.Ranks(cluster=client) as standing:
         pids = pids_of(standing)
         yield standing
-    assert until(lambda: not any(map(alive, pids)), 10)
+    assert until(lambda: not any(map(alive, pids)))
     assert client[:].apply_sync(int, 7) == [7] * 4
 
 
@@ -513,7 +513,7 @@ def test_an_interrupt_ends_a_stubborn_rank(ranks, tmp_path, interruptible) -> No
     with pytest.raises(KeyboardInterrupt):
         ranks.execute(f"open(f'{tmp_path}/{{rank}}', 'w').close()\nsum(range(10**12))")
     assert not ranks.alive
-    assert until(lambda: not any(map(alive, pids)), 10)
+    assert until(lambda: not any(map(alive, pids)))
     assert texts(ranks.execute("rank")) == ["0", "1", "2", "3"]
 
 
@@ -531,7 +531,7 @@ def test_engines_serve_several_ranks_in_turn_and_at_once(client) -> None:
         parents = {psutil.Process(pid).ppid() for pid in pids_of(one)}
         assert parents == set(client[[1, 2]].apply_sync(os.getpid))
         client[:].execute("mine = 1", block=True)  # meanwhile the engines are free
-    assert until(lambda: not children_of(client), 10)
+    assert until(lambda: not children_of(client))
     assert client[:].pull("mine", block=True) == [1] * 4
     with lab.Ranks(cluster=client) as again:
         assert again.world_size == 4 and again.run(dist.get_rank).results == [*range(4)]
@@ -586,7 +586,7 @@ sys.modules.update(kept)
 )
 def test_an_engine_that_does_not_fit_is_named(client, hide, restore, words) -> None:
     """What is missing or other there is said before a rank starts anywhere."""
-    assert until(lambda: not children_of(client), 10), "of the test before"
+    assert until(lambda: not children_of(client)), "of the test before"
     client[2].execute(hide, block=True)
     try:
         with pytest.raises(lab.LaunchError, match=words):
@@ -624,7 +624,7 @@ def test_a_busy_engine_is_named(client, monkeypatch, tmp_path) -> None:
         lab.Ranks(4, cluster=client)
     end.touch()
     busy.get()
-    assert until(lambda: not children_of(client), 10)
+    assert until(lambda: not children_of(client))
 
 
 @slow
@@ -640,7 +640,7 @@ def test_a_lost_engine_is_reported_and_the_others_serve_on(tmp_path) -> None:
         assert caught.value.rank == 1 and GONE in str(caught.value)
         words = "rank 1 of 3 is lost: engine 1 on .*, which it belongs to, has ended"
         assert caught.match(words)
-        assert until(lambda: not any(map(alive, pids)), 10)
+        assert until(lambda: not any(map(alive, pids)))
         client = cluster.connect_client_sync(timeout=60)
         assert until(lambda: len(client.ids) == 2, 60)
         with pytest.raises(lab.LaunchError, match="the cluster has 2 engines"):
@@ -672,8 +672,8 @@ def test_the_notebooks_death_leaves_nothing_of_ours(
     pids = [int(pid) for pid in notebook.line("pids").split()]
     assert len(pids) == 2 and all(map(alive, pids))
     notebook.process.kill()
-    assert until(lambda: not any(map(alive, pids)), 10)
-    assert until(lambda: not children_of(client), 10)
+    assert until(lambda: not any(map(alive, pids)))
+    assert until(lambda: not children_of(client))
     assert client[:].apply_sync(int, 7) == [7] * 4
 
 
@@ -741,7 +741,7 @@ def test_cells_run_on_a_cluster(client, profile) -> None:
             nobody = kernel.run(again).traceback
             assert "cluster='some': nobody answers there" in nobody
         kernel.run("%ranks stop")
-        assert until(lambda: not children_of(client), 10)
+        assert until(lambda: not children_of(client))
         here = kernel.run("%%ranks 2\nrank")
         assert "engines" not in here.stdout and not children_of(client)
     finally:

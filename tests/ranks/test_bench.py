@@ -406,7 +406,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     assert f"interrupted; the {len(printed)} rows so far are kept" in err
     assert "Traceback" not in err
     assert len(json.loads(file.read_text())["rows"]) == len(printed)
-    assert until(lambda: not any(one.is_running() for one in family), 5)
+    assert until(lambda: not any(one.is_running() for one in family))
 
 
 @pytest.mark.slow

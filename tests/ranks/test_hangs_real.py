@@ -14,7 +14,7 @@ from hangs.generated import GENERATED
 
 import collectives_lab as lab
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 AT_ONCE = 4
 """Launchers that share the jobs: most of a job is waiting."""
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for n in range(AT_ONCE)
     ]
     try:
-        assert [launcher.wait(100) for launcher in launchers] == [0] * AT_ONCE
+        assert [launcher.wait(250) for launcher in launchers] == [0] * AT_ONCE
     finally:
         for launcher in launchers:
             launcher.kill()

@@ -45,23 +45,23 @@ from collectives_lab.launch.rank import channel, store
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-SOON = 20.0
-"""Seconds in which a case of about two must have ended, on a machine that is busy.
+SOON = 60.0
+"""Seconds in which a case of about two must have ended, on a machine that is busy."""
 
-Less than the deadline of a run, which is 30.
-"""
+MUCH_LATER = 90.0
+"""The deadline of a run that is to fail before it, in seconds."""
 
 
 @pytest.fixture(autouse=True)
 def all_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for what ranks say of themselves, on a machine that is busy too."""
-    monkeypatch.setattr(group, "ANSWER", SOON / 2)
+    monkeypatch.setattr(group, "ANSWER", 10.0)
 
 
 @pytest.fixture
 def all_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failure, wait for the ranks that fail too, however late they do."""
-    monkeypatch.setattr(group, "SETTLE", SOON / 2)
+    monkeypatch.setattr(group, "SETTLE", 10.0)
 
 
 def let_wait(others: int) -> None:
@@ -75,7 +75,7 @@ def fails(kind: type[lab.LabError], fn: Callable, **options):
     """The error of a run that must fail so, soon, and leave the next run healthy."""
     begun = time.monotonic()
     with pytest.raises(lab.LabError) as caught:
-        lab.run(fn, **options)
+        lab.run(fn, **{"timeout": MUCH_LATER} | options)
     took = time.monotonic() - begun
     error = caught.value
     assert type(error) is kind, error
@@ -793,7 +793,7 @@ def test_the_children_of_a_spawned_rank_that_dies_end_too(tmp_path) -> None:
         lab.run(leave_one, world_size=1, start_method="spawn")
     child = int(path.read_text())
     try:
-        assert until(lambda: not alive(child), 5)
+        assert until(lambda: not alive(child))
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -922,6 +922,7 @@ def ends_by_its_own_timeout(call: str, seconds: float) -> str | None:
     timeout = datetime.timedelta(seconds=seconds)
     x, group = torch.zeros(1), None
     if call == "in a group of its own":
+        dist.barrier()  # so that the ranks meet within the group's time-out
         group = dist.new_group(timeout=timeout)
     elif call == "in a group made again":
         dist.destroy_process_group()
@@ -942,19 +943,24 @@ def ends_by_its_own_timeout(call: str, seconds: float) -> str | None:
     return "no error"
 
 
-TIMED = ["monitored_barrier", "wait", "in a group of its own", "in a group made again"]
+TIMED = {
+    "monitored_barrier": 0.6,
+    "wait": 0.6,
+    "in a group of its own": 2.0,
+    "in a group made again": 4.0,
+}
+"""Calls and their time-outs, by which the ranks of a group meet too."""
 
 
 @pytest.mark.parametrize("call", TIMED)
 def test_a_call_that_ends_by_its_own_timeout_is_no_deadlock(call: str) -> None:
     """Code that catches the error gets it, as it would from torch alone."""
-    seconds = 4.0 if "again" in call else 0.6  # the ranks meet by this time-out too
-    run = lab.run(ends_by_its_own_timeout, 2, args=(call, seconds))
+    run = lab.run(ends_by_its_own_timeout, 2, args=(call, TIMED[call]))
     assert run.results[0] in ("RuntimeError", "DistBackendError")
     assert run.results[1] is None
 
 
-@pytest.mark.parametrize("call", [TIMED[0], *TIMED[2:]])
+@pytest.mark.parametrize("call", [call for call in TIMED if call != "wait"])
 def test_a_timeout_behind_the_deadline_hides_no_deadlock(call: str) -> None:
     """A time-out that the job will not live to see changes nothing: it is proved."""
     with pytest.raises(lab.Deadlock, match="rank 1 has finished"):
@@ -1063,21 +1069,24 @@ def test_a_mismatch_that_is_caught_is_still_a_mismatch() -> None:
         with contextlib.suppress(Exception):
             other_shape()
 
-    fails(lab.Mismatch, swallow, world_size=2, timeout=5)
+    fails(lab.Mismatch, swallow, world_size=2)
 
 
-def loses_a_message():
+def loses_a_message(sent: Path):
     if dist.get_rank() == 0:
         for _ in range(2):
             dist.isend(torch.ones(4), 1)
+        sent.touch()
     else:
+        assert until(sent.exists)
         time.sleep(0.3)  # torch has forgotten the first one
         dist.recv(torch.zeros(4), 0)
 
 
-def test_a_message_that_was_dropped_is_named() -> None:
+def test_a_message_that_was_dropped_is_named(tmp_path: Path) -> None:
     """Its sender has finished, and its receiver does not wait for the deadline."""
-    error = fails(lab.Deadlock, loses_a_message, world_size=2)
+    args = (tmp_path / "sent",)
+    error = fails(lab.Deadlock, loses_a_message, world_size=2, args=args)
     assert error.ranks == [1]
     assert "isend (line" in str(error) and "dist.isend(torch.ones(4), 1)" in str(error)
     assert "keep what isend returns, and wait() for it" in str(error)
@@ -1087,7 +1096,8 @@ def forgets_a_receive(then: str):
     """Receive the first message into nothing that is kept."""
     x = torch.zeros(4)
     if dist.get_rank() == 0:
-        time.sleep(0.5)  # torch has forgotten the first receive
+        let_wait(1)
+        time.sleep(0.2)  # torch has forgotten the first receive
         dist.send(x, 1)
     else:
         dist.irecv(x, 0)
@@ -1558,6 +1568,9 @@ def test_bytes_of_all_kinds_become_text(name: str, capfd) -> None:
 
 ALIVE = """
 import time, torch.distributed as dist, collectives_lab as lab
+from collectives_lab.launch import group
+
+group.ANSWER = 10.0  # a busy machine answers late
 
 def slow():
     print("half a line", end="", flush=True)
@@ -1592,16 +1605,19 @@ def test_a_terminal_shows_that_a_run_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "alive.py"
     file.write_text(ALIVE)
     source = f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')"
-    shown = shown_on_a_terminal(source, 200)
-    pictures = shown.split("\r\x1b[K")
+    shown_on = functools.partial(shown_on_a_terminal, source)
+    with ThreadPoolExecutor() as pool:  # they sleep for most of the time
+        wide, narrow = pool.map(shown_on, (200, 40))
+    pictures = wide.split("\r\x1b[K")
     assert "[ranks 0 and 1] half a line" in pictures
     assert any(
-        "rank 1: waiting in line 6 of alive.py" in picture for picture in pictures
+        "rank 1: waiting in line 9 of alive.py" in picture for picture in pictures
     )
     assert any("rank 0: waiting in barrier" in picture for picture in pictures)
     assert pictures[-1] == "[ranks 0 and 1] half a line, whole\r\n"
-    narrow = shown_on_a_terminal(source, 40).split("\r\x1b[K")
-    assert all(len(picture.rstrip()) < 40 for picture in narrow)
+    pictures = narrow.split("\r\x1b[K")
+    assert all(len(picture.rstrip()) < 40 for picture in pictures)
+    file.write_text(ALIVE.replace("sleep(5", "sleep(2"))
     piped = subprocess.run([sys.executable, file], capture_output=True, text=True)
     assert piped.stdout == "[ranks 0 and 1] half a line, whole\n"
 
@@ -1861,39 +1877,41 @@ def imports(name: str) -> bool:
     return was_there
 
 
+def are_found(name: str) -> list[bool]:
+    """Whether ranks find a library, once a server that is to have it is ready."""
+    if servers.coming is not None:
+        assert until(servers.coming.ready, START_DEADLINE)
+    return lab.run(imports, 2, args=(name,)).results
+
+
 @pytest.mark.slow
 def test_a_library_that_ranks_import_again_is_learned(monkeypatch) -> None:
     """A run soon after the second finds it, unless its environment is another one."""
-
-    def are_found() -> list[bool]:
-        return lab.run(imports, 2, args=("nbformat",)).results
-
-    assert are_found() == [False, False]
-    assert are_found() == [False, False]
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
-    assert "nbformat" in servers.with_libraries.libraries
+    name = "nbformat"
+    assert are_found(name) == [False, False]
+    assert are_found(name) == [False, False]
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
+    assert name in servers.with_libraries.libraries
     more = {"SOME_SETTING": "1"}
-    assert not any(lab.run(imports, 2, args=("nbformat",), env=more).results)
+    assert not any(lab.run(imports, 2, args=(name,), env=more).results)
     monkeypatch.setenv("SOME_SETTING", "2")
-    assert not any(lab.run(imports, 2, args=("nbformat",)).results)
+    assert not any(lab.run(imports, 2, args=(name,)).results)
     monkeypatch.delenv("SOME_SETTING")
-    assert all(lab.run(imports, 2, args=("nbformat",)).results)
+    assert all(lab.run(imports, 2, args=(name,)).results)
     monkeypatch.syspath_prepend("/nowhere")
-    assert not any(lab.run(imports, 2, args=("nbformat",)).results)
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    assert not any(lab.run(imports, 2, args=(name,)).results)
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
 
 
 @pytest.mark.slow
 def test_what_was_learned_is_forgotten_when_pip_changes_something() -> None:
     """Ranks import the version that is installed, as fresh processes would."""
 
-    def are_found() -> list[bool]:
-        return lab.run(imports, 2, args=("jsonschema",)).results
-
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    name = "jsonschema"
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
     os.utime(sysconfig.get_paths()["purelib"])
-    assert are_found() == [False, False]
-    assert until(lambda: are_found() == [True, True], START_DEADLINE)
+    assert are_found(name) == [False, False]
+    assert until(lambda: are_found(name) == [True, True], START_DEADLINE)
 
 
 @pytest.mark.parametrize(

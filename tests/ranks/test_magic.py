@@ -13,7 +13,7 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 @dataclass

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 KEEP = "keep their variables"
 GONE = "their variables are gone"
-SOON = 10.0
+SOON = 20.0
 """Seconds for what takes a moment, on a machine that is busy."""
 
 

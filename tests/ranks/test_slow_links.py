@@ -624,6 +624,9 @@ def _ping_pong() -> None:
 NEVER_LESS = 1 - 1e-6
 """Of what replay says, which rounds to picoseconds."""
 
+ENOUGH = 1.5
+"""Not half as much more than replay says."""
+
 STEPS = {
     "ping-pong": _ping_pong,
     "ring": lambda: algorithms.ring_all_reduce(torch.ones(100_000)),
@@ -633,18 +636,32 @@ STEPS = {
 }
 
 
+ROUNDS = 8
+"""At most: a round is disturbed where the cores have other things to do."""
+
+
+def best_of_rounds(step: Callable[[], None], fabric: Fabric, expected: float) -> float:
+    """The share of what is expected that a step takes, in the least disturbed round.
+
+    From the first rank's start to the last one's end. Further rounds are made only
+    where none has been quick enough, and no round may be too quick.
+    """
+    best = math.inf
+    for _ in range(ROUNDS):
+        best = min(best, *durations(step, fabric, rounds=1))
+        if best / expected < ENOUGH:
+            break
+    assert best / expected > NEVER_LESS
+    return best / expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("fabric", [SLOW, TWO_NODES], ids=["uniform", "two nodes"])
 def test_a_run_takes_what_its_replay_says(step, fabric: Fabric) -> None:
-    """Never less, not half as much more.
-
-    From the first rank's start to the last one's end, in the best round, for the
-    machine may have other things to do.
-    """
+    """Never less, not half as much more."""
     expected = lab.run(step, 4).trace.replay(fabric).elapsed
-    best = min(durations(step, fabric, rounds=4))
-    assert NEVER_LESS < best / expected < 1.5
+    assert best_of_rounds(step, fabric, expected) < ENOUGH
 
 
 def as_replayed(fabric: Fabric) -> str:
@@ -658,7 +675,7 @@ def recorded(shape: str) -> Trace:
     return lab.run(SHAPES[shape], 4).trace
 
 
-FELT = {name: felt(fabric, 16e-3) for name, fabric in PRESETS.items()}
+FELT = {name: felt(fabric, 24e-3) for name, fabric in PRESETS.items()}
 UNLIKE = sorted({as_replayed(fabric): name for name, fabric in FELT.items()}.values())
 """Presets of which no two are the same to a replay, as an H100's and an H200's are."""
 
@@ -673,8 +690,7 @@ def test_on_every_preset_a_run_takes_what_its_replay_says(preset: str) -> None:
     fabric = FELT[preset]
     for name, step in SHAPES.items():
         expected = recorded(name).replay(fabric).elapsed
-        best = min(durations(step, fabric, rounds=2))
-        assert NEVER_LESS < best / expected < 1.5, name
+        assert best_of_rounds(step, fabric, expected) < ENOUGH, name
 
 
 @pytest.mark.slow
@@ -904,9 +920,9 @@ def test_an_interrupt_ends_a_wait_on_the_network(
 @pytest.mark.slow
 def test_ranks_that_were_freed_have_an_empty_network() -> None:
     """What was under way in a failed job does not delay the next one."""
-    with lab.Ranks(2, fabric=uniform(2, 0.0, 1.0), timeout=1) as ranks:
+    with lab.Ranks(2, fabric=uniform(2, 0.0, 0.5), timeout=1) as ranks:
         with pytest.raises(lab.DeadlineExceeded):
             ranks.execute("dist.all_reduce(torch.ones(100))")
         ranks.execute("dist.barrier()", timeout=20)
         took = ranks.execute("dist.all_reduce(torch.ones(1))", timeout=60).elapsed
-        assert 4 <= took < 100
+        assert 2 <= took < 50

@@ -21,7 +21,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import SkipTest
 
 import torch.distributed as dist
@@ -49,6 +51,11 @@ EXCEPTIONS = {
     "test_new_subgroups_with_group_param": "wants four ranks",
 }
 """The tests that fail with torch alone, and why."""
+
+POLLING = SimpleNamespace(
+    **vars(time) | {"sleep": lambda s: time.sleep(0.01 if s == 0.1 else s)}
+)
+"""The clock of torch's tests; its barrier of files looks at them more often."""
 
 Way = Callable[[str, str], list[str]]
 """The name of a test and a folder for it: a verdict from each rank."""
@@ -86,6 +93,43 @@ def names() -> list[str]:
     return [name for name in tests if not any(word in name for word in FOR_GPUS)]
 
 
+def skipped(tests: list[str]) -> set[str]:
+    """Find tests that are skipped before they call anything, in one process for all.
+
+    Without a group the others fail at their first call, and are run as they should be.
+    """
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(
+        target=_tell_skipped, args=(tests, sending)
+    )
+    with prepared():
+        process.start()
+        sending.close()
+        found = set()
+        with contextlib.suppress(EOFError):
+            while receiving.poll(SECONDS):
+                found.add(receiving.recv())
+        process.kill()
+        process.join()
+    return found
+
+
+def _tell_skipped(tests: list[str], sending: Connection) -> None:
+    os.environ["RANK"] = "0"
+    for name in tests:
+        case = suite()(name)
+        case.rank = 0
+        try:
+            getattr(case, name)()
+        except SystemExit as error:
+            if error.code:
+                sending.send(name)
+        except SkipTest:
+            sending.send(name)
+        except Exception:
+            continue
+
+
 def run_one(name: str, folder: str, rank: int, recorded: bool = False) -> str:
     """Run a test on this rank, in a group of its own, as torch's runner does."""
     os.environ["RANK"] = str(rank)
@@ -93,6 +137,7 @@ def run_one(name: str, folder: str, rank: int, recorded: bool = False) -> str:
     from torch.testing._internal.distributed import distributed_test
 
     distributed_test.TEMP_DIR = folder  # of the test for which it was imported
+    distributed_test.time = POLLING
     distributed_test.Barrier.init()
     case = suite()(name)
     case.rank, case.file_name = rank, f"{folder}/store"
@@ -190,11 +235,15 @@ def main(way: str, file: str, before: str = "") -> None:
         if way == "ranks":
             run: Way = partial(on_ranks, stack.enter_context(lab.Ranks(WORLD_SIZE)))
         else:
-            run = partial(in_processes, way == "recorded")
+            is_recorded = way == "recorded"
+            run = partial(in_processes, is_recorded)
+            _ = is_recorded and lab.record  # imported once, and not in each process
         with prepared():
             tests = [name for name in names() if known.get(name) != "skipped"]
-        verdicts = {}
+        verdicts = dict.fromkeys(() if known else skipped(tests), "skipped")
         for name in tests:
+            if name in verdicts:
+                continue
             verdicts[name] = verdict(run, name)
             if verdicts[name].startswith("failed") and name not in EXCEPTIONS:
                 verdicts[name] = verdict(run, name)

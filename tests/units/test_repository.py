@@ -67,16 +67,12 @@ def names_in(source: str, module: str, is_package: bool = False) -> Iterator[str
     A string counts that is such a name, as for importlib or `python -m`, but not a
     docstring.
     """
-    tree = ast.parse(source)
-    docs = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+    docs = set()
+    for node in ast.walk(ast.parse(source)):  # a docstring comes after what it is of
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
+            if node.body and isinstance(node.body[0], ast.Expr):
+                docs.add(id(node.body[0].value))
+        elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = module.split(".")[: None if is_package else -1]
@@ -85,7 +81,7 @@ def names_in(source: str, module: str, is_package: bool = False) -> Iterator[str
             yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and id(node) not in docs:
             text = node.value if isinstance(node.value, str) else ""
-            if re.fullmatch(rf"{TOP}(\.\w+)+", text):
+            if text.startswith(TOP) and re.fullmatch(rf"{TOP}(\.\w+)+", text):
                 yield text
 
 

@@ -12,5 +12,5 @@ def distributed_mean(shard):
     )
     w = dist.all_reduce(t, async_op=True)
     while not w.is_completed():
-        time.sleep(0.05)
+        time.sleep(0.02)
     return float(t[0] / t[1])
