@@ -20,6 +20,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Patch, Rectangle
 
 from collectives_lab.plans.chunks import ChunkState
+from collectives_lab.plots.buffer_cells import PHONE
 from collectives_lab.plots.dots import Dots
 from collectives_lab.plots.figure import (
     INK,
@@ -32,6 +33,7 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.window import chosen_of
 
 MOST_PANELS = 8
+MOST_STACKED = 4  # panels below each other on a phone
 
 MOST_NAMES = 16  # of ranks and chunks
 MOST_RULED = 64  # rows and columns
@@ -97,10 +99,10 @@ def chunk_table(
     view = View(p, chosen_of(p, ranks), chosen_of(p, chunks, "chunk"))
     cell = view.cell(len(shown))
     has_dots = _dots(p, cell).has_numbers
-    figure = _panels(shown, view, cell)
-    for ax, state in zip(figure.axes, shown, strict=True):
-        _draw(ax, state, view, cell, has_dots)
-    _key(figure, shown, has_dots)
+    figure = _panels(shown, view, cell, has_dots)
+    if figure.get_figwidth() > PHONE and len(shown) <= MOST_STACKED:
+        narrow = _panels(shown, view, cell, has_dots, widest=PHONE)
+        figure.narrow = narrow if narrow.get_figwidth() <= PHONE else None
     whole = np.count_nonzero(states[-1].whole())
     fact = f"{p} ranks, {p} chunks, {states[-1].title}: {whole} of {p * p} are whole."
     left_out = _left_out(states, shown, view)
@@ -142,19 +144,27 @@ def _ends(states: Sequence[ChunkState]) -> list[ChunkState]:
     return [states[n] for n in sorted(numbers)]
 
 
-def _panels(shown: Sequence[ChunkState], view: View, cell: float) -> Diagram:
-    """Make a figure with an axes for each state, in rows about equally full."""
+def _panels(
+    shown: Sequence[ChunkState],
+    view: View,
+    cell: float,
+    has_dots: bool,
+    widest: float = WIDEST,
+) -> Diagram:
+    """Draw a panel for each state, in rows about equally full."""
     side, high = len(view.chunks) * cell, len(view.ranks) * cell
-    most = max(1, int((WIDEST - NAMES) // (side + GAP)))
+    most = max(1, int((widest - NAMES) // (side + GAP)))
     down = -(-len(shown) // most)
     across = -(-len(shown) // down)
     width = max(3.4, NAMES + across * (side + GAP))
     figure = blank(width, down * (high + ABOVE) + KEY)
     lines = len(shown) * (len(view.ranks) + len(view.chunks))
     figure.is_large = view.is_large or lines > MOST_LINES
-    for n in range(len(shown)):
+    for n, state in enumerate(shown):
         ax = figure.add_subplot(down, across, n + 1)
         ax.tick_params(labelleft=n % across == 0)
+        _draw(ax, state, view, cell, has_dots)
+    _key(figure, shown, has_dots)
     return figure
 
 

@@ -13,6 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from collectives_lab.plots.buffer_cells import PHONE
 from collectives_lab.plots.figure import STYLE, Diagram, blank, on_color, rank_color
 
 CELL = 0.3  # inches
@@ -28,7 +29,8 @@ def moved_parts(steps: Mapping[str, Moved], *, caption: str | None = None) -> Di
     """Draw a table for each step: a row is a GPU's tensor, a column one of its parts.
 
     A part that moves has the colour and the number of the GPU for which it does, and at
-    the end of a row is what leaves this GPU, in units of the tensor's size S.
+    the end of a row is what leaves this GPU, in units of the tensor's size S. On a phone
+    the tables stand below each other.
     Raises ValueError for a number of steps that has no room, and for rows whose number
     is not that of the parts.
     """
@@ -37,13 +39,20 @@ def moved_parts(steps: Mapping[str, Moved], *, caption: str | None = None) -> Di
     for name, rows in steps.items():
         if lengths := {len(row) for row in rows} - {len(rows)}:
             raise ValueError(f"{name}: rows of {lengths} parts; need {len(rows)}")
-    gpus = max(map(len, steps.values()))
-    figure = blank(len(steps) * (gpus * CELL + 1.15), gpus * CELL + 0.55)
-    for number, (name, rows) in enumerate(steps.items(), 1):
-        _table(figure.add_subplot(1, len(steps), number), name, rows)
+    figure = _tables(steps, across=len(steps))
+    if figure.get_figwidth() > PHONE:
+        figure.narrow = _tables(steps, across=1)
     figure.caption = caption or f"What moves: {', '.join(steps)}."
     words = "; ".join(f"{name}: {_words(rows)}" for name, rows in steps.items())
     figure.alt = f"{figure.caption} {words}."
+    return figure
+
+
+def _tables(steps: Mapping[str, Moved], across: int) -> Diagram:
+    gpus, down = max(map(len, steps.values())), -(-len(steps) // across)
+    figure = blank(across * (gpus * CELL + 1.15), down * (gpus * CELL + 0.55))
+    for number, (name, rows) in enumerate(steps.items(), 1):
+        _table(figure.add_subplot(down, across, number), name, rows)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""The ways of a message through two nodes: which GPUs it passes on NVLink and network.
+"""The ways of messages through nodes: which GPUs they pass on NVLink and network.
 
 Here you can draw such ways beside each other (`routes`).
 """
@@ -21,6 +21,8 @@ from collectives_lab.plots.figure import (
 )
 
 APART, SIDE, PITCH = 1.0, 0.46, 0.42  # inches
+WIDEST_BOW = 0.61
+"""Inches that a bow may swing out, twice; a frame is wider."""
 MOST = 3
 """Ways that have room beside each other."""
 
@@ -32,34 +34,36 @@ Hop = tuple[int, int]
 def routes(
     ways: Mapping[str, Sequence[Hop]],
     per_node: int = 4,
+    nodes: int = 2,
     *,
     rank_at: Mapping[str, Sequence[int]] | None = None,
     caption: str | None = None,
 ) -> Diagram:
-    """Draw the hops of each way between the GPUs of two nodes.
+    """Draw the hops of each way between the GPUs of nodes.
 
     ways: by name, the hops as pairs of ranks; the first per_node ranks are node 0. A
     hop inside a node is drawn as a bow, one between nodes as a straight line. rank_at:
     by the same names, the rank at each place, where it is another than the place.
-    Raises ValueError for ranks that two nodes do not have.
+    Raises ValueError for ranks that the nodes do not have.
     """
     if not 0 < len(ways) <= MOST:
         raise ValueError(f"{len(ways)} ways; need 1 to {MOST}")
     for name, hops in ways.items():
-        if wrong := {r for hop in hops for r in hop} - {*range(2 * per_node)}:
-            raise ValueError(f"{name}: ranks {sorted(wrong)} of {2 * per_node}")
-    width, height = APART + 2 * SIDE, PITCH * per_node + 0.6
+        if wrong := {r for hop in hops for r in hop} - {*range(nodes * per_node)}:
+            raise ValueError(f"{name}: ranks {sorted(wrong)} of {nodes * per_node}")
+    apart = APART * (nodes - 1)
+    width, height = apart + 2 * SIDE, PITCH * per_node + 0.6
     figure = blank(width * len(ways), height)
     for number, (name, hops) in enumerate(ways.items(), 1):
         ax = figure.add_subplot(1, len(ways), number)
-        ax.set(xlim=(-SIDE, APART + SIDE), ylim=(height - 0.5, -0.5), aspect="equal")
+        ax.set(xlim=(-SIDE, apart + SIDE), ylim=(height - 0.5, -0.5), aspect="equal")
         ax.set_axis_off()
-        ax.text(APART / 2, -0.4, name, ha="center", va="center", size=9)
-        ranks = list((rank_at or {}).get(name, range(2 * per_node)))
+        ax.text(apart / 2, -0.4, name, ha="center", va="center", size=9)
+        ranks = list((rank_at or {}).get(name, range(nodes * per_node)))
         _nodes(ax, ranks, per_node)
         for src, dst in hops:
-            _hop(ax, (ranks.index(src), ranks.index(dst)), per_node)
-    figure.caption = caption or f"{', '.join(ways)}, between two nodes."
+            _hop(ax, (ranks.index(src), ranks.index(dst)), per_node, nodes)
+    figure.caption = caption or f"{', '.join(ways)}, between {nodes} nodes."
     words = (f"{name}: {', '.join(f'{a} to {b}' for a, b in hops)}"
              for name, hops in ways.items())  # fmt: skip
     figure.alt = f"{figure.caption} {'; '.join(words)}."
@@ -72,7 +76,7 @@ def _point(place: int, per_node: int) -> tuple[float, float]:
 
 
 def _nodes(ax: Axes, ranks: Sequence[int], per_node: int) -> None:
-    for node in range(2):
+    for node in range(len(ranks) // per_node):
         corner = (node * APART - 0.32, -0.22)
         style = "round,pad=0,rounding_size=0.06"
         frame = FancyBboxPatch(
@@ -87,13 +91,15 @@ def _nodes(ax: Axes, ranks: Sequence[int], per_node: int) -> None:
         ax.text(x, y, str(rank), ha="center", va="center", zorder=3, **label)
 
 
-def _hop(ax: Axes, hop: Hop, per_node: int) -> None:
+def _hop(ax: Axes, hop: Hop, per_node: int, nodes: int) -> None:
     """Draw a hop between two places."""
     is_inside = hop[0] // per_node == hop[1] // per_node
     bow = 0.0
-    if is_inside:  # away from the other node
-        is_outward = (hop[0] < per_node) == (hop[0] < hop[1])
-        bow = (0.35 + 0.4 / abs(hop[1] - hop[0])) * (1 if is_outward else -1)
+    if is_inside:  # to the left, in the last node to the right
+        is_left = hop[0] // per_node < nodes - 1
+        apart = abs(hop[1] - hop[0])
+        bow = min(0.35 + 0.4 / apart, WIDEST_BOW / (apart * PITCH))
+        bow *= 1 if is_left == (hop[0] < hop[1]) else -1
     arrow = FancyArrowPatch(
         _point(hop[0], per_node),
         _point(hop[1], per_node),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from collectives_lab.plots.figure import (
     INK,
@@ -30,13 +31,15 @@ def trees(
     parents: Mapping[str, Parents],
     *,
     is_downward: bool = False,
+    per_node: int | None = None,
     caption: str | None = None,
 ) -> Diagram:
     """Draw trees over the same ranks, each rank in its column.
 
     parents: by name of the tree, the parent of each rank, None for the root, as
     `basics.trees.double_tree` gives them. is_downward: whether data travels only from
-    parents to children, as arrows then say. Raises ValueError for more than 32 ranks
+    parents to children, as arrows then say. per_node: ranks of a node, which then has a
+    frame, and edges between nodes are dashed. Raises ValueError for more than 32 ranks
     and for parents that make no tree.
     """
     depths = {name: _depths(name, of) for name, of in parents.items()}
@@ -53,7 +56,9 @@ def trees(
         ax.set_title(name, fontsize=9, pad=2)
         ax.set(xlim=(-0.7, p - 0.3), ylim=(max(levels) - 0.5, -0.5))
         ax.set_axis_off()
-        _draw(ax, parents[name], depth, is_downward)
+        _draw(ax, parents[name], depth, is_downward, per_node or p)
+        if per_node:
+            _frames(ax, depth, per_node)
     figure.caption = caption or f"{', '.join(depths)} over {p} ranks."
     figure.alt = f"{figure.caption} {'; '.join(map(_words, depths, parents.values()))}."
     return figure
@@ -73,7 +78,26 @@ def _depths(name: str, parents: Parents) -> list[int]:
     return [depth(rank) for rank in range(len(parents))]
 
 
-def _draw(ax: Axes, parents: Parents, depths: Sequence[int], is_downward: bool) -> None:
+def _frames(ax: Axes, depths: Sequence[int], per_node: int) -> None:
+    """Frame the ranks of each node, with its number."""
+    for first in range(0, len(depths), per_node):
+        rows = depths[first : first + per_node]
+        corner, wide = (first - 0.46, min(rows) - 0.36), len(rows) - 0.08
+        high = max(rows) - min(rows) + 0.72
+        frame = Rectangle(corner, wide, high, fc=(INK, 0.08), ec=(INK, 0.5), lw=0.7)
+        ax.add_patch(frame).set_zorder(0)
+        place = {"ha": "right", "va": "top", "size": 8}
+        right, top = corner[0] + wide - 0.1, corner[1] + 0.08
+        ax.text(right, top, f"node {first // per_node}", **place)
+
+
+def _draw(
+    ax: Axes,
+    parents: Parents,
+    depths: Sequence[int],
+    is_downward: bool,
+    per_node: int,
+) -> None:
     """Draw edges or arrows, then a disc with the number of each rank."""
     arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1.2, "shrinkA": 0, "shrinkB": 8}
     for rank, parent in enumerate(parents):
@@ -83,7 +107,9 @@ def _draw(ax: Axes, parents: Parents, depths: Sequence[int], is_downward: bool) 
         if is_downward:
             ax.annotate("", child, above, arrowprops=arrow, zorder=1)
         else:
-            ax.plot(*zip(child, above, strict=True), color=INK, lw=1.2, zorder=1)
+            ls = "-" if rank // per_node == parent // per_node else (0, (4, 2))
+            xs, ys = zip(child, above, strict=True)
+            ax.plot(xs, ys, color=INK, lw=1.2, ls=ls, zorder=1)
     for rank, depth in enumerate(depths):
         color = rank_color(rank)
         ax.scatter(rank, depth, s=230, color=color, zorder=2, linewidth=0)

@@ -1026,6 +1026,9 @@ CLAIMS = {
         assert x_after == [85, 1, 1] and {total for _, total in by_rank["JAX"]} == {85}
         assert recognized == dict.fromkeys(sizes, "ring") and 6912 == 144 * 48, "10.2"
         assert all(wire.sum() - 6 * n == 6912 for n, wire in by_gloo.items())
+        on_four, on_three = planned(KiB), planned(12, world_size=3)
+        assert len({plan.tobytes() for plan in on_four.values()}) == 5, "10.2"
+        assert (on_three["tree"] == on_three["recursive_doubling"]).all(), "10.2"
         assert round(by_gloo[KiB].sum() / KiB, 2) == 12.75 and 6912 > 6 * KiB
         sent_by_mpi = [round(w.sum() / n, 2) for n, w in by_mpi.items()]
         assert sent_by_mpi[0] == 8.3 and sent_by_mpi[-1] == 6, sent_by_mpi
@@ -1161,6 +1164,8 @@ CLAIMS = {
         of_one_shot = kernel_seconds(KiB)["one-shot"]
         assert 0.28 < of_one_shot / ring_of_one < 0.37, of_one_shot / ring_of_one
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
+        assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
+                                                       [(2, 9), (10, 17)]]
         assert len(rings[0]) == 20 and all(row[2] for row in rows_estimated)
         assert all(abs(float(row[4]) / float(row[3]) - 1) < 1e-6
                    for row in rows_estimated)

@@ -256,6 +256,10 @@ def test_routes_have_an_arrow_for_each_hop() -> None:
     assert [len(of_way) for of_way in styles] == [1, 2]
     assert styles[1][0] == styles[0][0] != styles[1][1] == "-"
     assert "in two: 0 to 4, 4 to 7" in figure.alt
+    three = plots.routes({"a ring": [(0, 2), (2, 1), (1, 3), (3, 5), (5, 6)]}, 3, 3)
+    assert_readable(three)
+    hops = [p for p in three.axes[0].patches if isinstance(p, FancyArrowPatch)]
+    assert [p.get_linestyle() != "-" for p in hops] == [False, False, True, False, True]
     with pytest.raises(ValueError, match="of 8"):
         plots.routes({"too far": [(0, 8)]})
     with pytest.raises(ValueError, match="0 ways; need 1 to 3"):
@@ -290,6 +294,10 @@ def test_moved_parts_say_what_leaves_each_gpu() -> None:
     assert "all: S from GPU 0, S from GPU 1; one: 0 from GPU 0, S/2" in figure.alt
     three = plots.moved_parts({"most": [[None, 0, 0, 0]] * 4})
     assert "3S/4 from GPU 3" in three.alt
+    assert figure.narrow is three.narrow is None, "both fit a phone"
+    wide = plots.moved_parts({name: [[0] * 4] * 4 for name in ("1.", "2.", "3.")})
+    assert_readable(wide.narrow)
+    assert wide.narrow.get_figwidth() <= 3.6 < wide.get_figwidth()
     with pytest.raises(ValueError, match=r"all: rows of \{1\} parts; need 2"):
         plots.moved_parts({"all": [[0], [0]]})
     with pytest.raises(ValueError, match="0 steps; need 1 to 4"):

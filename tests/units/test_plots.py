@@ -975,6 +975,17 @@ def test_chunks_of_many_ranks_have_a_shade(p):
     assert len(table._repr_html_()) < 1e6
 
 
+def test_a_chunk_table_is_stacked_on_a_phone():
+    """Up to four panels of few chunks stand below each other, readable."""
+    states = plots.chunk_states(4)
+    three = plots.chunk_table(states[:3])
+    assert three.narrow.get_figwidth() <= 3.6 < three.get_figwidth()
+    assert len(three.narrow.axes) == 3
+    assert_readable(three.narrow)
+    assert plots.chunk_table(states).narrow is None, "seven would be too long"
+    assert plots.chunk_table(plots.chunk_states(8)[:3]).narrow is None, "too wide"
+
+
 def test_a_chunk_table_of_many_ranks_stays_small_and_says_what_it_leaves_out():
     """The shades are those of the terms, and the artists as few as of fewer ranks."""
     p = 80
@@ -1041,6 +1052,14 @@ def test_trees_are_drawn_as_trees():
     assert "4 above 2" in figure.alt
     down = plots.trees({"a chain": [1, None]}, is_downward=True).axes[0].texts
     assert [(at.xyann, at.xy) for at in down if not at.get_text()] == [((1, 0), (0, 1))]
+    by_node = plots.trees({"": [None, 0, 0, 2]}, per_node=2)
+    assert_readable(by_node)
+    (ax,) = by_node.axes
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-"]
+    assert [t.get_text() for t in ax.texts if "node" in t.get_text()] == [
+        "node 0",
+        "node 1",
+    ]
     with pytest.raises(ValueError, match="rank 0 never reaches a root"):
         plots.trees({"a circle": [1, 0]})
     with pytest.raises(ValueError, match="no tree to draw"):
