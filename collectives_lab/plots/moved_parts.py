@@ -29,8 +29,8 @@ def moved_parts(steps: Mapping[str, Moved], *, caption: str | None = None) -> Di
     """Draw a table for each step: a row is a GPU's tensor, a column one of its parts.
 
     A part that moves has the colour and the number of the GPU for which it does, and at
-    the end of a row is what leaves this GPU, in units of the tensor's size S. On a phone
-    the tables stand below each other.
+    the end of a row is what leaves this GPU, in units of the tensor's size S. On a
+    phone the tables stand below each other.
     Raises ValueError for a number of steps that has no room, and for rows whose number
     is not that of the parts.
     """
