@@ -1239,7 +1239,6 @@ CLAIMS = {
         assert ring_time(4, NEAR) == 6 * NEAR.time(S / 4)
         assert np.allclose(said_sums, felt_sums, rtol=0.2, atol=0.01), felt_sums
         assert np.all(np.array(felt_sums) > said_sums), felt_sums
-        assert felt_sums[2] / felt_sums[1] < said_sums[2] / said_sums[1]
         assert np.allclose(said_repair, felt_repair, rtol=0.2, atol=0.01), felt_repair
         for mesh_of in (TENSOR_LAST, DATA_LAST):
             far = {name: {NODE[a] != NODE[b] for a, b in hops}
