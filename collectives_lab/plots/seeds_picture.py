@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_color
 
-WIDTH = 3.8  # inches, as wide as a phone
+WIDTH = 3.4  # inches, as wide as a phone, in an answer that is folded
 
 
 @mpl.rc_context(STYLE)
