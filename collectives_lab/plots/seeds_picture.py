@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_color
 
-WIDTH = 3.8  # inches, as wide as a phone
+WIDTH = 3.4  # inches, as wide as a phone, in an answer that is folded
 
 
 @mpl.rc_context(STYLE)
@@ -38,10 +38,9 @@ def by_seed(
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         ax.text(x, -0.75, name, ha="center", va="bottom", size=8)
     for row, values in enumerate(results.values()):
+        bar = [np.mean(values)] * 2, [row - 0.3, row + 0.3]
+        ax.plot(*bar, color=rank_color(4), lw=2, zorder=1)  # below the dots
         ax.plot(values, [row] * len(values), "o", ms=5, color=rank_color(0), alpha=0.55)
-        ax.plot(
-            [np.mean(values)] * 2, [row - 0.3, row + 0.3], color=rank_color(4), lw=2
-        )
     all_seen = [*np.concatenate([*results.values()]), *(marks or {}).values()]
     low, high = min(all_seen), max(all_seen)
     ticks = [x for x in MaxNLocator(5).tick_values(low, high) if low <= x <= high]
@@ -92,7 +91,7 @@ def loss_by_time(
     ax.minorticks_off()
     ax.set_xlim(low, 1.6 * high)  # room for the name of the last one
     if marks:
-        ax.margins(y=0.16)  # room for their names
+        ax.margins(y=0.22)  # room for their names
     bottom, top = ax.get_ylim()
     ticks = MaxNLocator(5).tick_values(bottom, top)
     ax.set_yticks([y for y in ticks if bottom <= y <= top])

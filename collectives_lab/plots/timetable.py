@@ -22,7 +22,7 @@ HALF = 0.3
 
 
 class Span(NamedTuple):
-    """A time in a lane, with its name; hatched if who is in the lane waits."""
+    """A time in a lane, with its name or ""; hatched if who is in the lane waits."""
 
     begin: float
     end: float
@@ -84,7 +84,8 @@ def _draw(ax: Axes, lane: int, span: Span, color: str) -> None:
     for style in bar_styles(color, HATCHED if span.waits else PALE):
         ax.add_patch(Rectangle(corner, length, 2 * HALF, **style))
     ax.autoscale_view(scaley=False)
-    pill_text(ax, (span.begin + span.end) / 2, lane, span.name, 8, zorder=5)
+    if span.name:
+        pill_text(ax, (span.begin + span.end) / 2, lane, span.name, 8, zorder=5)
 
 
 def _point(ax: Axes, arrow: Arrow, names: list[str]) -> None:
@@ -99,4 +100,6 @@ def _point(ax: Axes, arrow: Arrow, names: list[str]) -> None:
 
 
 def _words(spans: Sequence[Span]) -> str:
-    return ", ".join(f"{s.name} (waits)" if s.waits else s.name for s in spans)
+    """Name the spans in their order; one without a name only says that it waits."""
+    names = (f"{s.name} (waits)" if s.waits else s.name for s in sorted(spans))
+    return ", ".join(name.strip() for name in names)

@@ -337,6 +337,14 @@ def test_a_timetable_has_a_lane_a_name_and_hatches_who_waits() -> None:
     assert figure.alt == "Who waits. Python: send, wait() (waits). NCCL: transfer."
 
 
+def test_a_span_of_a_timetable_needs_no_name() -> None:
+    """It has no pill, and the words say that it waits."""
+    spans = [plots.Span(0, 1, "1"), plots.Span(2, 3, "2"), plots.Span(1, 2, "", True)]
+    figure = plots.timetable({"rank 0": spans}, "Waits.")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
+    assert figure.alt == "Waits. rank 0: 1, (waits), 2."
+
+
 @pytest.mark.parametrize(
     "lanes, arrows, complaint",
     [
@@ -526,8 +534,8 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     assert_readable(figure)
     (ax,) = figure.axes
     drawn = [line.get_xydata().tolist() for line in ax.lines]
-    assert drawn[0] == [[0.6, 0], [0.6, 1]] and drawn[1] == [[0.1, 0], [0.3, 0]]
-    assert [x for x, _ in drawn[2]] == pytest.approx([0.2, 0.2])
+    assert drawn[0] == [[0.6, 0], [0.6, 1]] and drawn[2] == [[0.1, 0], [0.3, 0]]
+    assert [x for x, _ in drawn[1]] == pytest.approx([0.2, 0.2]), "below the dots"
     assert "one 0.2 (0.1 to 0.3)" in figure.alt and "silent" in written(figure)
     with pytest.raises(ValueError, match="none has no results"):
         plots.by_seed({"none": []}, "")
