@@ -54,7 +54,7 @@ SUFFIXES = (".js", ".css")
 class Page(HTMLParser):
     """The tags of a page by name, with their attributes; all are closed."""
 
-    VOID = ("input", "img", "br")
+    VOID = ("input", "img", "source", "br")
 
     def __init__(self, page):
         super().__init__()
@@ -1305,7 +1305,7 @@ def test_a_page_needs_nothing_from_outside(name):
     """It loads no script, style or font, and its script finds its own element."""
     page = page_with(name)
     assert not re.search(
-        r"""(src|href)=["'](?!data:)|@import|https?://(?!www\.w3)""", page
+        r"""(src|srcset|href)=["'](?!data:)|@import|https?://(?!www\.w3)""", page
     )
     assert root_of(page)["id"] in page.split("<script>")[-1]
 
