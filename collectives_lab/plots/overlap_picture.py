@@ -26,7 +26,7 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.series import series_look
 from collectives_lab.trace import Event, Trace
 
-WIDE, NARROW = 8.0, 3.7  # inches: on a screen, and on a phone
+WIDE, NARROW = 8.0, 3.5  # inches: on a screen, and on a phone
 
 
 class Call(NamedTuple):

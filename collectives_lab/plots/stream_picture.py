@@ -15,7 +15,7 @@ from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_colo
 
 HALF = 0.34
 """Half of the height of a lane's bars."""
-NARROW = 3.7  # inches that a phone shows
+NARROW = 3.5  # inches that a phone shows
 
 
 @mpl.rc_context(STYLE)
