@@ -6,6 +6,7 @@ Here you can see which communication is hidden behind computing (`overlap`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -25,6 +26,8 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.series import series_look
 from collectives_lab.trace import Event, Trace
 
+WIDE, NARROW = 8.0, 3.5  # inches: on a screen, and on a phone
+
 
 class Call(NamedTuple):
     """A collective, in seconds after the barrier: when it is waited for, too."""
@@ -33,6 +36,17 @@ class Call(NamedTuple):
     issued: float
     waited: float
     completed: float
+
+
+class _Looks(NamedTuple):
+    """What a reader of the picture asked for, as `overlap` takes it."""
+
+    rank: int
+    until: Mapping[str, float]
+    marks: Mapping[str, float]
+    labels: Mapping[str, Sequence[str]]
+    phases: Mapping[str, int]
+    is_cut: bool
 
 
 @mpl.rc_context(STYLE)
@@ -45,6 +59,7 @@ def overlap(
     marks: Mapping[str, float] | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
     phases: Mapping[str, int] | None = None,
+    is_cut: bool = False,
 ) -> Diagram:
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
@@ -54,30 +69,16 @@ def overlap(
     marks: seconds, by name, at which a line goes through all lanes. labels: by verb,
     what is written on its calls in the order of issue; under "computes", on the longest
     stretches of computing, in the order of time. phases: by name, the number of the
-    call with whose wait a phase begins.
+    call with whose wait a phase begins. is_cut: whether a stretch of computing ends
+    where the rank issues a collective. A phone gets the same picture in its width.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
-    verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
-    figure = blank(8, 1.15 * len(programs) + 0.7)
-    axes = figure.subplots(len(programs), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, (name, listed) in zip(axes, calls.items(), strict=True):
-        _lanes(ax, listed, rank, verbs, (until or {}).get(name, 0.0), labels or {})
-        for phase, number in (phases or {}).items():
-            at = 1e3 * listed[number].waited
-            ax.axvline(at, color=INK, linewidth=1.2, linestyle=":")
-            ax.text(at, -0.56, f" {phase}", ha="left", va="bottom", fontsize=7.5)
-        ax.set_title(name, fontsize=9, loc="left", pad=14 if phases else None)
-    axes[-1].set_xlabel("time (ms)")
-    for name, seconds in (marks or {}).items():
-        _mark(axes, name, 1e3 * seconds)
-    signs = {f"rank {rank} computes": Patch(fc=rank_color(rank))}
-    signs["waits"] = Patch(fc="none", ec=INK, hatch="////", lw=0.5)
-    signs |= {verb: Patch(fc=_color(n)) for n, verb in enumerate(verbs)}
-    look = {"ncols": len(signs), "frameon": False, "fontsize": 8}
-    figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
+    looks = _Looks(rank, until or {}, marks or {}, labels or {}, phases or {}, is_cut)
+    figure = _picture(calls, looks, WIDE)
+    figure.narrow = _picture(calls, looks, NARROW)
     figure.caption = caption
     ends = {
-        name: max((until or {}).get(name, 0.0), *(call.completed for call in listed))
+        name: max(looks.until.get(name, 0.0), *(call.completed for call in listed))
         for name, listed in calls.items()
     }
     words = "; ".join(f"{name}: {1000 * end:.0f} ms" for name, end in ends.items())
@@ -85,12 +86,41 @@ def overlap(
     return figure
 
 
-def _mark(axes: Sequence[Axes], name: str, at: float) -> None:
+def _picture(
+    calls: Mapping[str, Sequence[Call]], looks: _Looks, width: float
+) -> Diagram:
+    """Draw the calls of each program, in so many inches."""
+    verbs = list(dict.fromkeys(call.op for listed in calls.values() for call in listed))
+    figure = blank(width, 1.15 * len(calls) + 0.7)
+    axes = figure.subplots(len(calls), 1, sharex=True, squeeze=False)[:, 0]
+    for ax, (name, listed) in zip(axes, calls.items(), strict=True):
+        _lanes(ax, name, listed, verbs, looks)
+        for phase, number in looks.phases.items():
+            at = 1e3 * listed[number].waited
+            ax.axvline(at, color=INK, linewidth=1.2, linestyle=":")
+            ax.text(at, -0.56, f" {phase}", ha="left", va="bottom", fontsize=7.5)
+        is_high = looks.phases or (looks.marks and ax is axes[0])
+        ax.set_title(name, fontsize=9, loc="left", pad=14 if is_high else None)
+    axes[-1].set_xlabel("time (ms)")
+    for name, seconds in looks.marks.items():
+        _mark(axes, name, 1e3 * seconds, seconds < max(looks.marks.values()))
+    signs = {f"rank {looks.rank} computes": Patch(fc=rank_color(looks.rank))}
+    signs["waits"] = Patch(fc="none", ec=INK, hatch="////", lw=0.5)
+    signs |= {verb: Patch(fc=_color(n)) for n, verb in enumerate(verbs)}
+    columns = len(signs) if width == WIDE else min(len(signs), 3)
+    look = {"ncols": columns, "frameon": False, "fontsize": 8}
+    figure.legend(signs.values(), signs.keys(), loc="outside upper right", **look)
+    return figure
+
+
+def _mark(axes: Sequence[Axes], name: str, at: float, is_left: bool) -> None:
+    """Draw a line through all lanes; its name ends at it, or begins there."""
     for ax in axes:
         ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
     place = axes[0].get_xaxis_transform()
     look = {"color": INK, "fontsize": 8, "va": "bottom"}
-    axes[0].text(at, 1.01, name, transform=place, ha="center", **look)
+    side = "right" if is_left else "left"
+    axes[0].text(at, 1.01, name, transform=place, ha=side, **look)
 
 
 def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
@@ -118,15 +148,10 @@ def _times(event: Event) -> tuple[float, float, float]:
 
 
 def _lanes(
-    ax: Axes,
-    calls: Sequence[Call],
-    rank: int,
-    verbs: Sequence[str],
-    until: float,
-    labels: Mapping[str, Sequence[str]],
+    ax: Axes, name: str, calls: Sequence[Call], verbs: Sequence[str], looks: _Looks
 ) -> None:
     """Draw computing above, and below what the network carries in order of issue."""
-    names = {verb: iter(labels.get(verb, ())) for verb in verbs}
+    names = {verb: iter(looks.labels.get(verb, ())) for verb in verbs}
     free = now = 0.0
     for call in calls:
         begin = max(call.issued, free)
@@ -134,20 +159,35 @@ def _lanes(
         color = _color(verbs.index(call.op))
         _bar(ax, 1, begin, free, fc=color)
         _name(ax, 1, begin, free, next(names[call.op], ""), color)
-    stretches = []
+    color = rank_color(looks.rank)
+    cuts = [call.issued for call in calls] if looks.is_cut else []
+    stretches: list[tuple[float, float]] = []
+
+    def compute(begin: float, end: float) -> None:
+        for piece in _pieces(begin, end, cuts):
+            _bar(ax, 0, *piece, fc=color)
+            stretches.append(piece)
+
     for begin, end in _merged((call.waited, call.completed) for call in calls):
-        stretches.append((now, max(begin, now)))
-        _bar(ax, 0, *stretches[-1], fc=rank_color(rank))
+        compute(now, max(begin, now))
         _bar(ax, 0, max(begin, now), end, hatch="////", fc="none")
         now = max(now, begin, end)
-    _bar(ax, 0, now, until, fc=rank_color(rank))
-    of_layers = labels.get("computes", ())
+    compute(now, max(looks.until.get(name, 0.0), now))
+    of_layers = looks.labels.get("computes", ())
     longest = sorted(stretches, key=lambda stretch: stretch[0] - stretch[1])
-    for stretch, name in zip(sorted(longest[: len(of_layers)]), of_layers, strict=True):
-        _name(ax, 0, *stretch, name, rank_color(rank))
-    ax.set_yticks([0, 1], [f"rank {rank}", "network"])
+    for stretch, word in zip(sorted(longest[: len(of_layers)]), of_layers, strict=True):
+        _name(ax, 0, *stretch, word, color)
+    ax.set_yticks([0, 1], [f"rank {looks.rank}", "network"])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(1.5, -0.5)
+
+
+def _pieces(
+    begin: float, end: float, cuts: Iterable[float]
+) -> list[tuple[float, float]]:
+    """Return a stretch of computing in the pieces that cuts make of it."""
+    edges = [begin, *(cut for cut in cuts if begin < cut < end), end]
+    return list(pairwise(edges))
 
 
 def _merged(waits: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -15,6 +15,7 @@ from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_colo
 
 HALF = 0.34
 """Half of the height of a lane's bars."""
+NARROW = 3.5  # inches that a phone shows
 
 
 @mpl.rc_context(STYLE)
@@ -31,9 +32,27 @@ def streams(
 
     lanes: spans as `(begin, end)`. marks: times, by name, at which a line goes through
     all lanes. rim: points around a bar, by which short ones stay visible and look
-    longer than they are. width: inches. axes: what `Axes.set` takes.
+    longer than they are. width: inches; a phone gets the picture in its own width.
+    axes: what `Axes.set` takes.
     Raises ValueError for a span that ends before it begins.
     """
+    look = {"ylim": (len(lanes) - 0.5, -0.5), "xlabel": "time (ms)"} | axes
+    figure = _picture(lanes, marks or {}, rim, width, look)
+    if width > NARROW:
+        figure.narrow = _picture(lanes, marks or {}, rim / 2, NARROW, look)
+    figure.caption = caption
+    figure.alt = f"Lanes, from the top: {', '.join(lanes)}. {caption}"
+    return figure
+
+
+def _picture(
+    lanes: Mapping[str, Sequence[tuple[float, float]]],
+    marks: Mapping[str, float],
+    rim: float,
+    width: float,
+    look: Mapping[str, Any],
+) -> Diagram:
+    """Draw the lanes in so many inches."""
     figure, ax = diagram(width, 0.45 * len(lanes) + 0.75)
     for lane, (name, spans) in enumerate(lanes.items()):
         bars = np.reshape([*spans], (-1, 2)).astype(float)
@@ -44,13 +63,11 @@ def streams(
         pairs = np.column_stack([bars[:, 0], lengths])
         place = lane - HALF, 2 * HALF
         ax.broken_barh(pairs.tolist(), place, fc=color, ec=color, lw=rim)
-    for name, at in (marks or {}).items():
+    for name, at in marks.items():
         ax.axvline(at, color=INK, lw=0.8, ls=(0, (3, 3)), zorder=0)
         top = ax.get_xaxis_transform()
         ax.text(at, 1.01, name, color=INK, fontsize=8, transform=top, ha="center")
     ax.set_yticks(range(len(lanes)), lanes)
     ax.tick_params(axis="y", length=0)
-    ax.set(**({"ylim": (len(lanes) - 0.5, -0.5), "xlabel": "time (ms)"} | axes))
-    figure.caption = caption
-    figure.alt = f"Lanes, from the top: {', '.join(lanes)}. {caption}"
+    ax.set(**look)
     return figure

@@ -1199,6 +1199,7 @@ def test_streams_have_a_bar_for_each_span():
         for path in bar.get_paths()
     ]
     assert bars == [(0, 1), (2, 4)] and "a, b" in figure.alt
+    assert figure.narrow and figure.narrow.get_figwidth() < figure.get_figwidth()
     with pytest.raises(ValueError, match="a span of 'a' ends before it begins"):
         plots.streams({"a": [(2, 1)]}, "Wrong.")
 
@@ -1222,6 +1223,24 @@ def test_calls_and_computing_bear_the_names_of_layers():
     assert written == pytest.approx(
         {"a": 1.5, "b": 4.5, "c": 1, "d": 3.5, "backward": 4}
     )
+
+
+def test_computing_is_cut_where_a_collective_is_issued():
+    """So each piece has its name, also the one after the last wait; a phone's, too."""
+    events = [call(0, "barrier", 0, 1e-3)]
+    events += [Event(0, "all_reduce", 64, issued=3e-3, waited=5e-3, completed=7e-3)]
+    figure = plots.overlap(
+        {"run": Trace.from_events(events, 1)},
+        caption="Cut.",
+        until={"run": 9e-3},
+        labels={"computes": "abc"},
+        is_cut=True,
+    )
+    assert figure.narrow and figure.narrow.get_figwidth() < figure.get_figwidth()
+    for drawn in (figure, figure.narrow):
+        (ax,) = drawn.axes
+        written = {t.get_text(): t.get_position()[0] for t in ax.texts if t.get_text()}
+        assert written == pytest.approx({"a": 1, "b": 3, "c": 7.5})
 
 
 def test_an_overlap_needs_a_barrier():
