@@ -30,11 +30,11 @@ NUMBER = r"\d{1,2}\.\d{1,2}"
 WORDS = (
     r"(?P<chapter>\b[Cc]hapter (?P<of>\d+)\b)"
     rf"|(?P<figure>\bFigure (?P<drawn>{NUMBER}))"
-    rf"|\b[Ss]ection (?P<named>{NUMBER})(?!\d)"
+    rf"|\b[Ss]ection (?P<named>{NUMBER})(?!\.?\d)"
     rf"|(?<=\()(?P<alone>{NUMBER})(?=[),])"
     rf"|\b(?:in|of|from|by|see) (?P<own>{NUMBER})(?=[.,;:)]|\s[a-z]{{2}}|$)"
 )
-EXERCISES = "## Exercises"
+EXERCISES, READING = "## Exercises", "## Reading"
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class _Writer:
 
     def __init__(self, chapter: int, targets: Targets, figures: set[str]) -> None:
         self.chapter, self.targets, self.figures = chapter, targets, figures
+        self.is_reading = False
         introduced = targets.introduced
         self.terms = {f"term{n}": term for n, term in enumerate(targets.terms)}
         self.unused = {
@@ -100,6 +101,7 @@ class _Writer:
             return cell
         if cell.source.startswith(EXERCISES):
             self.unused = set()  # from here on no text introduces anything
+        self.is_reading = cell.source.startswith(READING)
         copy = NotebookNode(cell)
         parts = PROTECTED.split(cell.source)
         parts[::2] = [self._text(part) for part in parts[::2]]
@@ -123,6 +125,8 @@ class _Writer:
         if section is None:
             return match[0]
         is_here = section.chapter == self.chapter
+        if match["named"] and self.is_reading and not is_here:
+            return match[0]  # a section of the work that is cited
         if (match["own"] and not is_here) or (match["of"] and is_here):
             return match[0]
         head, text = ("", match[0]) if not match["own"] else match[0].split(" ")

@@ -92,6 +92,8 @@ RING, SUM = "../docs/glossary.html#term-ring", "../docs/glossary.html#term-all-r
         ("In chapter 1.", "In [chapter 1](01_verbs.html)."),
         ("In chapter 2, and chapter 3.", "In chapter 2, and chapter 3."),
         ("See section 1.1.", "See [section 1.1](01_verbs.html#circles)."),
+        ("Section 1.1.2 of a paper.", "Section 1.1.2 of a paper."),
+        ("## Reading\n\nA paper, section 1.1.", "## Reading\n\nA paper, section 1.1."),
         ("It is (1.1) round.", "It is ([1.1](01_verbs.html#circles)) round."),
         ("It takes 1.1 s, in 1.1 s.", "It takes 1.1 s, in 1.1 s."),
         ("It is in 1.1, and 1.2 times.", "It is in 1.1, and 1.2 times."),
