@@ -61,7 +61,7 @@ def call_order(
     return figure
 
 
-WIDE, HIGH = 0.29, 0.36
+WIDE, HIGH = 0.31, 0.36
 """Half of the width and of the height of a call's box, in columns and in rows."""
 ODD = "#C33332"
 """The colour of a meeting of two calls that do not belong together."""
@@ -84,7 +84,7 @@ def meeting_calls(
     same and do not meet. Where one column has more calls, the other has an empty place.
     """
     count = max(len(left), len(right))
-    figure, ax = diagram(3.8, 0.6 * count + 0.4)
+    figure, ax = diagram(3.4, 0.6 * count + 0.4)
     for column, (calls, rank) in enumerate(zip((left, right), ranks, strict=True)):
         for n in range(count):
             call = calls[n] if n < len(calls) else None
