@@ -17,6 +17,8 @@ from collectives_lab.trace import Event, Trace
 
 COLUMNS = 5
 ROWS = 8
+WIDTH = 88
+"""Characters of a line; a wider table would wrap on the page of a notebook."""
 
 Column = tuple[str, int, str]
 """Group, number, and of a message its two ranks."""
@@ -28,7 +30,7 @@ def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
     `...` follows a call that is not over, `-` stands where a rank has made none, and
     `?` where its dump breaks off.
     Collectives stand below each other by their number; with messages among them, each
-    rank has its own order.
+    rank has its own order. The oldest calls are left out where a line has no room.
     culprits: ranks whose rows come first.
     """
     ranks = sorted(set(job.calls) - job.stale)
@@ -57,6 +59,9 @@ def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
         ]
     table = [head, *([short_ranks(r, 3), *texts] for texts, r in ordered[:ROWS])]
     widths = [max(len(row[n]) for row in table) for n in range(len(head))]
+    while len(widths) > 2 and sum(widths) + 2 * len(widths) - 2 > WIDTH:
+        del widths[1]  # the oldest call
+        table = [[row[0], *row[2:]] for row in table]
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
         for row in table

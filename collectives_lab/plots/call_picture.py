@@ -61,59 +61,62 @@ def call_order(
     return figure
 
 
-WIDE, HIGH = 0.41, 0.27
-"""Half of the width and of the height of a call's box, in calls and in rows."""
+WIDE, HIGH = 0.31, 0.36
+"""Half of the width and of the height of a call's box, in columns and in rows."""
 ODD = "#C33332"
 """The colour of a meeting of two calls that do not belong together."""
 
 
 @mpl.rc_context(STYLE)
 def meeting_calls(
-    above: Sequence[tuple[str, str]],
-    below: Sequence[tuple[str, str]],
+    left: Sequence[tuple[str, str]],
+    right: Sequence[tuple[str, str]],
     names: tuple[str, str],
     *,
     ranks: tuple[int, int] = (0, 1),
     caption: str,
 ) -> Diagram:
-    """Draw the calls of some ranks above those of others, which meet by their numbers.
+    """Draw the calls of some ranks beside those of others, which meet by their numbers.
 
-    above, below: what each call sums, and what it gives. names: of the two rows. ranks:
-    whose colours they have. A solid line joins the calls that meet, red where they sum
-    something else; a dotted line joins those that sum the same and do not meet. Where
-    one row has more calls, the other has an empty place.
+    left, right: what each call sums, and what it gives, the first call on top. names:
+    of the two columns. ranks: whose colours they have. A solid line joins the calls
+    that meet, red where they sum something else; a dotted line joins those that sum the
+    same and do not meet. Where one column has more calls, the other has an empty place.
     """
-    count = max(len(above), len(below))
-    figure, ax = diagram(1.4 * count + 1, 2.5)
-    for row, (calls, rank) in enumerate(zip((above, below), ranks, strict=True)):
+    count = max(len(left), len(right))
+    figure, ax = diagram(3.4, 0.6 * count + 0.4)
+    for column, (calls, rank) in enumerate(zip((left, right), ranks, strict=True)):
         for n in range(count):
-            _box(ax, n, row, calls[n] if n < len(calls) else None, rank_color(rank))
-    for n, (one, other) in enumerate(zip(above, below, strict=False)):
+            call = calls[n] if n < len(calls) else None
+            _box(ax, column, n, call, rank_color(rank))
+    for n, (one, other) in enumerate(zip(left, right, strict=False)):
         is_odd = one[0] != other[0]
         look = {"color": ODD, "linewidth": 3.5} if is_odd else {"color": INK}
-        ax.plot([n, n], [HIGH, 1 - HIGH], **look)
+        ax.plot([WIDE, 1 - WIDE], [n, n], solid_capstyle="butt", **look)
         if is_odd:
-            ax.text(n + 0.06, 0.5, "≠", color=ODD, fontsize=14, va="center")
-    for n, (what, _) in enumerate(above):
-        for m in (m for m, (other, _) in enumerate(below) if other == what and m != n):
-            ax.plot([n, m], [HIGH, 1 - HIGH], color=INK, linestyle=":", linewidth=1.5)
-    ax.set(xlim=(-0.5, count - 0.5), ylim=(1.35, -0.35))
-    ax.set_xticks(range(count), [f"call {n + 1}" for n in range(count)])
-    ax.set_yticks((0, 1), names)
+            ax.text(0.5, n - 0.06, "≠", color=ODD, fontsize=14, ha="center")
+    for n, (what, _) in enumerate(left):
+        for m in (m for m, (other, _) in enumerate(right) if other == what and m != n):
+            ax.plot([WIDE, 1 - WIDE], [n, m], color=INK, linestyle=":", linewidth=1.5)
+    ax.set(xlim=(-0.35, 1.35), ylim=(count - 0.5, -0.5))
+    ax.set_yticks(range(count), [f"call {n + 1}" for n in range(count)])
+    ax.set_xticks((0, 1), names)
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     figure.caption = caption
     words = (
         f"{name}: {'; '.join(', '.join(filter(None, call)) for call in calls)}"
-        for name, calls in zip(names, (above, below), strict=True)
+        for name, calls in zip(names, (left, right), strict=True)
     )
-    figure.alt = f"Two rows of calls by number. {'. '.join(words)}. {caption}"
+    figure.alt = f"Two columns of calls by number. {'. '.join(words)}. {caption}"
     return figure
 
 
-def _box(ax: Axes, n: int, row: int, call: tuple[str, str] | None, color: str) -> None:
-    corner, size = (n - WIDE, row - HIGH), (2 * WIDE, 2 * HIGH)
+def _box(
+    ax: Axes, column: int, n: int, call: tuple[str, str] | None, color: str
+) -> None:
+    corner, size = (column - WIDE, n - HIGH), (2 * WIDE, 2 * HIGH)
     look: dict[str, Any]
     if call is None:
         look = {"facecolor": "none", "edgecolor": INK, "linestyle": (0, (4, 3))}
@@ -123,4 +126,4 @@ def _box(ax: Axes, n: int, row: int, call: tuple[str, str] | None, color: str) -
         what, gives = call
     ax.add_patch(Rectangle(corner, *size, **look))
     words = "\n".join(filter(None, (what, gives)))
-    ax.text(n, row, words, ha="center", va="center", fontsize=8.5, linespacing=1.5)
+    ax.text(column, n, words, ha="center", va="center", fontsize=8.5, linespacing=1.4)

@@ -10,6 +10,7 @@ from dump_files import STEP, Recorder, recorders, rows
 
 from collectives_lab.basics import source_lines
 from collectives_lab.diagnosis import cli, explain
+from collectives_lab.diagnosis.last_calls import WIDTH
 from collectives_lab.diagnosis.verdict import KINDS, Verdict
 from collectives_lab.plots import space_time
 
@@ -525,6 +526,19 @@ def test_the_picture_and_the_trace_have_the_last_calls(tmp_path: Path) -> None:
     stuck = [e.rank for e in verdict.trace.events if e.completed is None]
     assert stuck == [0, 1, 3]
     assert space_time(verdict.trace).caption
+
+
+def test_a_picture_without_room_leaves_out_the_oldest_calls(tmp_path: Path) -> None:
+    """A line that wraps on a page would put a call below another rank's."""
+    for r in recorders(world=3):
+        r.call(size=[10**9])
+        if r.rank != 1:
+            r.call(size=[10**9], state="started")
+        r.save(tmp_path)
+    head, absent, others = explain(tmp_path).picture.splitlines()
+    assert head.split() == ["call", "6", "7", "8"]
+    assert absent.endswith(" -") and len(absent) < len(others) <= WIDTH
+    assert others.endswith("all_reduce(1000000000) ...")
 
 
 def test_where_ends_are_not_recorded_a_call_ends_when_its_last_rank_has_come(

@@ -1127,13 +1127,13 @@ def test_calls_stand_in_their_order():
 
 def test_calls_that_meet_are_joined():
     """Red joins what differs, dots what is the same and apart; a place may be empty."""
-    above = [("a", "1"), ("loss", "2"), ("b", "3"), ("c", "")]
-    below = [("a", "1"), ("b", "2"), ("c", "3")]
-    figure = plots.meeting_calls(above, below, ("one", "others"), caption="Shifted.")
+    left = [("a", "1"), ("loss", "2"), ("b", "3"), ("c", "")]
+    right = [("a", "1"), ("b", "2"), ("c", "3")]
+    figure = plots.meeting_calls(left, right, ("one", "others"), caption="Shifted.")
     (ax,) = figure.axes
-    joined = [(line.get_linestyle(), *line.get_xdata()) for line in ax.lines]
+    joined = [(line.get_linestyle(), *line.get_ydata()) for line in ax.lines]
     assert [ends for style, *ends in joined if style == ":"] == [[2, 1], [3, 2]]
-    red = [line.get_xdata()[0] for line in ax.lines if line.get_color() == ODD]
+    red = [line.get_ydata()[0] for line in ax.lines if line.get_color() == ODD]
     assert red == [1, 2] and len(joined) == 5
     assert [text.get_text() for text in ax.texts].count("no call") == 1
     assert "one: a, 1; loss, 2; b, 3; c" in figure.alt
