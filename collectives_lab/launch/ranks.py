@@ -17,16 +17,11 @@ from collectives_lab.basics.errors import LabError, LaunchError
 from collectives_lab.launch.cluster import ClusterSpec
 from collectives_lab.launch.group import Group
 from collectives_lab.launch.launch_spec import LaunchSpec, checked_timeout
+from collectives_lab.launch.loose_ends import unmatched, unwaited, widgets
 from collectives_lab.launch.processes.job import JobRequest, Outcome, pack_call
 from collectives_lab.launch.processes.printed_output import Display, write_locally
 from collectives_lab.launch.rank.channel import Parts, pack
-from collectives_lab.launch.runs import (
-    Run,
-    finish,
-    unmatched,
-    unwaited,
-    widgets,
-)
+from collectives_lab.launch.runs import Run, finish
 from collectives_lab.recorder.delays import DelayingNetwork
 
 
