@@ -1835,6 +1835,8 @@ def faults_of_teaching(notebook: NotebookNode, number: int) -> Iterator[str]:
     hints = exercises.count("<details><summary>Hint</summary>")
     if hints != len(re.findall(r"^\d+\. \*", exercises, flags=re.MULTILINE)):
         yield f"its exercises have {hints} hints; need one for each"
+    if "`" in "".join(re.findall(r"<details>.*", exercises)):
+        yield "a hint has backticks; within HTML write <code>"
 
 
 def faults_of_figures(notebook: NotebookNode) -> Iterator[str]:
@@ -1970,6 +1972,7 @@ UNTAUGHT: list[tuple[Callable[[NotebookNode], object], str]] = [
     (with_cells("pass", count=4), "code cells in a row"),
     (with_text("lab.compare(", "assert hops == 6\nlab.compare("), "asserts [6]"),
     (with_text("<summary>Hint</summary>", "", count=1), "hints; need one for each"),
+    (with_text("Hint</summary>", "Hint</summary>`x` "), "write <code>"),
     (with_text("## Recap", "## Errata\n\n## Recap"), "they stand in docs/errata.md"),
     (with_text('"Figure 5.2', '"Figure 5.3'), "its captions are numbered"),
     (with_text("Figure 5.5 has", "The figure has"), "does not speak of figures"),
