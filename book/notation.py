@@ -12,7 +12,8 @@ WHOLE, IN_ONE = "## In the whole book", "## In one chapter"
 ROW = re.compile(r"^\| (?P<first>[^|]+) \| (?P<second>[^|]+) \|", re.MULTILINE)
 
 NO_TEXT = re.compile(
-    r"```.*?```|`[^`]*`|^#[^\n]*$|<[^>]*>|\]\([^)]*\)", re.DOTALL | re.MULTILINE
+    r"```.*?```|`[^`]*`|<code>.*?</code>|^#[^\n]*$|<[^>]*>|\]\([^)]*\)",
+    re.DOTALL | re.MULTILINE,
 )
 COMMAND = re.compile(r"\\[A-Za-z]+")
 GREEK = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\tau": "τ", r"\kappa": "κ"}

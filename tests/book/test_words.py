@@ -173,7 +173,7 @@ def test_the_notation_has_letters_of_the_book_and_of_a_chapter() -> None:
 def test_letters_are_found_in_text_and_formulas() -> None:
     """Not those of words, code, units and LaTeX's commands."""
     text = "# Q\n\nA rank's `x` sends 2 (P − 1)/P in 20 s, 4 GB/s: I say "
-    text += "$S\\beta$ × 4<sup>r</sup>."
+    text += "$S\\beta$ × 4<sup>r</sup> <code>y</code>."
     assert notation.letters_in(text) == {"P", "S", "β", "r"}
 
 
