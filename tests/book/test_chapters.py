@@ -681,7 +681,7 @@ CLAIMS = {
         assert np.round(slower, 1).tolist() == [7.8, 3.1]
         assert round(bad_order.elapsed) == 9 and round(good_order.elapsed) == 5
         median = np.median(in_messages, axis=0)
-        assert 5 <= median[0] < 6.5 and 1.3 * median[0] < median[1] < 15, "no cure"
+        assert median[0] >= 5 and median[1] > 6.5, ("no cure", in_messages)
         assert [round(gain(n), 1) for n in (2**14, S)] == [2.7, 0.9]
         assert round(gain(S, plans.pairwise_all_to_all, one_by_one), 1) == 2.0
         for P in WORLDS[1:]:
