@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from collectives_lab.plots.figure import PHONE
 from collectives_lab.plots.window import chosen_of
 
 MOST_NUMBERS = 16  # of a buffer that are drawn
@@ -20,7 +21,6 @@ MOST_DOTS = 32  # in a number; of more their count is written
 GAP = 0.5  # between ranks where others are left out
 ROW = 4  # dots beside each other
 WIDEST = 9.5  # inches
-PHONE = 3.6  # inches that a narrow screen shows
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Patch, Rectangle
 
 from collectives_lab.plans.chunks import ChunkState
-from collectives_lab.plots.buffer_cells import PHONE
 from collectives_lab.plots.dots import Dots
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     blank,

@@ -42,7 +42,8 @@ PALETTE = (
 INK = "#7A7A7A"  # as far from white as from the black of a dark notebook
 PILL = "#4A4A4A"
 DPI = 96  # what a browser calls an inch
-PHONE = "(max-width: 46em)"  # as in the style of the site
+PHONE = 3.5  # inches that a narrow screen shows
+NARROW_SCREEN = "(max-width: 46em)"  # as in the style of the site
 MOST_SVG = 100_000  # bytes; a larger drawing goes into the page as pixels
 
 STYLE = {
@@ -129,7 +130,7 @@ class Diagram(Figure):
         """Return what a browser takes in place of an image on a narrow screen."""
         width, height = (round(DPI * inches) for inches in self.get_size_inches())
         size = f'width="{width}" height="{height}"'
-        return f'<source media="{PHONE}" {size} srcset="{self._source()}">'
+        return f'<source media="{NARROW_SCREEN}" {size} srcset="{self._source()}">'
 
     def _source(self) -> str:
         """Return the drawing, or its pixels where these are smaller, as an address."""

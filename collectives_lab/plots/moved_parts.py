@@ -13,8 +13,14 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from collectives_lab.plots.buffer_cells import PHONE
-from collectives_lab.plots.figure import STYLE, Diagram, blank, on_color, rank_color
+from collectives_lab.plots.figure import (
+    PHONE,
+    STYLE,
+    Diagram,
+    blank,
+    on_color,
+    rank_color,
+)
 
 CELL = 0.3  # inches
 MOST = 4

@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     Traced,
@@ -26,7 +27,7 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.series import series_look
 from collectives_lab.trace import Event, Trace
 
-WIDE, NARROW = 8.0, 3.5  # inches: on a screen, and on a phone
+WIDE = 8.0  # inches
 
 
 class Call(NamedTuple):
@@ -75,7 +76,7 @@ def overlap(
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     looks = _Looks(rank, until or {}, marks or {}, labels or {}, phases or {}, is_cut)
     figure = _picture(calls, looks, WIDE)
-    figure.narrow = _picture(calls, looks, NARROW)
+    figure.narrow = _picture(calls, looks, PHONE)
     figure.caption = caption
     ends = {
         name: max(looks.until.get(name, 0.0), *(call.completed for call in listed))

@@ -11,11 +11,10 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_color
+from collectives_lab.plots.figure import INK, PHONE, STYLE, Diagram, diagram, rank_color
 
 HALF = 0.34
 """Half of the height of a lane's bars."""
-NARROW = 3.5  # inches that a phone shows
 
 
 @mpl.rc_context(STYLE)
@@ -38,8 +37,8 @@ def streams(
     """
     look = {"ylim": (len(lanes) - 0.5, -0.5), "xlabel": "time (ms)"} | axes
     figure = _picture(lanes, marks or {}, rim, width, look)
-    if width > NARROW:
-        figure.narrow = _picture(lanes, marks or {}, rim / 2, NARROW, look)
+    if width > PHONE:
+        figure.narrow = _picture(lanes, marks or {}, rim / 2, PHONE, look)
     figure.caption = caption
     figure.alt = f"Lanes, from the top: {', '.join(lanes)}. {caption}"
     return figure
