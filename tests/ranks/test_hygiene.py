@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def family() -> list[psutil.Process]:
-    """The processes of this one, but the fork servers and what they keep parked."""
+    """Collect the processes of this one, but the fork servers and what these park."""
     pids = [server.process.pid for server in servers.all()]
     collected = []
     for process in psutil.Process().children(recursive=True):
@@ -35,6 +35,17 @@ def family() -> list[psutil.Process]:
             if process.pid not in pids and process.ppid() not in pids:
                 collected.append(process)
     return collected
+
+
+@pytest.fixture
+def left_over() -> Callable[[], list[psutil.Process]]:
+    """Give the processes that the test has left.
+
+    Other tests in this process may have started what lives as long as it does, such as
+    the resource tracker of `multiprocessing`.
+    """
+    before = family()
+    return lambda: [process for process in family() if process not in before]
 
 
 def descriptors() -> int:
@@ -84,7 +95,7 @@ def outcome(fn: Callable) -> str:
 
 
 @pytest.mark.slow
-def test_twenty_runs_leave_no_descriptor_and_no_process() -> None:
+def test_twenty_runs_leave_no_descriptor_and_no_process(left_over) -> None:
     """Good and failing runs alike give back every descriptor, thread and process."""
     fns = [good, bad, stuck, dead, unpicklable]
     outcomes = [outcome(fn) for fn in fns]  # the server and lazy imports are in place
@@ -94,7 +105,7 @@ def test_twenty_runs_leave_no_descriptor_and_no_process() -> None:
         assert [outcome(fn) for fn in fns] == outcomes
     assert descriptors() <= before
     assert threading.active_count() == threads
-    assert family() == []
+    assert left_over() == []
 
 
 def test_refused_runs_leave_no_descriptor() -> None:
@@ -108,7 +119,7 @@ def test_refused_runs_leave_no_descriptor() -> None:
     assert descriptors() <= before
 
 
-def test_standing_ranks_leave_no_descriptor() -> None:
+def test_standing_ranks_leave_no_descriptor(left_over) -> None:
     """Ranks that were closed, restarted or broken give everything back."""
     lab.run(good, world_size=2)
     before = descriptors()
@@ -121,7 +132,7 @@ def test_standing_ranks_leave_no_descriptor() -> None:
             ranks.restart()
             ranks.execute("x = 1")
     assert descriptors() <= before
-    assert family() == []
+    assert left_over() == []
 
 
 def test_forgotten_ranks_end(ranks_started: list[int]) -> None:
@@ -137,7 +148,7 @@ def test_forgotten_ranks_end(ranks_started: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_spawned_ranks_leave_nothing(ranks_started: list[int]) -> None:
+def test_spawned_ranks_leave_nothing(ranks_started: list[int], left_over) -> None:
     """Spawned interpreters end with their run, good or bad."""
     before = descriptors()
     for fn in (good, dead):
@@ -145,7 +156,7 @@ def test_spawned_ranks_leave_nothing(ranks_started: list[int]) -> None:
             lab.run(fn, world_size=2, start_method="spawn")
     assert len(ranks_started) == 4 and not any(map(alive, ranks_started))
     assert descriptors() <= before
-    assert family() == []
+    assert left_over() == []
 
 
 def test_the_server_keeps_no_more_ranks_than_it_may() -> None:
@@ -255,7 +266,7 @@ def test_a_daemon_of_a_run_ends_though_other_ranks_stand(tmp_path) -> None:
     assert ended
 
 
-def test_a_dataloader_with_workers_runs_in_a_rank() -> None:
+def test_a_dataloader_with_workers_runs_in_a_rank(left_over) -> None:
     """Workers of a DataLoader work inside a rank and end with it."""
 
     def load():
@@ -266,7 +277,7 @@ def test_a_dataloader_with_workers_runs_in_a_rank() -> None:
         return own.item()
 
     assert lab.run(load, world_size=2).results == [240.0] * 2
-    assert family() == []
+    assert left_over() == []
 
 
 # -- interrupts ------------------------------------------------------------------------
