@@ -132,7 +132,7 @@ def spans(step: Callable[[], None], rounds: int) -> list[tuple[float, float]]:
 def measure(quick: bool) -> list[Row]:
     """Measure each kind of call, emulated and replayed."""
     cases = [row(*case, 3 if quick else 20) for case in CASES]
-    return cases + [worst(name, 3 if quick else 9) for name in SHAPES]
+    return cases + [worst(name, 1 if quick else 9) for name in SHAPES]
 
 
 def durations(step: Callable[[], None], fabric: Fabric, rounds: int) -> list[float]:

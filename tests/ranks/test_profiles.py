@@ -77,10 +77,3 @@ def test_a_profile_predicts_the_step_at_another_speed(wrap) -> None:
     # Who takes the recorded time for the answer is twice as far off, or more.
     own = profiles.predicted(trace, profiles.PROFILED)
     assert own != pytest.approx(took, rel=2 * profiles.TARGET)
-
-
-@pytest.mark.slow
-def test_a_large_profile_takes_bounded_memory() -> None:
-    """200 MB are read in less memory than the file itself would take as objects."""
-    with profiles.Worker("benchmarks.profiles", "read_large") as worker:
-        assert worker.ask()["memory"] < profiles.MEMORY
