@@ -38,15 +38,8 @@ function attentionPicture({ owners, steps, words }, step, { colors, before }, wi
 }
 
 function exploreAttention(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.ranks][at.order];
-    stage.replaceChildren(attentionPicture(now, at.step, data, stage.clientWidth));
-    sentence.textContent = now.words[at.step];
-  };
-  const signs = ["strong: this step", "pale: an earlier step", "empty: a later step"];
-  key.replaceChildren(...signs.map((text) => element("span", {}, text)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const now = (at) => data.shown[at.ranks][at.order];
+  const picture = (_, at, width) => attentionPicture(now(at), at.step, data, width);
+  const key = [["strong: this step"], ["pale: an earlier step"], ["empty: a later step"]];
+  explore(root, data, picture, (_, at) => now(at).words[at.step], key);
 }

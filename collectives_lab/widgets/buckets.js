@@ -44,12 +44,5 @@ function ticksBelow(until) {
 }
 
 function exploreBuckets(root, data) {
-  const [knobs, stage, sentence] = [".knobs", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(bucketPicture(data, at, stage.clientWidth));
-    sentence.textContent = bucketWords(data, at);
-  };
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  explore(root, data, bucketPicture, bucketWords);
 }

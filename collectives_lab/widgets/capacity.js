@@ -28,20 +28,12 @@ function capacityPicture({ wanted, kept, room, words }, { most, colors }, width)
 }
 
 function exploreCapacity(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.factor][at.share];
-    stage.replaceChildren(capacityPicture(now, data, stage.clientWidth));
-    sentence.textContent = now.words;
-  };
+  const now = (at) => data.shown[at.factor][at.share];
+  const picture = (_, at, width) => capacityPicture(now(at), data, width);
   const [green, red] = data.colors;
-  const signs = [["computed", `background:${green}`], ["dropped", `background:${red}`],
-    ["empty place", "border:1px dashed currentColor"]];
-  key.replaceChildren(...signs.map(([name, look]) => {
-    const square = element("i", { style: `display:inline-block;width:1em;height:0.8em;${look}` });
-    return element("span", {}, square, ` ${name}`);
-  }));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = [
+    [square(`background:${green}`), " computed"], [square(`background:${red}`), " dropped"],
+    [square("border:1px dashed currentColor"), " empty place"],
+  ];
+  explore(root, data, picture, (_, at) => now(at).words, key);
 }

@@ -52,12 +52,5 @@ function groupPicture(data, at, width) {
 }
 
 function exploreGroups(root, data) {
-  const [knobs, stage, sentence] = [".knobs", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(groupPicture(data, at, stage.clientWidth));
-    sentence.textContent = groupWords(data, at);
-  };
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  explore(root, data, groupPicture, groupWords);
 }

@@ -2,8 +2,7 @@
 // for each place of the sliders, in the order of the knobs.
 
 function memoryKept(data, at) {
-  const number = data.knobs.reduce((place, { key, values }) => place * values.length + at[key], 0);
-  return data.kept[number];
+  return data.kept[placeOf(data.knobs, at)];
 }
 
 const memoryTotal = (bar) => bar.reduce((sum, part) => sum + part, 0);
@@ -58,17 +57,7 @@ function memoryPicture(data, at, width) {
 }
 
 function exploreMemory(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(memoryPicture(data, at, stage.clientWidth));
-    sentence.textContent = memoryWords(data, at);
-  };
-  const signs = data.kinds.map((name, kind) => [name, `background:${data.colors[kind]}`]);
-  key.replaceChildren(...signs.map(([name, look]) => {
-    const square = element("i", { style: `display:inline-block;width:1em;height:0.8em;${look}` });
-    return element("span", {}, square, ` ${name}`);
-  }), element("span", {}, `┊ ${data.limit} GB`));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = data.kinds.map((name, n) => [square(`background:${data.colors[n]}`), ` ${name}`]);
+  key.push([`┊ ${data.limit} GB`]);
+  explore(root, data, memoryPicture, memoryWords, key);
 }

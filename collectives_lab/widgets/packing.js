@@ -28,17 +28,8 @@ function packingPicture({ steps, words }, { names, colors }, width) {
 }
 
 function explorePacking(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.bandwidth][at.packing];
-    stage.replaceChildren(packingPicture(now, data, stage.clientWidth));
-    sentence.textContent = now.words;
-  };
-  key.replaceChildren(...data.parts.map((name, n) => {
-    const look = `display:inline-block;width:1em;height:0.8em;background:${data.colors[n]}`;
-    return element("span", {}, element("i", { style: look }), ` ${name}`);
-  }));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const now = (at) => data.shown[at.bandwidth][at.packing];
+  const picture = (_, at, width) => packingPicture(now(at), data, width);
+  const key = data.parts.map((name, n) => [square(`background:${data.colors[n]}`), ` ${name}`]);
+  explore(root, data, picture, (_, at) => now(at).words, key);
 }

@@ -2,8 +2,7 @@
 // of the sliders, in the order of the knobs.
 
 function pipelinePlace(data, at) {
-  const number = data.knobs.reduce((place, { key, values }) => place * values.length + at[key], 0);
-  return data.places[number];
+  return data.places[placeOf(data.knobs, at)];
 }
 
 // The sentence below the picture, as PipelineExplorer.words in pipeline.py has it.
@@ -70,18 +69,11 @@ function pipelinePicture(data, at, width) {
 }
 
 function explorePipeline(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(pipelinePicture(data, at, stage.clientWidth));
-    sentence.textContent = pipelineWords(data, at);
-  };
   const signs = [["F", "forward pass"], ["B", "backward pass, or the gradients of inputs"],
     ["W", "the gradients of weights"]];
-  key.replaceChildren(...signs.map(([kind, name]) => {
+  const key = signs.map(([kind, name]) => {
     const bar = svg("rect", { x: 1, y: 1, width: 20, height: 10, ...PIPELINE_LOOKS[kind](data.colors[0]) });
-    return element("span", {}, svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, bar), ` ${name}`);
-  }));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+    return [svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, bar), ` ${name}`];
+  });
+  explore(root, data, pipelinePicture, pipelineWords, key);
 }

@@ -36,12 +36,14 @@ CURVES = ("the same batch, split over more ranks", "the same batch on each rank"
 SCRIPTS = ("units.js", "knobs.js", "lookup.js", "crossings.js", "chart.js", "ratio.js")
 
 
-class RatioExplorer:
-    """The ratio under sliders, in SI units; `tokens` are those of all ranks together.
+class RatioExplorer(page.Explorer):
+    """The ratio under sliders, in SI units.
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
+    `tokens` are those of all ranks together.
     """
+
+    scripts, function = SCRIPTS, "exploreRatio"
+    above = "knobs step key"
 
     def __init__(
         self,
@@ -64,12 +66,8 @@ class RatioExplorer:
         self.rate = knob("rate", "speed of a rank", RATES, flop_rate, _flops, -1)
         self.bandwidth = bandwidth_knob("bandwidth, one way", BANDWIDTHS, bandwidth)
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
         model = self.ranks, self.parameters, self.tokens
-        return *model, self.rate, self.bandwidth, self.alpha
+        self.knobs = *model, self.rate, self.bandwidth, self.alpha
 
     @cached_property
     def worlds(self) -> NDArray[Any]:
@@ -184,14 +182,6 @@ class RatioExplorer:
             return number(float(f"{meet[0][0]:.2g}"))
         is_over = moved[-1] >= compute[-1]
         return "fewer than 2" if is_over else f"more than {number(self.worlds[-1])}"
-
-    def _repr_html_(self) -> str:
-        return page.explorer(
-            self.diagram(), SCRIPTS, "exploreRatio", self.data, "knobs step key"
-        )
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_ratio(

@@ -17,7 +17,7 @@ from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.series import SERIES
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
+from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
@@ -34,12 +34,10 @@ DASHES = ("", "9 3", "9 3 2 3", "2 2")
 SCRIPTS = ("units.js", "knobs.js", "lookup.js", "chart.js", "sharding.js")
 
 
-class ShardingExplorer:
-    """Steps of ZeRO in units of data parallelism's, under sliders.
+class ShardingExplorer(page.Explorer):
+    """Steps of ZeRO in units of data parallelism's, under sliders."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreSharding"
 
     def __init__(
         self, tokens: int, world_size: int, flop_rate: float, bandwidth: float
@@ -50,11 +48,7 @@ class ShardingExplorer:
         self.bandwidth = bandwidth_knob(
             "bandwidth of a GPU, one way", BANDWIDTHS, bandwidth
         )
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.tokens, self.ranks, self.rate, self.bandwidth
+        self.knobs = self.tokens, self.ranks, self.rate, self.bandwidth
 
     @cached_property
     def ratios(self) -> dict[str, Any]:
@@ -78,10 +72,7 @@ class ShardingExplorer:
         ranks = np.array(self.ranks.values)
         return {
             "names": list(self.ratios),
-            "looks": [
-                {"color": SERIES[n], "dashes": dashes}
-                for n, dashes in enumerate(DASHES)
-            ],
+            "looks": page.looks(SERIES, DASHES),
             "even": {
                 "axes": axes_of(turned, ranks),
                 "table": table_of(
@@ -132,12 +123,6 @@ class ShardingExplorer:
             f"{self.tokens.text} tokens the factor on the time of data parallelism is "
             f"{listed}."
         )
-
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreSharding", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_sharding(

@@ -42,12 +42,5 @@ function stalenessPicture(data, at, width) {
 }
 
 function exploreStaleness(root, data) {
-  const [knobs, stage, sentence] = [".knobs", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(stalenessPicture(data, at, stage.clientWidth));
-    sentence.textContent = stalenessWords(data, at);
-  };
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  explore(root, data, stalenessPicture, stalenessWords);
 }

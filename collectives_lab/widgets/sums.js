@@ -38,16 +38,9 @@ function sumsPicture({ kinds, grid, words }, width) {
 }
 
 function exploreSums(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.type][at.entry];
-    stage.replaceChildren(sumsPicture(now, stage.clientWidth));
-    sentence.textContent = now.words;
-  };
-  const signs = ["● ", "○ "].map((sign, n) => sign + data.kinds[n]);
-  signs.push("┆ exact sum", "│ multiples of the unit");
-  key.replaceChildren(...signs.map((text) => element("span", {}, text)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const now = (at) => data.shown[at.type][at.entry];
+  const picture = (_, at, width) => sumsPicture(now(at), width);
+  const key = ["● ", "○ "].map((sign, n) => [sign + data.kinds[n]]);
+  key.push(["┆ exact sum"], ["│ multiples of the unit"]);
+  explore(root, data, picture, (_, at) => now(at).words, key);
 }
