@@ -23,7 +23,7 @@ from collectives_lab.plots.series import ALIKE
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
-from collectives_lab.widgets.words import count, number
+from collectives_lab.widgets.words import count, flops, number
 
 RANKS = [2**n for n in range(1, 15)]
 PARAMETERS = decades(6, 12)
@@ -63,7 +63,7 @@ class RatioExplorer(page.Explorer):
         self.tokens = knob(
             "tokens", "tokens a step, all ranks", TOKENS, tokens, "{:,}".format
         )
-        self.rate = knob("rate", "speed of a rank", RATES, flop_rate, _flops, -1)
+        self.rate = knob("rate", "speed of a rank", RATES, flop_rate, flops, -1)
         self.bandwidth = bandwidth_knob("bandwidth, one way", BANDWIDTHS, bandwidth)
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
         model = self.ranks, self.parameters, self.tokens
@@ -202,7 +202,3 @@ def explore_ratio(
     return RatioExplorer(
         world_size, parameters, tokens, flop_rate, bandwidth, alpha, bytes_per_parameter
     )
-
-
-def _flops(flop_rate: float) -> str:
-    return f"{flop_rate / 1e12:,.4g} TFLOP/s"

@@ -19,7 +19,7 @@ from collectives_lab.plots.series import SERIES
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
-from collectives_lab.widgets.words import number
+from collectives_lab.widgets.words import flops, number
 
 TOKENS = [2**n for n in range(6, 21)]
 RANKS = [2**n for n in range(1, 13)]
@@ -44,7 +44,7 @@ class ShardingExplorer(page.Explorer):
     ):
         self.tokens = knob("tokens", "tokens on a GPU", TOKENS, tokens, "{:,}".format)
         self.ranks = knob("ranks", "GPUs", RANKS, world_size, "{:,}".format)
-        self.rate = knob("rate", "speed of a GPU", RATES, flop_rate, _flops)
+        self.rate = knob("rate", "speed of a GPU", RATES, flop_rate, flops)
         self.bandwidth = bandwidth_knob(
             "bandwidth of a GPU, one way", BANDWIDTHS, bandwidth
         )
@@ -137,7 +137,3 @@ def explore_sharding(
     one way, bytes a second, of a GPU. Parameters have 2 bytes.
     """
     return ShardingExplorer(tokens, world_size, flop_rate, bandwidth)
-
-
-def _flops(flop_rate: float) -> str:
-    return f"{flop_rate / 1e12:,.4g} TFLOP/s"
