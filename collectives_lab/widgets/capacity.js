@@ -4,14 +4,9 @@
 function capacityPicture({ wanted, kept, room, words }, { most, colors }, width) {
   const left = 62, right = width - 12, row = 24, bottom = 8 + row * wanted.length;
   const x = (value) => left + (value / most) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${bottom + 42}`, width, height: bottom + 42, role: "img", "aria-label": words,
-  });
-  const write = (at, y, text, anchor) => {
-    const made = svg("text", { x: at, y, fill: "currentColor", "text-anchor": anchor });
-    made.textContent = text;
-    picture.append(made);
-  };
+  const picture = blank(width, bottom + 42, words);
+  const write = (at, y, text, anchor) =>
+    writeOn(picture, text, { x: at, y, "text-anchor": anchor });
   const bar = (expert, from, to, look) => to > from && picture.append(svg("rect", {
     x: x(from), y: 11 + row * expert, width: x(to) - x(from), height: row - 7, ...look,
   }));

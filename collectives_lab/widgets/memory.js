@@ -23,15 +23,9 @@ function memoryPicture(data, at, width) {
   const bars = memoryKept(data, at), { limit, until, colors } = data;
   const left = 90, right = width - 56, row = 30, bottom = 6 + row * bars.length;
   const x = (value) => left + (Math.min(value, until) / until) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${bottom + 40}`, width, height: bottom + 40, role: "img",
-    "aria-label": memoryWords(data, at),
-  });
-  const write = (words, x, y, anchor, look = {}) => {
-    const made = svg("text", { x, y, fill: "currentColor", "text-anchor": anchor, ...look });
-    made.textContent = words;
-    picture.append(made);
-  };
+  const picture = blank(width, bottom + 40, memoryWords(data, at));
+  const write = (words, x, y, anchor, look = {}) =>
+    writeOn(picture, words, { x, y, "text-anchor": anchor, ...look });
   bars.forEach((bar, stage) => {
     const middle = 6 + row * (stage + 0.5), total = memoryTotal(bar);
     write(data.names[stage], left - 8, middle + 4, "end");

@@ -5,15 +5,8 @@ function packingPicture({ steps, words }, { names, colors }, width) {
   const wholes = steps.map((parts) => parts.reduce((sum, part) => sum + part, 0));
   const most = Math.max(...wholes), row = 40, left = 2, right = width - 84;
   const x = (seconds) => left + (seconds / most) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${row * names.length}`, width, height: row * names.length,
-    role: "img", "aria-label": words,
-  });
-  const write = (at, y, text) => {
-    const made = svg("text", { x: at, y, fill: "currentColor" });
-    made.textContent = text;
-    picture.append(made);
-  };
+  const picture = blank(width, row * names.length, words);
+  const write = (at, y, text) => writeOn(picture, text, { x: at, y });
   names.forEach((name, way) => {
     write(left, 14 + row * way, name);
     let from = 0;

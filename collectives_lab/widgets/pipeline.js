@@ -35,14 +35,8 @@ function pipelinePicture(data, at, width) {
   const lane = Math.max(15, Math.min(30, 240 / lanes.length)), left = 58, right = width - 12;
   const bottom = 6 + lane * lanes.length, height = bottom + 38;
   const x = (time) => left + (time / until) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": place.words,
-  });
-  const write = (words, attributes) => {
-    const made = svg("text", { fill: "currentColor", ...attributes });
-    made.textContent = words;
-    picture.append(made);
-  };
+  const picture = blank(width, height, place.words);
+  const write = (words, attributes) => writeOn(picture, words, attributes);
   lanes.forEach((own, stage) => {
     const top = 6 + lane * stage, color = data.colors[stage];
     write(`stage ${stage}`, { x: left - 8, y: top + lane / 2 + 4, "text-anchor": "end" });
