@@ -10,18 +10,23 @@ def name_ranks(ranks: Sequence[int]) -> str:
     ranks = sorted(set(ranks))
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
     texts: list[str] = []
-    for run in runs:
+    for run in runs_of(ranks):
         texts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(r) for r in run]
     if len(texts) == 1:
         return f"ranks {texts[0]}"
     return f"ranks {', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def runs_of(numbers: Iterable[int]) -> list[list[int]]:
+    """Put numbers together that follow each other; they are ascending."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
 
 
 def fold_ranks(

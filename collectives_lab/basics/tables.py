@@ -1,7 +1,7 @@
 """Small tables for chapters: figures side by side, in a notebook and in a terminal.
 
 Here you can show rows under a head (`table`) and the answers to one question
-(`compare`): guessed, predicted, measured.
+(`compare`): guessed, predicted, measured. `aligned` puts texts into columns.
 """
 
 from __future__ import annotations
@@ -32,14 +32,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def __repr__(self) -> str:
-        lines = [self.head, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(
-                text.ljust(w) for text, w in zip(line, widths, strict=True)
-            ).rstrip()
-            for line in lines
-        )
+        return "\n".join(aligned([self.head, *self.rows]))
 
     def _repr_html_(self) -> str:
         def cell(text: str) -> str:
@@ -51,6 +44,12 @@ class Table:
         body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
         # The attribute is for pages without a style for tables, as Colab's are.
         return f'<table cellpadding="5">{body}</table>'
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line for each row, with its texts in columns two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def table(head: Sequence[str], *rows: Sequence[Any]) -> Table:

@@ -13,10 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collectives_lab.basics.tensor_forms import (
-    all_gather_single,
-    reduce_scatter_single,
-)
+from collectives_lab.basics.tensor_forms import all_gather_single, reduce_scatter_single
 
 Case = Any
 """A `case.Case`, which holds a verb."""

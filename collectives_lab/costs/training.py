@@ -2,11 +2,10 @@
 
 Here you can estimate both halves of a step (`compute_seconds`, `all_reduce_seconds`),
 their ratio gamma (`ratio`) and where it is 1 (`break_even_world_size`,
-`break_even_local_batch`), and the speed and efficiency of many accelerators
-(`step_time`, `strong_efficiency`, `weak_efficiency`, `amdahl_speedup`). Of a training
-state that is sharded: the time of a layer (`layer_seconds`), and from how many tokens
-on a gather can be hidden (`tokens_at_equality`). Everything takes numbers or numpy
-arrays that broadcast.
+`break_even_local_batch`), and the time of a step that hides a part of its
+communication (`step_time`, `efficiency`). Of a training state that is sharded: the time
+of a layer (`layer_seconds`), and from how many tokens on a gather can be hidden
+(`tokens_at_equality`). Everything takes numbers or numpy arrays that broadcast.
 
 A step costs 6 floating-point operations for each parameter and *token*: 2 forward, 4
 backward (Kaplan et al. 2020, section 2.1). A batch counts examples, and an example has
@@ -118,57 +117,12 @@ def step_time(
     return compute + communication - hidden
 
 
-def communication_share(
-    compute: Value, communication: Value, overlap: Value = 0.0, hideable: Value = 1.0
-) -> Value:
-    """Return the share of a step in which a rank communicates and does not compute."""
-    return 1 - compute / step_time(compute, communication, overlap, hideable)
-
-
 def efficiency(gamma: Value, overlap: Value = 0.0) -> Value:
     """Return the throughput of P ranks over P times that of one, at this gamma.
 
     One rank does not communicate; so it is 1 / (1 + gamma) without overlap.
     """
     return 1 / step_time(1.0, gamma, overlap)
-
-
-def strong_efficiency(
-    world_size: Value,
-    global_batch: Value,
-    flop_rate: Value,
-    bandwidth: Value,
-    bytes_per_parameter: Value = 2,
-    tokens_per_example: Value = 1,
-    overlap: Value = 0.0,
-) -> Value:
-    """Return the efficiency with a fixed global batch, split over the ranks."""
-    local_batch = global_batch / world_size
-    rates = (flop_rate, bandwidth, bytes_per_parameter, tokens_per_example)
-    return efficiency(ratio(world_size, local_batch, *rates), overlap)
-
-
-def weak_efficiency(
-    world_size: Value,
-    local_batch: Value,
-    flop_rate: Value,
-    bandwidth: Value,
-    bytes_per_parameter: Value = 2,
-    tokens_per_example: Value = 1,
-    overlap: Value = 0.0,
-) -> Value:
-    """Return the efficiency with a fixed batch a rank, so the global one grows."""
-    rates = (flop_rate, bandwidth, bytes_per_parameter, tokens_per_example)
-    return efficiency(ratio(world_size, local_batch, *rates), overlap)
-
-
-def amdahl_speedup(world_size: Value, serial_fraction: Value) -> Value:
-    """Return the speed of many ranks over that of one if a fraction stays serial.
-
-    At most 1 / serial_fraction (Amdahl 1967). An all-reduce is such a fraction,
-    except that a single rank has none.
-    """
-    return 1 / (serial_fraction + (1 - serial_fraction) / world_size)
 
 
 def layer_seconds(forward: Value, gather: Value) -> dict[str, Value]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collectives_lab.basics.tables import aligned
 from collectives_lab.diagnosis.job import Job, elements
 from collectives_lab.diagnosis.mismatch import peer_of
 from collectives_lab.diagnosis.network import size_of
@@ -62,13 +63,10 @@ def drawing(job: Job, culprits: Sequence[int] = ()) -> str:
     while len(widths) > 2 and sum(widths) + 2 * len(widths) - 2 > WIDTH:
         del widths[1]  # the oldest call
         table = [[row[0], *row[2:]] for row in table]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        for row in table
-    ]
+    lines = aligned(table)
     if len(ordered) > ROWS:
         lines.append(f"... and {len(ordered) - ROWS} rows more")
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(lines)
 
 
 def _cells(job: Job, rank: int) -> dict[Column, str]:

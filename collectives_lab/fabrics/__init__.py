@@ -6,13 +6,7 @@ the topology of your own (`read_topology`; `read_server` for its parts), or desc
 `Machine` as a library sees it.
 """
 
-from collectives_lab.fabrics.clusters import (
-    Fabric,
-    Link,
-    Stage,
-    hierarchical,
-    uniform,
-)
+from collectives_lab.fabrics.clusters import Fabric, Link, Stage, hierarchical, uniform
 from collectives_lab.fabrics.machines import Machine
 from collectives_lab.fabrics.presets import (
     aws_p3dn,

@@ -19,11 +19,7 @@ from collectives_lab.fabrics.clusters import (
     positive_integer,
 )
 from collectives_lab.fabrics.machines import NVLINK, Machine
-from collectives_lab.fabrics.presets import (
-    PCI_SECONDS,
-    over_network,
-    over_nvlink,
-)
+from collectives_lab.fabrics.presets import PCI_SECONDS, over_network, over_nvlink
 
 WAYS = ("NVL", "PIX", "PXB", "PHB", "NODE", "SYS")
 """What lies between two devices, nearest first, as nvidia-smi calls it."""

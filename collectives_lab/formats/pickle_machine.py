@@ -1,34 +1,20 @@
 """The stack machine of pickle, as far as plain values need it.
 
-Here a `Machine` takes bytes from a file and keeps the stack and the memo, both bounded;
-what its instructions do is in `pickle_instructions`.
+Here a `Machine` keeps the stack and the memo, both bounded, and `INSTRUCTIONS` says
+what each instruction that builds plain values does to it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from typing import Any, BinaryIO
-
-LONGEST = 1 << 26
-"""Bytes of the longest text that is read; a dump has no longer one."""
+from typing import Any
 
 DEEPEST = 1_000_000
 """Values that may wait for their container at once, and may be remembered."""
 
-CHUNK = 1 << 20
-
 
 class Broken(ValueError):
     """Error for bytes that are no pickle, or no whole one."""
-
-
-class TooShort(Broken):
-    """A length that no plain value has."""
-
-
-class Finished(Exception):
-    """The last instruction; carries the value."""
 
 
 class _Mark:
@@ -41,40 +27,10 @@ MARK = _Mark()
 class Machine:
     """The stack machine of pickle, with the instructions of plain values."""
 
-    def __init__(self, file: BinaryIO, shrink: Callable[[dict], Any] | None):
-        self.file = file
+    def __init__(self, shrink: Callable[[dict], Any] | None):
         self.shrink = shrink
-        self.buffer = b""
-        self.at = 0
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-
-    # -- bytes ------------------------------------------------------------------------
-
-    def take(self, n: int) -> bytes:
-        end = self.at + n
-        if end > len(self.buffer):
-            if n > LONGEST:
-                raise TooShort(f"it claims a value of {n:,} bytes")
-            rest = self.buffer[self.at :]
-            self.buffer = rest + self.file.read(max(CHUNK, n - len(rest)))
-            self.at, end = 0, n
-            if n > len(self.buffer):
-                raise EOFError
-        data = self.buffer[self.at : end]
-        self.at = end
-        return data
-
-    def line(self) -> str:
-        parts = []
-        while (byte := self.take(1)) != b"\n":
-            parts.append(byte)
-            if len(parts) > LONGEST:
-                raise TooShort("it claims a line without an end")
-        return b"".join(parts).decode("latin-1")
-
-    def number(self, form: str) -> int:
-        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def partial(self) -> Any:
         """Return the outermost value, with the keys that wait to be set in it."""
@@ -84,12 +40,16 @@ class Machine:
             top.update((key, value) for key, value in pairs if isinstance(key, str))
         return top
 
-    # -- the stack --------------------------------------------------------------------
+    def whole(self) -> Any:
+        """Return the value at the end of the instructions."""
+        if self.stack[-1] is MARK:
+            raise IndexError("it ends inside a container")
+        return self.stack[-1]
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
         if len(self.stack) > DEEPEST:
-            raise TooShort(f"more than {DEEPEST:,} values wait for a container")
+            raise Broken(f"more than {DEEPEST:,} values wait for a container")
 
     def since_mark(self) -> list[Any]:
         stack = self.stack
@@ -104,7 +64,7 @@ class Machine:
 
     def remember(self, index: int) -> None:
         if len(self.memo) > DEEPEST * 8:
-            raise TooShort("it remembers more values than a dump has")
+            raise Broken("it remembers more values than a dump has")
         self.memo[index] = self.stack[-1]
 
     def recall(self, index: int) -> None:
@@ -120,7 +80,7 @@ class Machine:
         target = self.stack[-1]
         if not isinstance(target, dict):
             raise TypeError(f"it sets a key of {type(target).__name__}")
-        target.update(zip(items[::2], items[1::2], strict=True))
+        target.update(_pairs(items))
 
     def fill(self, items: list[Any]) -> None:
         """Set all keys of a dict, and let `shrink` see it."""
@@ -128,12 +88,58 @@ class Machine:
         if self.shrink is not None:
             self.stack[-1] = self.shrink(self.stack[-1])
 
-    def build(self, kind: Callable[[Any], Any]) -> None:
-        self.push(kind(self.since_mark()))
-
     def last(self, n: int) -> tuple:
         if len(self.stack) < n:
             raise IndexError("a tuple of more values than there are")
         items = tuple(self.stack[len(self.stack) - n :])
         del self.stack[len(self.stack) - n :]
         return items
+
+
+def _pairs(items: list) -> dict:
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _push_old_text(m: Machine, text: str) -> None:
+    """Push a str of Python 2, which is text here."""
+    m.push(text.encode("latin-1").decode("utf-8", "replace"))
+
+
+def _nothing(m: Machine, _: Any) -> None:
+    pass
+
+
+INSTRUCTIONS: dict[str, Callable[[Machine, Any], object]] = {
+    **dict.fromkeys(("PROTO", "FRAME"), _nothing),
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "INT"), Machine.push),
+    **dict.fromkeys(("LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"), Machine.push),
+    **dict.fromkeys(("UNICODE", "SHORT_BINUNICODE", "BINUNICODE"), Machine.push),
+    **dict.fromkeys(("BINUNICODE8", "STRING"), Machine.push),
+    **dict.fromkeys(("SHORT_BINBYTES", "BINBYTES", "BINBYTES8"), Machine.push),
+    **dict.fromkeys(("SHORT_BINSTRING", "BINSTRING"), _push_old_text),
+    "NONE": lambda m, _: m.push(None),
+    "NEWTRUE": lambda m, _: m.push(True),
+    "NEWFALSE": lambda m, _: m.push(False),
+    "EMPTY_DICT": lambda m, _: m.push({}),
+    "EMPTY_LIST": lambda m, _: m.push([]),
+    "EMPTY_TUPLE": lambda m, _: m.push(()),
+    "MARK": lambda m, _: m.push(MARK),
+    "POP": lambda m, _: m.stack.pop(),
+    "POP_MARK": lambda m, _: m.since_mark(),
+    "DUP": lambda m, _: m.push(m.stack[-1]),
+    "DICT": lambda m, _: m.push(_pairs(m.since_mark())),
+    "LIST": lambda m, _: m.push(m.since_mark()),
+    "TUPLE": lambda m, _: m.push(tuple(m.since_mark())),
+    "TUPLE1": lambda m, _: m.push(m.last(1)),
+    "TUPLE2": lambda m, _: m.push(m.last(2)),
+    "TUPLE3": lambda m, _: m.push(m.last(3)),
+    "APPEND": lambda m, _: m.append([m.stack.pop()]),
+    "APPENDS": lambda m, _: m.append(m.since_mark()),
+    "SETITEM": lambda m, _: m.set(list(m.last(2))),
+    "SETITEMS": lambda m, _: m.fill(m.since_mark()),
+    "MEMOIZE": lambda m, _: m.remember(len(m.memo)),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), Machine.remember),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), Machine.recall),
+}
+"""By its name in `pickletools`, what an instruction does with its argument; what is not
+here is refused."""

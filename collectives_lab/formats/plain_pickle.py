@@ -6,17 +6,23 @@ int, float, bool, None), so there is nothing that it could call. Here you can `l
 value of such a file. It reads as it goes: a file that breaks off gives what came
 before, and a dict that `shrink` has looked at needs not stay in memory.
 
-Source of the instructions: Python's `pickletools`, protocols 0 to 5.
+`pickletools` says what instructions there are, in protocols 0 to 5, and reads their
+arguments.
 """
 
 from __future__ import annotations
 
+import pickletools
 import struct
 from collections.abc import Callable
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
 
-from collectives_lab.formats.pickle_instructions import INSTRUCTIONS, NEVER
-from collectives_lab.formats.pickle_machine import Broken, Finished, Machine, TooShort
+from collectives_lab.formats.pickle_machine import INSTRUCTIONS, Broken, Machine
+
+CODES = {instruction.code: instruction for instruction in pickletools.opcodes}
+
+LONGEST = 1 << 26
+"""Bytes of the longest text that is read; a dump has no longer one."""
 
 
 class NotPlain(ValueError):
@@ -39,13 +45,11 @@ def load(file: BinaryIO, shrink: Callable[[dict], Any] | None = None) -> Loaded:
     the value. Raises NotPlain for anything but plain values, before it is built, and
     Broken for what is no pickle.
     """
-    machine = Machine(file, shrink)
+    machine = Machine(shrink)
     try:
-        _run(machine)
-    except Finished as finished:
-        return Loaded(finished.args[0], True)
+        return Loaded(_run(machine, _Bounded(file)), True)
     except (IndexError, KeyError, TypeError, ValueError, struct.error) as error:
-        if isinstance(error, NotPlain | TooShort):
+        if isinstance(error, NotPlain | Broken):
             raise
         raise Broken(f"no pickle: {error or type(error).__name__}") from None
     except EOFError:
@@ -54,28 +58,55 @@ def load(file: BinaryIO, shrink: Callable[[dict], Any] | None = None) -> Loaded:
         return Loaded(machine.partial(), False)
 
 
-def _run(machine: Machine) -> NoReturn:
-    """Carry out instructions until Finished, or EOFError where the file breaks off."""
-    take, known = machine.take, INSTRUCTIONS
+def _run(machine: Machine, file: _Bounded) -> Any:
+    """Carry out all instructions; EOFError where the file breaks off."""
     while True:
-        code = take(1)
-        step = known.get(code)
+        code = file.read(1)
+        instruction = CODES.get(code.decode("latin-1"))
+        if instruction is None:
+            raise Broken(f"no pickle: no instruction has the code {code!r}")
+        if instruction.name == "STOP":
+            return machine.whole()
+        step, form = INSTRUCTIONS.get(instruction.name), instruction.arg
         if step is None:
-            _refuse(machine, code)
-        step(machine)
+            _refuse(machine, instruction.name, file)
+        step(machine, form.reader(cast(Any, file)) if form else None)
 
 
-def _refuse(machine: Machine, code: bytes) -> NoReturn:
+class _Bounded:
+    """A file that gives no more at once than a plain value has, and never less."""
+
+    def __init__(self, file: BinaryIO):
+        self.file = file
+
+    def read(self, n: int) -> bytes:
+        if n > LONGEST:
+            raise Broken(f"it claims a value of {n:,} bytes")
+        data = self.file.read(n)
+        if len(data) < n:
+            raise EOFError
+        return data
+
+    def readline(self) -> bytes:
+        line = self.file.readline(LONGEST)
+        if len(line) == LONGEST:
+            raise Broken("it claims a line without an end")
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return line
+
+    def line(self) -> str:
+        return self.readline()[:-1].decode("latin-1")
+
+
+def _refuse(machine: Machine, name: str, file: _Bounded) -> NoReturn:
     """Raise NotPlain with the name of what the instruction would import."""
-    if code not in NEVER:
-        raise Broken(f"no pickle: no instruction has the code {code!r}")
-    name = NEVER[code]
-    if code in b"ci":
-        name = f"{machine.line()}.{machine.line()} ({name})"
-    elif code == b"\x93" and len(machine.stack) > 1:
+    if name in ("GLOBAL", "INST"):
+        name = f"{file.line()}.{file.line()} ({name})"
+    elif name == "STACK_GLOBAL" and len(machine.stack) > 1:
         name = f"{machine.stack[-2]}.{machine.stack[-1]} ({name})"
-    elif code == b"P":
-        name = f"{machine.line()} ({name})"
+    elif name == "PERSID":
+        name = f"{file.line()} ({name})"
     raise NotPlain(
         f"this pickle asks for {name[:200]}, which is no plain value; nothing of "
         "it was executed. A Flight Recorder dump has only dict, list, tuple, str, "

@@ -13,6 +13,7 @@ from reprlib import Repr
 from typing import Any, Protocol
 
 from collectives_lab.basics.rank_sets import fold_ranks, name_ranks
+from collectives_lab.basics.tables import aligned
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.trace import Trace
 
@@ -44,13 +45,8 @@ def run_text(run: RunLike) -> str:
 
     What ranks print was shown while they ran, so it is not shown again.
     """
-    header, *rows = table(run)
     lines = [" · ".join(headline(run))]
-    cells = [header, *rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    for row in cells:
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(f"  {'  '.join(padded)}".rstrip())
+    lines += [f"  {line}" for line in aligned(table(run))]
     if printed := _printed(run):
         lines.append(f"  {name_ranks(printed)} printed: run.output has it")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from typing import Any
 from IPython.display import display
 
 from collectives_lab.basics.rank_sets import fold_ranks, name_ranks
+from collectives_lab.basics.tables import aligned
 from collectives_lab.notebook.style import DIM, GRID, PRE
 
 Bundle = dict[str, Any]
@@ -87,8 +88,6 @@ def listing(folded: Folded) -> Bundle:
 
 def table(rows: Sequence[Sequence[str]]) -> Bundle:
     """Return a table whose first row is its head."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     head, *body = (
         "".join(
             f'<td style="text-align: left">{html.escape(text)}</td>' for text in row
@@ -98,4 +97,4 @@ def table(rows: Sequence[Sequence[str]]) -> Bundle:
     below = "".join(f"<tr>{row}</tr>" for row in body)
     head = f'<thead style="{DIM}"><tr>{head}</tr></thead>'
     page = f"<table>{head}<tbody>{below}</tbody></table>"
-    return {"text/plain": "\n".join(lines), "text/html": page}
+    return {"text/plain": "\n".join(aligned(rows)), "text/html": page}

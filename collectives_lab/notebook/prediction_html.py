@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import html
 
-from collectives_lab.basics.units import (
-    format_bandwidth,
-    format_bytes,
-    format_seconds,
-)
+from collectives_lab.basics.units import format_bandwidth, format_bytes, format_seconds
 from collectives_lab.notebook.style import box
 from collectives_lab.predictions import Prediction
 

@@ -1,8 +1,7 @@
 """Tensor parallelism: every layer in parts, each rank computes with its own.
 
-Here: `columns` and `rows` of a linear layer, `ColumnLinear` and `RowLinear` of them;
-`heads` of an attention and `hidden` units of an MLP; `tensor_parallel`, a whole model
-in parts; `train`.
+Here: `columns` and `rows` of a linear layer; `heads` of an attention and `hidden` units
+of an MLP; `tensor_parallel`, a whole model in parts; `train`.
 
     who owns what  columns of the first matrix of a pair and the matching rows of the
                    second, that is whole heads and whole hidden units; rows of the
@@ -55,38 +54,6 @@ def _linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:
     if bias is not None:
         layer.bias = nn.Parameter(bias.detach().clone())
     return layer
-
-
-class ColumnLinear(nn.Module):
-    """A linear layer by columns: whole x in, this rank's outputs out.
-
-    Nothing forward; backward an all_reduce of the gradient of x.
-    """
-
-    def __init__(self, linear: nn.Linear, group: Group = None):
-        super().__init__()
-        self.group = group
-        self.part = columns(linear, share(linear.out_features, "outputs", group))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.part(Copy.apply(x, self.group))
-
-
-class RowLinear(nn.Module):
-    """A linear layer by rows: this rank's inputs in, whole y out.
-
-    Forward an all_reduce of y; nothing backward. The bias is added once, to the sum.
-    """
-
-    def __init__(self, linear: nn.Linear, group: Group = None):
-        super().__init__()
-        self.group = group
-        self.part = rows(linear, share(linear.in_features, "inputs", group))
-        self.bias = copy.deepcopy(linear.bias)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = Sum.apply(self.part(x), self.group)
-        return y if self.bias is None else y + self.bias
 
 
 class Split(nn.Module):

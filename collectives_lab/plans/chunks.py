@@ -15,6 +15,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from collectives_lab.basics.rank_sets import runs_of
 from collectives_lab.plans.chunk_play import Moves, Play
 
 Holds = tuple[tuple[tuple[int, ...], ...], ...]
@@ -286,14 +287,8 @@ def _together(moves: Iterable[Move]) -> list[tuple[int, int, bool, list[int]]]:
 
 def _span(numbers: Sequence[int]) -> str:
     """Write `3`, `0 and 1`, `0, 2 and 4 to 7`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
     parts: list[str] = []
-    for run in runs:
+    for run in runs_of(numbers):
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 

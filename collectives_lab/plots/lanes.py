@@ -66,11 +66,6 @@ class Bar:
         return self.event.op == "compute"
 
     @property
-    def is_collective(self) -> bool:
-        """Return whether other ranks take part: it is no message and no computing."""
-        return not self.is_message and not self.is_compute
-
-    @property
     def name(self) -> str:
         """Return the call in a few words: `send to 1`, `recv from 3`, `all_reduce`."""
         event = self.event

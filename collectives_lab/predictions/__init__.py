@@ -6,18 +6,8 @@ beside their data sheets (`rates`). The model is NCCL's own (`libraries`), with 
 constants that were fitted to published measurements; `truth` holds it against them.
 """
 
-from collectives_lab.predictions.fitted import (
-    Constants,
-    Ranges,
-    constants,
-    ranges,
-)
-from collectives_lab.predictions.model import (
-    Estimate,
-    attained,
-    estimate,
-    shape_of,
-)
+from collectives_lab.predictions.fitted import Constants, Ranges, constants, ranges
+from collectives_lab.predictions.model import Estimate, attained, estimate, shape_of
 from collectives_lab.predictions.prediction import Prediction, predict
 from collectives_lab.predictions.rates import rates
 from collectives_lab.predictions.tools import TOOLS

@@ -1,9 +1,8 @@
 """The result of a replay: the virtual times of all calls, and their causes.
 
 Here you can read from a Timeline the total time (`elapsed`), the time for which ranks
-were blocked (`exposed`), the use of each link (`link_use`), the chain of steps that
-determined the end (`critical_path`), and the trace with its new times (`trace`), which
-the same plots draw.
+were blocked (`exposed`), the chain of steps that determined the end (`critical_path`),
+and the trace with its new times (`trace`), which the same plots draw.
 """
 
 from __future__ import annotations
@@ -98,21 +97,6 @@ class Timeline:
         by_thread = blocked[: self._program.calls.threads]
         per_rank = by_thread.reshape(self.source.world_size, -1).max(axis=1)
         return (per_rank * self._quantum).tolist()
-
-    def link_use(self) -> dict[str, float]:
-        """Return the share of `elapsed` for which each used link was busy."""
-        use = {}
-        program = self._program
-        for name, links, times in zip(
-            program.names, program.link.T, program.busy.T, strict=True
-        ):
-            link, busy = links[program.route], times[program.route]
-            is_used = link >= 0
-            totals = np.bincount(link[is_used], busy[is_used])
-            for number in np.flatnonzero(totals).tolist():
-                share = float(totals[number]) * self._quantum / self.elapsed
-                use[name.format(number)] = share
-        return use
 
     def critical_path(self) -> list[Step]:
         """Return the chain of messages and computing that determined the total time.

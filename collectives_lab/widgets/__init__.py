@@ -9,10 +9,7 @@ book, and show a picture where no script runs.
 from collectives_lab.widgets.attention import AttentionExplorer, explore_attention
 from collectives_lab.widgets.buckets import BucketExplorer, explore_buckets
 from collectives_lab.widgets.capacity import CapacityExplorer, explore_capacity
-from collectives_lab.widgets.checkpoints import (
-    CheckpointExplorer,
-    explore_checkpoints,
-)
+from collectives_lab.widgets.checkpoints import CheckpointExplorer, explore_checkpoints
 from collectives_lab.widgets.choice import ChoiceExplorer, explore_choice
 from collectives_lab.widgets.explorer import CostExplorer, explore_costs
 from collectives_lab.widgets.groups import GroupExplorer, explore_groups

@@ -9,15 +9,9 @@ function whenComputed(block, step) {
 function attentionPicture({ owners, steps, words }, step, { colors, before }, width) {
   const side = Math.min(width - 40, 300), cell = side / owners.length, left = 34, top = 4;
   const sentence = words[step];
-  const picture = svg("svg", {
-    viewBox: `0 0 ${left + side + 6} ${top + side + 40}`, width: left + side + 6,
-    height: top + side + 40, role: "img", "aria-label": sentence,
-  });
-  const write = (x, y, text, more = {}) => {
-    const made = svg("text", { x, y, fill: "currentColor", "text-anchor": "middle", ...more });
-    made.textContent = text;
-    picture.append(made);
-  };
+  const picture = blank(left + side + 6, top + side + 40, sentence);
+  const write = (x, y, text, more = {}) =>
+    writeOn(picture, text, { x, y, "text-anchor": "middle", ...more });
   const opacity = { later: 0, before, now: 1 };
   steps.forEach((row, query) => row.forEach((block, key) => {
     picture.append(svg("rect", {
@@ -38,15 +32,8 @@ function attentionPicture({ owners, steps, words }, step, { colors, before }, wi
 }
 
 function exploreAttention(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.ranks][at.order];
-    stage.replaceChildren(attentionPicture(now, at.step, data, stage.clientWidth));
-    sentence.textContent = now.words[at.step];
-  };
-  const signs = ["strong: this step", "pale: an earlier step", "empty: a later step"];
-  key.replaceChildren(...signs.map((text) => element("span", {}, text)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const now = (at) => data.shown[at.ranks][at.order];
+  const picture = (_, at, width) => attentionPicture(now(at), at.step, data, width);
+  const key = [["strong: this step"], ["pale: an earlier step"], ["empty: a later step"]];
+  explore(root, data, picture, (_, at) => now(at).words[at.step], key);
 }

@@ -16,25 +16,23 @@ from collectives_lab.plots.attention_picture import (
 )
 from collectives_lab.plots.figure import Diagram, rank_color
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 
 RANKS = (2, 4, 8)
 SCRIPTS = ("units.js", "knobs.js", "chart.js", "attention.js")
 
 
-class AttentionExplorer:
+class AttentionExplorer(page.Explorer):
     """The blocks of causal attention under sliders for ranks, order and step."""
+
+    scripts, function = SCRIPTS, "exploreAttention"
 
     def __init__(self, ranks: int, step: int):
         self.ranks = knob("ranks", "ranks P", RANKS, ranks, str)
         names = ORDERS.__getitem__
         self.order = knob("order", "the text is in", range(len(ORDERS)), 0, names)
         self.step = knob("step", "step of the ring", range(max(RANKS) + 1), step, str)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.ranks, self.order, self.step
+        self.knobs = self.ranks, self.order, self.step
 
     @property
     def data(self) -> dict[str, Any]:
@@ -62,10 +60,8 @@ class AttentionExplorer:
         """Return the picture of what the sliders begin with."""
         return attention_step(self._divided, self.step.value)
 
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreAttention", self.data)
-
-    def __repr__(self) -> str:
+    def words(self) -> str:
+        """Say what the sliders begin with; the page has the same for each place."""
         return self._divided.words(self.step.value)
 
 

@@ -11,14 +11,9 @@ function bucketPicture(data, at, width) {
   const lane = 34, left = 74, right = width - 14, bottom = 18 + 2 * lane, height = bottom + 36;
   const until = 1.08 * Math.max(data.computing, ...bars);
   const x = (time) => left + (time / until) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": words,
-  });
-  const write = (text, attributes) => {
-    const made = svg("text", { fill: "currentColor", "text-anchor": "middle", ...attributes });
-    made.textContent = text;
-    picture.append(made);
-  };
+  const picture = blank(width, height, words);
+  const write = (text, attributes) =>
+    writeOn(picture, text, { "text-anchor": "middle", ...attributes });
   const bar = (begin, end, number) => picture.append(svg("rect", {
     x: x(begin) + 0.4, y: 18 + lane * number + 4, width: Math.max(x(end) - x(begin) - 0.8, 0.5),
     height: lane - 8, fill: data.colors[number],
@@ -44,12 +39,5 @@ function ticksBelow(until) {
 }
 
 function exploreBuckets(root, data) {
-  const [knobs, stage, sentence] = [".knobs", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(bucketPicture(data, at, stage.clientWidth));
-    sentence.textContent = bucketWords(data, at);
-  };
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  explore(root, data, bucketPicture, bucketWords);
 }

@@ -15,7 +15,7 @@ from collectives_lab.costs.buckets import FIRST, Part, Span, in_buckets, on_the_
 from collectives_lab.plots.figure import Diagram, rank_color
 from collectives_lab.plots.stream_picture import streams
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, bandwidth_knob, knob
+from collectives_lab.widgets.knobs import bandwidth_knob, knob
 from collectives_lab.widgets.words import number
 
 CAPS = (1, 2, 5, 10, 25, 50, 100, 200, 500)
@@ -27,12 +27,11 @@ SCRIPTS = ("units.js", "knobs.js", "chart.js", "buckets.js")
 LANES = "computes", "network"
 
 
-class BucketExplorer:
-    """A backward pass and the all-reduces of its buckets, under sliders.
+class BucketExplorer(page.Explorer):
+    """A backward pass and the all-reduces of its buckets, under sliders."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreBuckets"
+    above = "knobs"
 
     def __init__(
         self,
@@ -47,11 +46,7 @@ class BucketExplorer:
         self.first = knob("first", "the first one at", (0, 1), SMALL, _first)
         self.ranks = knob("ranks", "ranks P", RANKS, world_size, str)
         self.bandwidth = bandwidth_knob("bandwidth", BANDWIDTHS, bandwidth)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.cap, self.first, self.ranks, self.bandwidth
+        self.knobs = self.cap, self.first, self.ranks, self.bandwidth
 
     @property
     def computing(self) -> float:
@@ -114,14 +109,6 @@ class BucketExplorer:
             },
             caption=self.words(),
         )
-
-    def _repr_html_(self) -> str:
-        return page.explorer(
-            self.diagram(), SCRIPTS, "exploreBuckets", self.data, "knobs"
-        )
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_buckets(

@@ -4,14 +4,9 @@
 function capacityPicture({ wanted, kept, room, words }, { most, colors }, width) {
   const left = 62, right = width - 12, row = 24, bottom = 8 + row * wanted.length;
   const x = (value) => left + (value / most) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${bottom + 42}`, width, height: bottom + 42, role: "img", "aria-label": words,
-  });
-  const write = (at, y, text, anchor) => {
-    const made = svg("text", { x: at, y, fill: "currentColor", "text-anchor": anchor });
-    made.textContent = text;
-    picture.append(made);
-  };
+  const picture = blank(width, bottom + 42, words);
+  const write = (at, y, text, anchor) =>
+    writeOn(picture, text, { x: at, y, "text-anchor": anchor });
   const bar = (expert, from, to, look) => to > from && picture.append(svg("rect", {
     x: x(from), y: 11 + row * expert, width: x(to) - x(from), height: row - 7, ...look,
   }));
@@ -28,20 +23,12 @@ function capacityPicture({ wanted, kept, room, words }, { most, colors }, width)
 }
 
 function exploreCapacity(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.factor][at.share];
-    stage.replaceChildren(capacityPicture(now, data, stage.clientWidth));
-    sentence.textContent = now.words;
-  };
+  const now = (at) => data.shown[at.factor][at.share];
+  const picture = (_, at, width) => capacityPicture(now(at), data, width);
   const [green, red] = data.colors;
-  const signs = [["computed", `background:${green}`], ["dropped", `background:${red}`],
-    ["empty place", "border:1px dashed currentColor"]];
-  key.replaceChildren(...signs.map(([name, look]) => {
-    const square = element("i", { style: `display:inline-block;width:1em;height:0.8em;${look}` });
-    return element("span", {}, square, ` ${name}`);
-  }));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = [
+    [square(`background:${green}`), " computed"], [square(`background:${red}`), " dropped"],
+    [square("border:1px dashed currentColor"), " empty place"],
+  ];
+  explore(root, data, picture, (_, at) => now(at).words, key);
 }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from collectives_lab.plots.capacity_picture import DROPPED, KEPT, capacity_bars
 from collectives_lab.plots.figure import INK, Diagram
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.words import number
 
 FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
@@ -47,8 +47,10 @@ def loads(experts: int, share: float, factor: float | None) -> Loads:
     return Loads(wanted, kept, dropped, empty)
 
 
-class CapacityExplorer:
+class CapacityExplorer(page.Explorer):
     """Loads of experts under sliders for the capacity factor and the favourite."""
+
+    scripts, function = SCRIPTS, "exploreCapacity"
 
     def __init__(self, experts: int, share: float, factor: float | None):
         if experts < 2 or not 1 / experts <= share < 1:
@@ -65,11 +67,7 @@ class CapacityExplorer:
         self.share = knob(
             "share", "tokens for expert 0", shares, share, "{:.3g}".format
         )
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.factor, self.share
+        self.knobs = self.factor, self.share
 
     @property
     def data(self) -> dict[str, Any]:
@@ -90,10 +88,10 @@ class CapacityExplorer:
             "wanted": _short(now.wanted),
             "kept": _short(now.kept),
             "room": _limit(factor),
-            "words": self.words(share, factor),
+            "words": self._words(share, factor),
         }
 
-    def words(self, share: float, factor: float) -> str:
+    def _words(self, share: float, factor: float) -> str:
         """Say what is dropped, what stays empty, and how long the busiest expert takes.
 
         factor: NO_LIMIT for none.
@@ -118,14 +116,12 @@ class CapacityExplorer:
         """Return the loads that the sliders begin with."""
         share, factor = self.share.value, self.factor.value
         wanted = loads(self.experts, share, None).wanted
-        words = self.words(share, factor)
+        words = self._words(share, factor)
         return capacity_bars(wanted, _limit(factor), caption=words)
 
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreCapacity", self.data)
-
-    def __repr__(self) -> str:
-        return self.words(self.share.value, self.factor.value)
+    def words(self) -> str:
+        """Say what the sliders begin with; the page has the same for each place."""
+        return self._words(self.share.value, self.factor.value)
 
 
 def explore_capacity(

@@ -7,14 +7,24 @@ function svg(name, attributes = {}, ...children) {
   return made;
 }
 
+// A picture with nothing in it yet; `words` are what a screen reader says of it.
+function blank(width, height, words) {
+  const size = { viewBox: `0 0 ${width} ${height}`, width, height };
+  return svg("svg", { ...size, role: "img", "aria-label": words });
+}
+
+function writeOn(picture, words, attributes) {
+  const made = svg("text", { fill: "currentColor", ...attributes });
+  made.textContent = words;
+  picture.append(made);
+}
+
 // x and y: `{low, high, ticks, text, name}`; text writes a tick.
 class Chart {
   constructor(width, height, x, y, words) {
     this.box = { left: 62, right: width - 28, top: 12, bottom: height - 42 };
     this.scales = { x, y };
-    this.picture = svg("svg", {
-      viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": words,
-    });
+    this.picture = blank(width, height, words);
     this.#axes(x, y);
   }
 

@@ -47,15 +47,7 @@ function checkpointPicture(data, at, width) {
 }
 
 function exploreCheckpoints(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(checkpointPicture(data, at, stage.clientWidth));
-    sentence.textContent = checkpointWords(data, at);
-  };
-  const items = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
-  items.push(["○", " here"], ["┊", " Young's formula"]);
-  key.replaceChildren(...items.map((item) => element("span", {}, ...item)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
+  key.push(["○", " here"], ["┊", " Young's formula"]);
+  explore(root, data, checkpointPicture, checkpointWords, key);
 }

@@ -17,7 +17,7 @@ from collectives_lab.plots.figure import INK, Diagram
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.series import SERIES
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.lookup import axes_of, full_table_of
 from collectives_lab.widgets.words import number
 
@@ -38,12 +38,10 @@ LOWEST = 0.1
 SCRIPTS = ("units.js", "knobs.js", "lookup.js", "chart.js", "checkpoints.js")
 
 
-class CheckpointExplorer:
-    """The share of the time that is lost, by the interval, under sliders.
+class CheckpointExplorer(page.Explorer):
+    """The share of the time that is lost, by the interval, under sliders."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreCheckpoints"
 
     def __init__(
         self, checkpoint: float, failures: float, restart: float, interval: float
@@ -56,11 +54,7 @@ class CheckpointExplorer:
         self.interval = knob(
             "interval", "training between checkpoints", INTERVALS, interval, duration
         )
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.checkpoint, self.failures, self.restart, self.interval
+        self.knobs = self.checkpoint, self.failures, self.restart, self.interval
 
     @property
     def shares(self) -> Shares:
@@ -91,10 +85,7 @@ class CheckpointExplorer:
         colors = SERIES[0], SERIES[1], SERIES[2], INK
         return {
             "names": NAMES,
-            "looks": [
-                {"color": color, "dashes": dashes}
-                for color, dashes in zip(colors, DASHES, strict=True)
-            ],
+            "looks": page.looks(colors, DASHES),
             "knobs": [vars(one) for one in self.knobs],
             "axes": axes_of(turned, intervals),
             "effective": table(lambda shares: shares.effective),
@@ -165,12 +156,6 @@ class CheckpointExplorer:
         best = best_interval(self.checkpoint.value, DAY / self.failures.value)
         figure.axes[0].axvline(float(best), color=INK, linewidth=1, linestyle=":")
         return figure
-
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreCheckpoints", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_checkpoints(

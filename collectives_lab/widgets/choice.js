@@ -40,15 +40,7 @@ function choicePicture(data, at, width) {
 }
 
 function exploreChoice(root, data) {
-  const [knobs, stage, key, sentence] = [".knobs", ".stage", ".key", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(choicePicture(data, at, stage.clientWidth));
-    sentence.textContent = choiceWords(data, at);
-  };
-  const items = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
-  items.push(["○", " what NCCL takes"]);
-  key.replaceChildren(...items.map((item) => element("span", {}, ...item)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
+  key.push(["○", " what NCCL takes"]);
+  explore(root, data, choicePicture, choiceWords, key);
 }

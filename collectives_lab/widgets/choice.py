@@ -20,7 +20,7 @@ from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.series import SERIES
 from collectives_lab.predictions import predict
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.words import number
 
 Servers = Callable[[int, int], Fabric]
@@ -34,12 +34,10 @@ ALONE = "One GPU has nobody to sum with."
 SCRIPTS = ("units.js", "knobs.js", "chart.js", "choice.js")
 
 
-class ChoiceExplorer:
-    """NCCL's choice under sliders, with a curve for each algorithm.
+class ChoiceExplorer(page.Explorer):
+    """NCCL's choice under sliders, with a curve for each algorithm."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreChoice"
 
     def __init__(self, servers: Servers, nbytes: float, nodes: int, gpus: int):
         self.servers = servers
@@ -50,11 +48,7 @@ class ChoiceExplorer:
         self.size = knob("size", "size S", SIZES.tolist(), nbytes, format_bytes)
         self.nodes = knob("nodes", "servers", NODES, nodes, "{:,}".format)
         self.gpus = knob("gpus", "GPUs in each", GPUS, gpus, str)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.size, self.nodes, self.gpus
+        self.knobs = self.size, self.nodes, self.gpus
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -63,10 +57,7 @@ class ChoiceExplorer:
         table = [[_by_size(self.servers, n, g) for g in places[1]] for n in places[0]]
         return {
             "names": NAMES,
-            "looks": [
-                {"color": color, "dashes": dashes}
-                for color, dashes in zip(SERIES, ("", "9 3", "2 3"), strict=False)
-            ],
+            "looks": page.looks(SERIES, ("", "9 3", "2 3")),
             "sizes": SIZES.tolist(),
             "table": table,
             "knobs": [vars(one) for one in self.knobs],
@@ -104,12 +95,6 @@ class ChoiceExplorer:
         figure = cost_curves(curves, SIZES, caption=self.words())
         figure.alt = f"Curves of time against size: {', '.join(curves)}. {self.words()}"
         return figure
-
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreChoice", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_choice(

@@ -20,7 +20,7 @@ from collectives_lab.plots.cost_curves import cost_curves, ranking
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.series import ALIKE, SERIES, seconds_of
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
+from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
@@ -35,12 +35,11 @@ DASHES = ("", "9 3", "9 3 2 3", "2 2", "16 4", "5 5", "9 3 2 3 2 3", "2 6")
 SCRIPTS = ("units.js", "knobs.js", "lookup.js", "crossings.js", "chart.js", "costs.js")
 
 
-class CostExplorer:
-    """Cost curves under sliders, a table of all times, and who wins in words.
+class CostExplorer(page.Explorer):
+    """Cost curves under sliders, a table of all times, and who wins in words."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreCosts"
+    above, below = "knobs", "key"
 
     def __init__(
         self,
@@ -63,11 +62,7 @@ class CostExplorer:
         self.ranks = knob("ranks", "ranks P", RANKS, world_size, "{:,}".format)
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
         self.bandwidth = bandwidth_knob("bandwidth, 1 / beta", BANDWIDTHS, bandwidth)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.size, self.ranks, self.alpha, self.bandwidth
+        self.knobs = self.size, self.ranks, self.alpha, self.bandwidth
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -144,18 +139,6 @@ class CostExplorer:
             f"By size, {ranking(self.sizes, lines)}"
             + (f" No time here: {missing}." if missing else "")
         )
-
-    def _repr_html_(self) -> str:
-        # The script writes the sentence itself, anew for each move of a slider.
-        body = (
-            '<div class="knobs"></div>'
-            f'<div class="stage">{self.diagram()._repr_html_()}</div>'
-            '<div class="sentence" aria-live="polite"></div><div class="key"></div>'
-        )
-        return page.live(body, SCRIPTS, "exploreCosts", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_costs(

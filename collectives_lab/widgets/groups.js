@@ -28,14 +28,8 @@ function groupPicture(data, at, width) {
   const rows = Math.ceil((ranks * distance) / perNode), shown = Math.min(rows, most);
   const left = 60, cell = Math.min(36, (width - left - 8) / perNode);
   const height = cell * shown + (shown < rows ? 26 : 6);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": groupWords(data, at),
-  });
-  const write = (words, attributes) => {
-    const made = svg("text", { fill: "currentColor", ...attributes });
-    made.textContent = words;
-    picture.append(made);
-  };
+  const picture = blank(width, height, groupWords(data, at));
+  const write = (words, attributes) => writeOn(picture, words, attributes);
   for (let rank = 0; rank < shown * perNode; rank++) {
     const x = left + (rank % perNode) * cell, y = Math.floor(rank / perNode) * cell + 2;
     const isMember = rank % distance === 0 && rank < ranks * distance;
@@ -52,12 +46,5 @@ function groupPicture(data, at, width) {
 }
 
 function exploreGroups(root, data) {
-  const [knobs, stage, sentence] = [".knobs", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(groupPicture(data, at, stage.clientWidth));
-    sentence.textContent = groupWords(data, at);
-  };
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  explore(root, data, groupPicture, groupWords);
 }

@@ -16,7 +16,7 @@ from collectives_lab.plots.figure import Diagram, rank_color
 from collectives_lab.plots.group_picture import MOST, group
 from collectives_lab.predictions import predict
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.words import number
 
 MACHINES = {
@@ -39,12 +39,11 @@ def shape(ranks: int, distance: int) -> tuple[int, int]:
     return ranks // in_a_node, in_a_node
 
 
-class GroupExplorer:
-    """A group of ranks on its nodes, under sliders, with the time of an all-reduce.
+class GroupExplorer(page.Explorer):
+    """A group of ranks on its nodes, under sliders, with the time of an all-reduce."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreGroups"
+    above = "knobs"
 
     def __init__(self, ranks: int, distance: int, nbytes: int, machine: str):
         names = list(MACHINES)
@@ -66,11 +65,7 @@ class GroupExplorer:
         self.machine = knob(
             "machine", "machine", range(len(names)), place, names.__getitem__
         )
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.ranks, self.distance, self.size, self.machine
+        self.knobs = self.ranks, self.distance, self.size, self.machine
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -113,14 +108,6 @@ class GroupExplorer:
         nodes = -(-ranks * distance // PER_NODE)
         members = range(0, ranks * distance, distance)
         return group(members, range(nodes * PER_NODE), PER_NODE, caption=self.words())
-
-    def _repr_html_(self) -> str:
-        return page.explorer(
-            self.diagram(), SCRIPTS, "exploreGroups", self.data, above="knobs"
-        )
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_groups(

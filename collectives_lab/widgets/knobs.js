@@ -48,6 +48,26 @@ function placeOf(knobs, at) {
   return knobs.reduce((place, { key, values }) => place * values.length + at[key], 0);
 }
 
+// Shows a picture and a sentence below the sliders, and draws both anew for each move of
+// one. `picture` and `words` get the data and where the sliders stand; `key` is a list of
+// signs, each a list of what stands in it.
+function explore(root, data, picture, words, key = []) {
+  const [knobs, stage, sentence] = [".knobs", ".stage", ".sentence"]
+    .map((part) => root.querySelector(part));
+  const draw = () => {
+    stage.replaceChildren(picture(data, at, stage.clientWidth));
+    sentence.textContent = words(data, at);
+  };
+  root.querySelector(".key")?.replaceChildren(...key.map((sign) => element("span", {}, ...sign)));
+  const at = sliders(knobs, data.knobs, draw);
+  whenever(stage, draw);
+}
+
+// A small square, for a key.
+function square(look) {
+  return element("i", { style: `display:inline-block;width:1em;height:0.8em;${look}` });
+}
+
 // Draws now and whenever `place` gets another width: a picture is as wide as its
 // place, so that words in it are as large as words beside it, on a phone too.
 function whenever(place, draw) {

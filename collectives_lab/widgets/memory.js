@@ -2,8 +2,7 @@
 // for each place of the sliders, in the order of the knobs.
 
 function memoryKept(data, at) {
-  const number = data.knobs.reduce((place, { key, values }) => place * values.length + at[key], 0);
-  return data.kept[number];
+  return data.kept[placeOf(data.knobs, at)];
 }
 
 const memoryTotal = (bar) => bar.reduce((sum, part) => sum + part, 0);
@@ -24,15 +23,9 @@ function memoryPicture(data, at, width) {
   const bars = memoryKept(data, at), { limit, until, colors } = data;
   const left = 90, right = width - 56, row = 30, bottom = 6 + row * bars.length;
   const x = (value) => left + (Math.min(value, until) / until) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${bottom + 40}`, width, height: bottom + 40, role: "img",
-    "aria-label": memoryWords(data, at),
-  });
-  const write = (words, x, y, anchor, look = {}) => {
-    const made = svg("text", { x, y, fill: "currentColor", "text-anchor": anchor, ...look });
-    made.textContent = words;
-    picture.append(made);
-  };
+  const picture = blank(width, bottom + 40, memoryWords(data, at));
+  const write = (words, x, y, anchor, look = {}) =>
+    writeOn(picture, words, { x, y, "text-anchor": anchor, ...look });
   bars.forEach((bar, stage) => {
     const middle = 6 + row * (stage + 0.5), total = memoryTotal(bar);
     write(data.names[stage], left - 8, middle + 4, "end");
@@ -58,17 +51,7 @@ function memoryPicture(data, at, width) {
 }
 
 function exploreMemory(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(memoryPicture(data, at, stage.clientWidth));
-    sentence.textContent = memoryWords(data, at);
-  };
-  const signs = data.kinds.map((name, kind) => [name, `background:${data.colors[kind]}`]);
-  key.replaceChildren(...signs.map(([name, look]) => {
-    const square = element("i", { style: `display:inline-block;width:1em;height:0.8em;${look}` });
-    return element("span", {}, square, ` ${name}`);
-  }), element("span", {}, `┊ ${data.limit} GB`));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = data.kinds.map((name, n) => [square(`background:${data.colors[n]}`), ` ${name}`]);
+  key.push([`┊ ${data.limit} GB`]);
+  explore(root, data, memoryPicture, memoryWords, key);
 }

@@ -15,7 +15,7 @@ from collectives_lab.plots.memory_picture import STAGES, memory
 from collectives_lab.plots.series import SERIES
 from collectives_lab.strategies import Strategy, fullest, models
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.words import number
 
 MODELS = (models.llama3_8b, models.llama3_70b, models.llama3_405b)
@@ -88,12 +88,10 @@ def kept(
     ]
 
 
-class MemoryExplorer:
-    """Bars of memory against what a GPU has, under sliders for model and degrees.
+class MemoryExplorer(page.Explorer):
+    """Bars of memory against what a GPU has, under sliders for model and degrees."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreMemory"
 
     def __init__(
         self, model: int, gpus: int, tensor: int, pipeline: int, recompute: int
@@ -106,11 +104,7 @@ class MemoryExplorer:
         self.recompute = knob(
             "recompute", "computed again", range(2), recompute, texts[1].__getitem__
         )
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.model, self.gpus, self.tensor, self.pipeline, self.recompute
+        self.knobs = self.model, self.gpus, self.tensor, self.pipeline, self.recompute
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -154,12 +148,6 @@ class MemoryExplorer:
             xlabel="GB on the fullest GPU",
             caption=self.words(),
         )
-
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreMemory", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_memory(

@@ -50,15 +50,7 @@ function messagePicture(data, at, width) {
 }
 
 function exploreMessage(root, data) {
-  const [knobs, stage, key, sentence] = [".knobs", ".stage", ".key", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(messagePicture(data, at, stage.clientWidth));
-    sentence.textContent = messageWords(data, at);
-  };
-  const items = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
-  items.push(["●", " this message"], ["○", " both parts are equal"]);
-  key.replaceChildren(...items.map((item) => element("span", {}, ...item)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
+  key.push(["●", " this message"], ["○", " both parts are equal"]);
+  explore(root, data, messagePicture, messageWords, key);
 }

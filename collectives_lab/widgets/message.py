@@ -17,7 +17,7 @@ from collectives_lab.plots.figure import INK, Diagram
 from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.series import SERIES
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
+from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
@@ -29,12 +29,10 @@ SCRIPTS = ("units.js", "knobs.js", "lookup.js", "crossings.js", "chart.js",
            "message.js")  # fmt: skip
 
 
-class MessageExplorer:
-    """The time of a message under sliders, in its two parts.
+class MessageExplorer(page.Explorer):
+    """The time of a message under sliders, in its two parts."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreMessage"
 
     def __init__(self, nbytes: float, alpha: float, bandwidth: float):
         shown = [n for n in SIZES.tolist() if np.log2(n).is_integer()]
@@ -42,11 +40,7 @@ class MessageExplorer:
         self.size = knob("size", "size n", shown, nearest, format_bytes)
         self.alpha = knob("alpha", "latency α", ALPHAS, alpha, format_seconds)
         self.bandwidth = bandwidth_knob("bandwidth 1/β", BANDWIDTHS, bandwidth)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.size, self.alpha, self.bandwidth
+        self.knobs = self.size, self.alpha, self.bandwidth
 
     @property
     def link(self) -> Link:
@@ -65,13 +59,9 @@ class MessageExplorer:
             lambda alpha, rate: alpha + 0 * SIZES,
             lambda alpha, rate: SIZES / rate,
         )
-        colors, dashes = (SERIES[0], INK, INK), ("", "6 3", "2 3")
         return {
             "names": CURVES,
-            "looks": [
-                {"color": color, "dashes": dash}
-                for color, dash in zip(colors, dashes, strict=True)
-            ],
+            "looks": page.looks((SERIES[0], INK, INK), ("", "6 3", "2 3")),
             "sizes": SIZES.tolist(),
             "parts": [table_of(part, turned, SIZES) for part in parts],
             "axes": axes_of(turned, SIZES),
@@ -92,12 +82,6 @@ class MessageExplorer:
     def diagram(self) -> Diagram:
         """Return the picture of what the sliders begin with."""
         return message_time(self.link, SIZES, caption=self.words())
-
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreMessage", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_message(

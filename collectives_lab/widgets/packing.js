@@ -5,15 +5,8 @@ function packingPicture({ steps, words }, { names, colors }, width) {
   const wholes = steps.map((parts) => parts.reduce((sum, part) => sum + part, 0));
   const most = Math.max(...wholes), row = 40, left = 2, right = width - 84;
   const x = (seconds) => left + (seconds / most) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${row * names.length}`, width, height: row * names.length,
-    role: "img", "aria-label": words,
-  });
-  const write = (at, y, text) => {
-    const made = svg("text", { x: at, y, fill: "currentColor" });
-    made.textContent = text;
-    picture.append(made);
-  };
+  const picture = blank(width, row * names.length, words);
+  const write = (at, y, text) => writeOn(picture, text, { x: at, y });
   names.forEach((name, way) => {
     write(left, 14 + row * way, name);
     let from = 0;
@@ -28,17 +21,8 @@ function packingPicture({ steps, words }, { names, colors }, width) {
 }
 
 function explorePacking(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.bandwidth][at.packing];
-    stage.replaceChildren(packingPicture(now, data, stage.clientWidth));
-    sentence.textContent = now.words;
-  };
-  key.replaceChildren(...data.parts.map((name, n) => {
-    const look = `display:inline-block;width:1em;height:0.8em;background:${data.colors[n]}`;
-    return element("span", {}, element("i", { style: look }), ` ${name}`);
-  }));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const now = (at) => data.shown[at.bandwidth][at.packing];
+  const picture = (_, at, width) => packingPicture(now(at), data, width);
+  const key = data.parts.map((name, n) => [square(`background:${data.colors[n]}`), ` ${name}`]);
+  explore(root, data, picture, (_, at) => now(at).words, key);
 }

@@ -14,19 +14,17 @@ from collectives_lab.costs.compression import WAYS, Parts
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.step_picture import PARTS, step_parts
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
+from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 
 BANDWIDTHS = decades(8, 12)
 SPEEDS = decades(9, 13)
 SCRIPTS = ("units.js", "knobs.js", "chart.js", "packing.js")
 
 
-class PackingExplorer:
-    """Steps in all ways of `costs.compression`, under sliders for link and packing.
+class PackingExplorer(page.Explorer):
+    """Steps in all ways of `costs.compression`, under sliders for link and packing."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "explorePacking"
 
     def __init__(
         self,
@@ -43,11 +41,7 @@ class PackingExplorer:
         self.link = bandwidth_knob("bandwidth of the link", BANDWIDTHS, bandwidth)
         name = "packing reads and writes"
         self.speed = knob("packing", name, SPEEDS, packing, format_bandwidth, -1)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.link, self.speed
+        self.knobs = self.link, self.speed
 
     def steps(self, bandwidth: float, packing: float) -> dict[str, Parts]:
         """Return the parts of a step in each way."""
@@ -72,10 +66,10 @@ class PackingExplorer:
         steps = self.steps(bandwidth, packing)
         return {
             "steps": [[float(f"{x:.4g}") for x in parts] for parts in steps.values()],
-            "words": self.words(bandwidth, packing),
+            "words": self._words(bandwidth, packing),
         }
 
-    def words(self, bandwidth: float, packing: float) -> str:
+    def _words(self, bandwidth: float, packing: float) -> str:
         """Say whether a byte beats bfloat16, up to which link, and who is first."""
         whole = {n: sum(parts) for n, parts in self.steps(bandwidth, packing).items()}
         byte, brain = WAYS["a byte"], WAYS["bfloat16"]
@@ -94,13 +88,11 @@ class PackingExplorer:
     def diagram(self) -> Diagram:
         """Return the bars for what the sliders begin with."""
         at = self.link.value, self.speed.value
-        return step_parts(self.steps(*at), caption=self.words(*at))
+        return step_parts(self.steps(*at), caption=self._words(*at))
 
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "explorePacking", self.data)
-
-    def __repr__(self) -> str:
-        return self.words(self.link.value, self.speed.value)
+    def words(self) -> str:
+        """Say what the sliders begin with; the page has the same for each place."""
+        return self._words(self.link.value, self.speed.value)
 
 
 def explore_packing(

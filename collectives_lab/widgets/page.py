@@ -1,6 +1,6 @@
 """One output of a notebook that brings its own style, data and script.
 
-Here you can make one (`live`), or one around a picture (`explorer`). In JupyterLab all
+Here you can make one (`live`), or one around a picture (`Explorer`). In JupyterLab all
 outputs are one page, in Colab each is a page of its own, and an exported book has no
 server: so an output loads nothing, and all names in it end with it. Where no script
 runs, a reader sees what `still` is.
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from collectives_lab.plots.figure import Diagram
+from collectives_lab.widgets.knobs import Knob
 
 HERE = Path(__file__).parent
 OWN_KEYS = 'data-lm-suppress-shortcuts="true"'
@@ -40,24 +42,56 @@ def live(
     )
 
 
-def explorer(
-    figure: Diagram,
-    scripts: Sequence[str],
-    function: str,
-    data: Mapping[str, Any],
-    above: str = "knobs key",
-) -> str:
-    """Return the HTML of a picture below its controls, with a sentence about it.
+class Explorer(ABC):
+    """A picture under sliders, with a sentence about it.
 
-    above: the classes of the elements above the picture, which the function fills.
-    The rest as for `live`.
+    A page shows it with a script of its own; where none runs, as the picture of what
+    the sliders begin with. scripts, function: as for `live`. above, below: the classes
+    of the elements around the picture, which the function fills.
     """
-    tops = "".join(f'<div class="{name}"></div>' for name in above.split())
-    body = (
-        f'{tops}<div class="stage">{figure._repr_html_()}</div>'
-        '<div class="sentence" aria-live="polite"></div>'
-    )
-    return live(body, scripts, function, data)
+
+    scripts: tuple[str, ...]
+    function: str
+    above = "knobs key"
+    below = ""
+    knobs: tuple[Knob, ...]
+    """The sliders, in their order."""
+
+    @property
+    @abstractmethod
+    def data(self) -> dict[str, Any]:
+        """What the page shows."""
+
+    @abstractmethod
+    def diagram(self) -> Diagram:
+        """Return the picture of what the sliders begin with."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """Say what the sliders begin with."""
+
+    def _repr_html_(self) -> str:
+        body = (
+            f'{_places(self.above)}<div class="stage">'
+            f"{self.diagram()._repr_html_()}</div>"
+            f'<div class="sentence" aria-live="polite"></div>{_places(self.below)}'
+        )
+        return live(body, self.scripts, self.function, self.data)
+
+    def __repr__(self) -> str:
+        return self.words()
+
+
+def looks(colors: Iterable[str], dashes: Iterable[str]) -> list[dict[str, str]]:
+    """Return how a page draws curves: each has its color and its dashes."""
+    return [
+        {"color": color, "dashes": dash}
+        for color, dash in zip(colors, dashes, strict=False)
+    ]
+
+
+def _places(names: str) -> str:
+    return "".join(f'<div class="{name}"></div>' for name in names.split())
 
 
 def _json(data: Any) -> str:

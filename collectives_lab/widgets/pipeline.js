@@ -2,8 +2,7 @@
 // of the sliders, in the order of the knobs.
 
 function pipelinePlace(data, at) {
-  const number = data.knobs.reduce((place, { key, values }) => place * values.length + at[key], 0);
-  return data.places[number];
+  return data.places[placeOf(data.knobs, at)];
 }
 
 // The sentence below the picture, as PipelineExplorer.words in pipeline.py has it.
@@ -36,14 +35,8 @@ function pipelinePicture(data, at, width) {
   const lane = Math.max(15, Math.min(30, 240 / lanes.length)), left = 58, right = width - 12;
   const bottom = 6 + lane * lanes.length, height = bottom + 38;
   const x = (time) => left + (time / until) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": place.words,
-  });
-  const write = (words, attributes) => {
-    const made = svg("text", { fill: "currentColor", ...attributes });
-    made.textContent = words;
-    picture.append(made);
-  };
+  const picture = blank(width, height, place.words);
+  const write = (words, attributes) => writeOn(picture, words, attributes);
   lanes.forEach((own, stage) => {
     const top = 6 + lane * stage, color = data.colors[stage];
     write(`stage ${stage}`, { x: left - 8, y: top + lane / 2 + 4, "text-anchor": "end" });
@@ -70,18 +63,11 @@ function pipelinePicture(data, at, width) {
 }
 
 function explorePipeline(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(pipelinePicture(data, at, stage.clientWidth));
-    sentence.textContent = pipelineWords(data, at);
-  };
   const signs = [["F", "forward pass"], ["B", "backward pass, or the gradients of inputs"],
     ["W", "the gradients of weights"]];
-  key.replaceChildren(...signs.map(([kind, name]) => {
+  const key = signs.map(([kind, name]) => {
     const bar = svg("rect", { x: 1, y: 1, width: 20, height: 10, ...PIPELINE_LOOKS[kind](data.colors[0]) });
-    return element("span", {}, svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, bar), ` ${name}`);
-  }));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+    return [svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, bar), ` ${name}`];
+  });
+  explore(root, data, pipelinePicture, pipelineWords, key);
 }

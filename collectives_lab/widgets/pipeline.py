@@ -17,7 +17,7 @@ from collectives_lab.replay import pipelines
 from collectives_lab.replay.pipelines import Bar, Work
 from collectives_lab.trace import Event, Trace
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.words import number
 
 STAGES = (2, 4, 8, 16)
@@ -81,12 +81,10 @@ def _takes(name: str) -> dict[str, float]:
     return {"F": 1, "B": 1, "W": 1} if name == "zero bubble" else {"F": 1, "B": 2}
 
 
-class PipelineExplorer:
-    """The stages of a pipeline over time, under sliders.
+class PipelineExplorer(page.Explorer):
+    """The stages of a pipeline over time, under sliders."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "explorePipeline"
 
     def __init__(self, stages: int, micro_batches: int, schedule: str, pieces: int):
         if (schedule, pieces) not in SCHEDULES:
@@ -104,11 +102,7 @@ class PipelineExplorer:
         )
         self.stages = knob("stages", "stages P", STAGES, stages, str)
         self.micro = knob("micro", "micro-batches m", MICRO_BATCHES, micro_batches, str)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.schedule, self.stages, self.micro
+        self.knobs = self.schedule, self.stages, self.micro
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -150,12 +144,6 @@ class PipelineExplorer:
             between=(0, _until(*place)),
             xlabel="time (1 = a stage's forward pass)",
         )
-
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "explorePipeline", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_pipeline(

@@ -23,7 +23,7 @@ from collectives_lab.plots.series import ALIKE
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
-from collectives_lab.widgets.words import count, number
+from collectives_lab.widgets.words import count, flops, number
 
 RANKS = [2**n for n in range(1, 15)]
 PARAMETERS = decades(6, 12)
@@ -36,12 +36,14 @@ CURVES = ("the same batch, split over more ranks", "the same batch on each rank"
 SCRIPTS = ("units.js", "knobs.js", "lookup.js", "crossings.js", "chart.js", "ratio.js")
 
 
-class RatioExplorer:
-    """The ratio under sliders, in SI units; `tokens` are those of all ranks together.
+class RatioExplorer(page.Explorer):
+    """The ratio under sliders, in SI units.
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
+    `tokens` are those of all ranks together.
     """
+
+    scripts, function = SCRIPTS, "exploreRatio"
+    above = "knobs step key"
 
     def __init__(
         self,
@@ -61,15 +63,11 @@ class RatioExplorer:
         self.tokens = knob(
             "tokens", "tokens a step, all ranks", TOKENS, tokens, "{:,}".format
         )
-        self.rate = knob("rate", "speed of a rank", RATES, flop_rate, _flops, -1)
+        self.rate = knob("rate", "speed of a rank", RATES, flop_rate, flops, -1)
         self.bandwidth = bandwidth_knob("bandwidth, one way", BANDWIDTHS, bandwidth)
         self.alpha = knob("alpha", "alpha, a message", ALPHAS, alpha, format_seconds)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
         model = self.ranks, self.parameters, self.tokens
-        return *model, self.rate, self.bandwidth, self.alpha
+        self.knobs = *model, self.rate, self.bandwidth, self.alpha
 
     @cached_property
     def worlds(self) -> NDArray[Any]:
@@ -185,14 +183,6 @@ class RatioExplorer:
         is_over = moved[-1] >= compute[-1]
         return "fewer than 2" if is_over else f"more than {number(self.worlds[-1])}"
 
-    def _repr_html_(self) -> str:
-        return page.explorer(
-            self.diagram(), SCRIPTS, "exploreRatio", self.data, "knobs step key"
-        )
-
-    def __repr__(self) -> str:
-        return self.words()
-
 
 def explore_ratio(
     world_size: int = 64,
@@ -212,7 +202,3 @@ def explore_ratio(
     return RatioExplorer(
         world_size, parameters, tokens, flop_rate, bandwidth, alpha, bytes_per_parameter
     )
-
-
-def _flops(flop_rate: float) -> str:
-    return f"{flop_rate / 1e12:,.4g} TFLOP/s"

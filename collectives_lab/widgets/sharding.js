@@ -44,15 +44,7 @@ function shardingPicture(data, at, width) {
 }
 
 function exploreSharding(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(shardingPicture(data, at, stage.clientWidth));
-    sentence.textContent = shardingWords(data, at);
-  };
-  const items = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
-  items.push(["○", " here"], ["┊", " computes as long as gathered"]);
-  key.replaceChildren(...items.map((item) => element("span", {}, ...item)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const key = data.names.map((name, n) => [sample(data.looks[n]), ` ${name}`]);
+  key.push(["○", " here"], ["┊", " computes as long as gathered"]);
+  explore(root, data, shardingPicture, shardingWords, key);
 }

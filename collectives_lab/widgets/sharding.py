@@ -17,9 +17,9 @@ from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.series import SERIES
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, bandwidth_knob, decades, knob
+from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
-from collectives_lab.widgets.words import number
+from collectives_lab.widgets.words import flops, number
 
 TOKENS = [2**n for n in range(6, 21)]
 RANKS = [2**n for n in range(1, 13)]
@@ -34,27 +34,21 @@ DASHES = ("", "9 3", "9 3 2 3", "2 2")
 SCRIPTS = ("units.js", "knobs.js", "lookup.js", "chart.js", "sharding.js")
 
 
-class ShardingExplorer:
-    """Steps of ZeRO in units of data parallelism's, under sliders.
+class ShardingExplorer(page.Explorer):
+    """Steps of ZeRO in units of data parallelism's, under sliders."""
 
-    A page shows it with a script of its own; where none runs, as the picture of what
-    the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreSharding"
 
     def __init__(
         self, tokens: int, world_size: int, flop_rate: float, bandwidth: float
     ):
         self.tokens = knob("tokens", "tokens on a GPU", TOKENS, tokens, "{:,}".format)
         self.ranks = knob("ranks", "GPUs", RANKS, world_size, "{:,}".format)
-        self.rate = knob("rate", "speed of a GPU", RATES, flop_rate, _flops)
+        self.rate = knob("rate", "speed of a GPU", RATES, flop_rate, flops)
         self.bandwidth = bandwidth_knob(
             "bandwidth of a GPU, one way", BANDWIDTHS, bandwidth
         )
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.tokens, self.ranks, self.rate, self.bandwidth
+        self.knobs = self.tokens, self.ranks, self.rate, self.bandwidth
 
     @cached_property
     def ratios(self) -> dict[str, Any]:
@@ -78,10 +72,7 @@ class ShardingExplorer:
         ranks = np.array(self.ranks.values)
         return {
             "names": list(self.ratios),
-            "looks": [
-                {"color": SERIES[n], "dashes": dashes}
-                for n, dashes in enumerate(DASHES)
-            ],
+            "looks": page.looks(SERIES, DASHES),
             "even": {
                 "axes": axes_of(turned, ranks),
                 "table": table_of(
@@ -133,12 +124,6 @@ class ShardingExplorer:
             f"{listed}."
         )
 
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreSharding", self.data)
-
-    def __repr__(self) -> str:
-        return self.words()
-
 
 def explore_sharding(
     tokens: int = 4096,
@@ -152,7 +137,3 @@ def explore_sharding(
     one way, bytes a second, of a GPU. Parameters have 2 bytes.
     """
     return ShardingExplorer(tokens, world_size, flop_rate, bandwidth)
-
-
-def _flops(flop_rate: float) -> str:
-    return f"{flop_rate / 1e12:,.4g} TFLOP/s"

@@ -10,15 +10,8 @@ function stalenessPicture(data, at, width) {
   const lanes = data.bars[placeOf(data.knobs, at)], lane = 30, left = 58, right = width - 12;
   const bottom = 8 + lane * (lanes.length + 1), height = bottom + 36;
   const x = (time) => left + (Math.min(time, data.until) / data.until) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
-    "aria-label": stalenessWords(data, at),
-  });
-  const write = (words, attributes) => {
-    const made = svg("text", { fill: "currentColor", ...attributes });
-    made.textContent = words;
-    picture.append(made);
-  };
+  const picture = blank(width, height, stalenessWords(data, at));
+  const write = (words, attributes) => writeOn(picture, words, attributes);
   const names = ["updates", ...lanes.map((_, worker) => `rank ${worker + 1}`)];
   names.forEach((name, n) =>
     write(name, { x: left - 8, y: 8 + lane * (n + 0.5) + 4, "text-anchor": "end" }));
@@ -42,12 +35,5 @@ function stalenessPicture(data, at, width) {
 }
 
 function exploreStaleness(root, data) {
-  const [knobs, stage, sentence] = [".knobs", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    stage.replaceChildren(stalenessPicture(data, at, stage.clientWidth));
-    sentence.textContent = stalenessWords(data, at);
-  };
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  explore(root, data, stalenessPicture, stalenessWords);
 }

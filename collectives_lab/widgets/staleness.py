@@ -17,7 +17,7 @@ from collectives_lab.plots.figure import Diagram, rank_color
 from collectives_lab.replay.staleness import Gradient, play
 from collectives_lab.trace import Event, Trace
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.words import number
 
 WORKERS = 4
@@ -33,23 +33,21 @@ ALWAYS, AT_TIMES = 0, 1
 SCRIPTS = ("units.js", "knobs.js", "chart.js", "staleness.js")
 
 
-class StalenessExplorer:
+class StalenessExplorer(page.Explorer):
     """Four workers of a parameter server over time, under sliders.
 
-    Rank 0 is the server. A page shows it with a script of its own; where none runs, as
-    the picture of what the sliders begin with.
+    Rank 0 is the server.
     """
+
+    scripts, function = SCRIPTS, "exploreStaleness"
+    above = "knobs"
 
     def __init__(self, bound: int | None, factor: int, is_at_times: bool):
         begun = NO_BOUND if bound is None else bound
         self.bound = knob("bound", "bound, in steps", BOUNDS, begun, _bound)
         self.factor = knob("factor", "a slow gradient takes", FACTORS, factor, str)
         self.who = knob("who", "who is slow", (ALWAYS, AT_TIMES), is_at_times, _who)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.bound, self.factor, self.who
+        self.knobs = self.bound, self.factor, self.who
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -86,14 +84,6 @@ class StalenessExplorer:
             between=(0, UNTIL),
             xlabel="time (1 = a fast gradient)",
         )
-
-    def _repr_html_(self) -> str:
-        return page.explorer(
-            self.diagram(), SCRIPTS, "exploreStaleness", self.data, "knobs"
-        )
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_staleness(

@@ -10,17 +10,12 @@ function sumsPicture({ kinds, grid, words }, width) {
   }));
   const rows = Math.max(...Object.values(height)) + 1, bottom = 16 + rows * 2.3 * radius;
   const x = (value) => left + ((value + reach) / (2 * reach)) * (right - left);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${bottom + 40}`, width, height: bottom + 40, role: "img", "aria-label": words,
-  });
+  const picture = blank(width, bottom + 40, words);
   const line = (at, look) => picture.append(svg("line", {
     x1: x(at), x2: x(at), y1: 6, y2: bottom, stroke: "currentColor", ...look,
   }));
-  const write = (at, y, text) => {
-    const made = svg("text", { x: at, y, fill: "currentColor", "text-anchor": "middle" });
-    made.textContent = text;
-    picture.append(made);
-  };
+  const write = (at, y, text) =>
+    writeOn(picture, text, { x: at, y, "text-anchor": "middle" });
   for (let n = -reach; n <= reach + 1; n++) {
     if (Math.abs(n + grid - 1) <= reach) line(n + grid - 1, { "stroke-opacity": 0.3 });
   }
@@ -38,16 +33,9 @@ function sumsPicture({ kinds, grid, words }, width) {
 }
 
 function exploreSums(root, data) {
-  const [knobs, key, stage, sentence] = [".knobs", ".key", ".stage", ".sentence"]
-    .map((part) => root.querySelector(part));
-  const draw = () => {
-    const now = data.shown[at.type][at.entry];
-    stage.replaceChildren(sumsPicture(now, stage.clientWidth));
-    sentence.textContent = now.words;
-  };
-  const signs = ["● ", "○ "].map((sign, n) => sign + data.kinds[n]);
-  signs.push("┆ exact sum", "│ multiples of the unit");
-  key.replaceChildren(...signs.map((text) => element("span", {}, text)));
-  const at = sliders(knobs, data.knobs, draw);
-  whenever(stage, draw);
+  const now = (at) => data.shown[at.type][at.entry];
+  const picture = (_, at, width) => sumsPicture(now(at), width);
+  const key = ["● ", "○ "].map((sign, n) => [sign + data.kinds[n]]);
+  key.push(["┆ exact sum"], ["│ multiples of the unit"]);
+  explore(root, data, picture, (_, at) => now(at).words, key);
 }

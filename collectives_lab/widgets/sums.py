@@ -16,7 +16,7 @@ import numpy as np
 from collectives_lab.plots.figure import Diagram
 from collectives_lab.plots.sums_picture import sums_picture
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 
 TYPES = {"float32": 24, "float16": 11, "bfloat16": 8}
 """Significant bits. Overflow and numbers below the normal ones are left out."""
@@ -67,8 +67,10 @@ def sums_of(terms: Sequence[float], bits: int) -> Sums:
     return Sums(off[0], off[1], above)
 
 
-class SumExplorer:
+class SumExplorer(page.Explorer):
     """The sums of entries under sliders for the entry and the type."""
+
+    scripts, function = SCRIPTS, "exploreSums"
 
     def __init__(
         self,
@@ -97,11 +99,7 @@ class SumExplorer:
         self.type = knob(
             "type", "type", range(len(TYPES)), names.index(dtype), names.__getitem__
         )
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.entry, self.type
+        self.knobs = self.entry, self.type
 
     @property
     def data(self) -> dict[str, Any]:
@@ -120,10 +118,10 @@ class SumExplorer:
         return {
             "kinds": [[round(s, 3) for s in kind] for kind in sums[:2]],
             "grid": round(sums.grid, 3),
-            "words": self.words(entry, dtype),
+            "words": self._words(entry, dtype),
         }
 
-    def words(self, entry: int, dtype: str) -> str:
+    def _words(self, entry: int, dtype: str) -> str:
         """Return how many different sums the orders give, and how far they lie."""
         sums = sums_of(self.entries[entry], TYPES[dtype])
         furthest = max(map(abs, sums.chains + sums.pairs))
@@ -142,15 +140,13 @@ class SumExplorer:
         sums = sums_of(self.entries[self.entry.value], TYPES[dtype])
         kinds = {CHAIN: [*map(_place, sums.chains)], PAIRS: [*map(_place, sums.pairs)]}
         figure = sums_picture(kinds, sums.grid)
-        figure.caption = self.words(self.entry.value, dtype)
+        figure.caption = self._words(self.entry.value, dtype)
         figure.alt = f"Dots on a line, one for each order of ranks. {figure.caption}"
         return figure
 
-    def _repr_html_(self) -> str:
-        return page.explorer(self.diagram(), SCRIPTS, "exploreSums", self.data)
-
-    def __repr__(self) -> str:
-        return self.words(self.entry.value, list(TYPES)[self.type.value])
+    def words(self) -> str:
+        """Say what the sliders begin with; the page has the same for each place."""
+        return self._words(self.entry.value, list(TYPES)[self.type.value])
 
 
 def explore_sums(

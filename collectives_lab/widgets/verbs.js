@@ -35,14 +35,9 @@ function verbPicture(data, now, width) {
   const columns = isNarrow ? p : 2 * p, left = names + (isNarrow ? 0 : gap);
   const cell = Math.min(56, (width - left - 2) / columns);
   const step = head + cell * p + 10, height = isNarrow ? 2 * step : step;
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": verbWords(data, now),
-  });
-  const write = (x, y, words, attributes = {}) => {
-    const made = svg("text", { x, y, fill: "currentColor", "text-anchor": "middle", ...attributes });
-    made.textContent = words;
-    picture.append(made);
-  };
+  const picture = blank(width, height, verbWords(data, now));
+  const write = (x, y, words, attributes = {}) =>
+    writeOn(picture, words, { x, y, "text-anchor": "middle", ...attributes });
   sides.forEach((rows, side) => {
     const x0 = names + (isNarrow ? 0 : side * (cell * p + gap)), y0 = head + (isNarrow ? side * step : 0);
     write(x0 + cell * p / 2, y0 - 8, side ? "after" : "before");

@@ -13,7 +13,7 @@ from collectives_lab.basics.verbs import VERBS, bus_factor
 from collectives_lab.plots.buffers import before_after
 from collectives_lab.plots.figure import PALETTE, Diagram, on_color
 from collectives_lab.widgets import page
-from collectives_lab.widgets.knobs import Knob, knob
+from collectives_lab.widgets.knobs import knob
 from collectives_lab.widgets.words import number
 
 RANKS = range(2, 9)
@@ -81,11 +81,11 @@ def total(verb: str, p: int) -> float:
     }.get(verb, p - 1)
 
 
-class VerbExplorer:
-    """The eight verbs under buttons and sliders, shown by a page with its own script.
+class VerbExplorer(page.Explorer):
+    """The eight verbs under buttons and sliders."""
 
-    Where no script runs, a page has the picture of what the sliders begin with.
-    """
+    scripts, function = SCRIPTS, "exploreVerbs"
+    above = "choices knobs"
 
     def __init__(self, verb: str, world_size: int, root: int):
         if verb not in VERBS:
@@ -95,11 +95,7 @@ class VerbExplorer:
         self.verb = verb
         self.ranks = knob("ranks", "ranks", RANKS, world_size, str)
         self.root = knob("root", "root", range(RANKS[-1]), root, "rank {}".format)
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Return the sliders, in their order."""
-        return self.ranks, self.root
+        self.knobs = self.ranks, self.root
 
     @property
     def data(self) -> dict[str, Any]:
@@ -137,14 +133,6 @@ class VerbExplorer:
             f"{number(total(verb, p))} S, and one of them sends or receives at least "
             f"{number(bus_factor(verb, p))} S."
         )
-
-    def _repr_html_(self) -> str:
-        return page.explorer(
-            self.diagram(), SCRIPTS, "exploreVerbs", self.data, "choices knobs"
-        )
-
-    def __repr__(self) -> str:
-        return self.words()
 
 
 def explore_verbs(

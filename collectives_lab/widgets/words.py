@@ -1,6 +1,7 @@
 """Numbers as a sentence has them, for the words below a picture.
 
-Here you can write a `number` and a large `count`; units.js writes numbers the same.
+Here you can write a `number`, a large `count`, and the speed of a GPU (`flops`);
+units.js writes numbers the same.
 """
 
 from __future__ import annotations
@@ -22,3 +23,8 @@ def count(value: float) -> str:
         if value >= scale:
             return f"{value / scale:.3g} {word}"
     return f"{value:,g}"
+
+
+def flops(rate: float) -> str:
+    """Write operations a second: `400 TFLOP/s`."""
+    return f"{rate / 1e12:,.4g} TFLOP/s"

@@ -23,7 +23,6 @@ from torch import nn
 import collectives_lab as lab
 from collectives_lab.parallel import conjugates, problem, sequence, tensor, vocabulary
 from collectives_lab.parallel.conjugates import Copy, Gather, Scatter, Sum
-from collectives_lab.parallel.tensor import ColumnLinear, RowLinear
 from collectives_lab.parallel.vocabulary import share
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -101,105 +100,6 @@ def test_shares_are_even_to_one() -> None:
     assert shares == [slice(0, 3), slice(3, 6), slice(6, 8)]
     with pytest.raises(lab.RankError, match="2 heads for 3 ranks; need at least one"):
         lab.run(own, 3, args=(2,))
-
-
-# -- single layers ---------------------------------------------------------------------
-
-
-def linear(bias: bool = True) -> nn.Linear:
-    layer = nn.Linear(7, 5, bias=bias, dtype=torch.float64)
-    layer.weight.data, layer.bias.data = numbers(5, 7, seed=7), numbers(5, seed=8)
-    return layer
-
-
-def column(x: torch.Tensor, Layer: type = ColumnLinear) -> list[torch.Tensor]:
-    """A column layer's output, all gradients, and the part of the outputs."""
-    layer, x = Layer(linear()), x.clone().requires_grad_()
-    y = layer(x)
-    part = share(5, "outputs")
-    y.backward(numbers(4, 5, seed=9)[:, part])
-    return [y, x.grad, layer.part.weight.grad, layer.part.bias.grad]
-
-
-def row(x: torch.Tensor, Layer: type = RowLinear) -> list[torch.Tensor]:
-    """A row layer's output and all gradients."""
-    part = share(7, "inputs")
-    layer, x = Layer(linear()), x[:, part].clone().requires_grad_()
-    y = layer(x)
-    y.backward(numbers(4, 5, seed=9))
-    return [y, x.grad, layer.part.weight.grad, layer.bias.grad]
-
-
-def in_one_piece(x: torch.Tensor) -> list[torch.Tensor]:
-    layer, x = linear(), x.clone().requires_grad_()
-    y = layer(x)
-    y.backward(numbers(4, 5, seed=9))
-    return [y, x.grad, layer.weight.grad, layer.bias.grad]
-
-
-X = numbers(4, 7, seed=6)
-
-
-def columns_agree(results: list) -> bool:
-    y, dx, dw, db = in_one_piece(X)
-    ys, dxs, dws, dbs = zip(*results, strict=True)
-    return (
-        torch.equal(torch.cat(ys, 1), y)
-        and all(torch.equal(each, dx) for each in dxs)
-        and torch.equal(torch.cat(dws), dw)
-        and torch.equal(torch.cat(dbs), db)
-    )
-
-
-def rows_agree(results: list) -> bool:
-    y, dx, dw, db = in_one_piece(X)
-    ys, dxs, dws, dbs = zip(*results, strict=True)
-    return (
-        all(torch.equal(each, y) for each in ys)
-        and torch.equal(torch.cat(dxs, 1), dx)
-        and torch.equal(torch.cat(dws, 1), dw)
-        and all(torch.equal(each, db) for each in dbs)
-    )
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
-def test_a_layer_in_parts_is_the_layer(world_size: int) -> None:
-    """Outputs and every gradient, to the bit, by columns and by rows, uneven too."""
-    run = lab.run(column, world_size, args=(X,))
-    assert columns_agree(run.results)
-    assert [e.nbytes for e in run.trace.of_rank(0)] == [X.nbytes]
-    run = lab.run(row, world_size, args=(X,))
-    assert rows_agree(run.results)
-    assert [e.nbytes for e in run.trace.of_rank(0)] == [8 * 4 * 5]
-
-
-class NoBackward(ColumnLinear):
-    """Forgets that other ranks have used x as well."""
-
-    def forward(self, x):
-        return self.part(x)
-
-
-class BiasEverywhere(RowLinear):
-    """Adds the bias on every rank, before the sum."""
-
-    def forward(self, x):
-        return Sum.apply(self.part(x) + self.bias, None)
-
-
-class SumBothWays(RowLinear):
-    """Adds up the gradient, too, of which every rank has all."""
-
-    def forward(self, x):
-        y = Copy.apply(Sum.apply(self.part(x), None), None)
-        return y + self.bias
-
-
-def test_a_wrong_layer_is_found() -> None:
-    """The test above fails where it should."""
-    assert not columns_agree(lab.run(column, 2, args=(X, NoBackward)).results)
-    for Wrong in (BiasEverywhere, SumBothWays):
-        assert not rows_agree(lab.run(row, 2, args=(X, Wrong)).results)
 
 
 # -- the loss over a vocabulary in parts -----------------------------------------------

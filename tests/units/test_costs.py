@@ -111,16 +111,10 @@ def test_break_even_in_tokens(flop_rate, bandwidth, least, most) -> None:
 def test_the_practical_example_contradicts_its_model() -> None:
     """16 GPUs have gamma 10.16, not near eleven; the batch alone restores 3.8 times."""
     assert f"{training.ratio(16, 32, *RATES):.2f}" == "10.16"
-    before, after = (training.weak_efficiency(k, 32, *RATES) for k in (16, 64))
+    before, after = (
+        training.efficiency(training.ratio(k, 32, *RATES)) for k in (16, 64)
+    )
     assert f"{4 * after / before:.1f}" == "3.8"
-
-
-def test_overlap_cannot_take_the_share_under_a_half() -> None:
-    """At gamma = 10.66 the network sets the pace even if all may overlap."""
-    gamma = training.ratio(64, 32, *RATES)
-    assert training.communication_share(1, gamma) == pytest.approx(gamma / (1 + gamma))
-    assert training.communication_share(1, gamma, overlap=1) > 0.9
-    assert training.communication_share(1, 0.5, overlap=1) == 0
 
 
 def test_a_step_hides_no_more_than_there_is_to_hide_it() -> None:
@@ -136,25 +130,6 @@ def test_a_share_is_from_0_to_1(name: str, value: float) -> None:
     """Percent are no shares, and the error says which of them it was."""
     with pytest.raises(ValueError, match=rf"{name} is {value}; it is a share"):
         training.step_time(1, 1, **{name: value})
-
-
-def test_strong_scaling_wears_off_and_weak_scaling_stays() -> None:
-    """A fixed global batch loses to the network; a fixed local one nearly does not."""
-    sizes = np.array([1, 4, 16, 64])
-    strong = training.strong_efficiency(sizes, BATCH, *RATES)
-    weak = training.weak_efficiency(sizes, BATCH, *RATES)
-    assert strong[0] == weak[0] == 1
-    assert (np.diff(strong) < 0).all() and strong[-1] < 0.1
-    assert (weak > 0.85).all()
-    assert strong[2] == pytest.approx(1 / (1 + training.ratio(16, 128, *RATES)))
-
-
-def test_amdahl_caps_the_speedup() -> None:
-    """No number of ranks gets past the reciprocal of what stays serial."""
-    assert training.amdahl_speedup(1, 0.1) == 1
-    assert training.amdahl_speedup(4, 0.0) == 4
-    assert training.amdahl_speedup(2, 0.5) == pytest.approx(4 / 3)
-    assert training.amdahl_speedup(10**9, 0.1) == pytest.approx(10)
 
 
 def test_latency_matters_for_small_models_only() -> None:

@@ -1531,7 +1531,7 @@ def test_computing_has_a_lane_of_its_own() -> None:
     assert [len(calls) for calls in seen.together] == [2]
     for rank in range(2):
         bars = [bar for bar in seen.bars if bar.event.rank == rank]
-        (reduce,) = (bar for bar in bars if bar.is_collective)
+        (reduce,) = (bar for bar in bars if bar.event.op == "all_reduce")
         assert all(bar.bottom < reduce.top for bar in bars if bar.is_compute)
     figure = plots.space_time(Trace.from_events(events, 2))
     assert "computing" in [text.get_text() for text in figure.findobj(Text)]

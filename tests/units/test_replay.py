@@ -204,15 +204,6 @@ def test_a_spine_serves_all_nodes() -> None:
     assert bound <= elapsed(all_to_all(16, 10**6), fabric) <= 1.1 * bound
 
 
-def test_links_are_as_busy_as_their_messages() -> None:
-    """link_use is the share of the whole time, by the name of the link."""
-    use = replay(
-        steps(3, [(0, 1, 10)], [(1, 2, 10)]), fabrics.uniform(3, ALPHA, BETA)
-    ).link_use()
-    half = {"rank 0 out": 0.5, "rank 1 in": 0.5, "rank 1 out": 0.5, "rank 2 in": 0.5}
-    assert use == half
-
-
 def test_a_bad_order_costs_where_ranks_share_a_nic() -> None:
     """A ring that leaves the node at every step shares its NIC with seven others."""
     fabric = fabrics.hierarchical(2, 4, Link(1e-6, 1e-12), Link(1e-5, 1e-9), 1)
@@ -725,7 +716,6 @@ def test_a_trace_of_nothing_takes_no_time() -> None:
     assert timeline.elapsed == 0
     assert timeline.exposed() == [0.0] * 3
     assert timeline.critical_path() == []
-    assert timeline.link_use() == {}
 
 
 def test_times_are_exact_from_nanoseconds_to_hours() -> None:

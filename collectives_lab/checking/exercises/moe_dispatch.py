@@ -11,13 +11,7 @@ import torch
 from collectives_lab import plans
 from collectives_lab.basics.units import format_bytes
 from collectives_lab.checking import causes, lower_bounds, tensors
-from collectives_lab.checking.moe_layers import (
-    PRELUDE,
-    WIDE,
-    Experts,
-    cases,
-    expected,
-)
+from collectives_lab.checking.moe_layers import PRELUDE, WIDE, Experts, cases, expected
 from collectives_lab.checking.spec import (
     GOOD,
     SCHEDULES,

@@ -21,11 +21,7 @@ import torch.distributed as dist
 from collectives_lab.basics.errors import LaunchError
 from collectives_lab.launch.processes import engines, host_channel
 from collectives_lab.launch.processes.engines import Places
-from collectives_lab.launch.processes.handles import (
-    START_DEADLINE,
-    RankHandles,
-    folder,
-)
+from collectives_lab.launch.processes.handles import START_DEADLINE, RankHandles, folder
 from collectives_lab.launch.processes.host_channel import NetworkChannel
 from collectives_lab.launch.processes.host_clocks import HostClocks
 from collectives_lab.launch.rank.channel import ChannelClosed

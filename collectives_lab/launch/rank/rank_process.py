@@ -26,12 +26,7 @@ import torch.distributed as dist
 
 from collectives_lab import recorder
 from collectives_lab.basics.machine_limits import free_memory
-from collectives_lab.launch.rank import (
-    mime,
-    process_setup,
-    this_rank,
-    torch_patches,
-)
+from collectives_lab.launch.rank import mime, process_setup, this_rank, torch_patches
 from collectives_lab.launch.rank.answers import ANSWERS
 from collectives_lab.launch.rank.channel import (
     Channel,
@@ -46,11 +41,7 @@ from collectives_lab.launch.rank.namespace import Namespace
 from collectives_lab.launch.rank.process_group import Membership
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.call_site import OwnThread
-from collectives_lab.recorder.reader_traceback import (
-    Unsendable,
-    describe,
-    words,
-)
+from collectives_lab.recorder.reader_traceback import Unsendable, describe, words
 from collectives_lab.trace import table
 
 FLUSHED = 200
