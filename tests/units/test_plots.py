@@ -1565,6 +1565,17 @@ def test_a_key_of_long_names_leaves_the_curves_their_width():
     assert ax.get_position().width > 0.8
 
 
+def test_wide_curves_are_drawn_for_phones_too():
+    """In its width, with all names in the key; narrow ones stay as they are."""
+    curves = {f"a curve, {n}": ([1, 2], [n, n]) for n in range(4)}
+    narrow = plots.lines(curves, "Wide.").narrow
+    assert narrow.get_figwidth() <= 3.6
+    assert_readable(narrow)
+    (ax,) = narrow.axes
+    assert len(ax.get_legend().get_texts()) == len(ax.lines) == 4
+    assert plots.lines(curves, "Narrow.", width=3.6).narrow is None
+
+
 def test_a_logarithmic_axis_has_plain_numbers():
     """Ticks are written out, without powers of ten and without minor ones."""
     curve = {"steps": ([1, 1e4], [0.1, 1000])}
