@@ -1570,9 +1570,10 @@ def test_wide_curves_are_drawn_for_phones_too():
     curves = {f"a curve, {n}": ([1, 2], [n, n]) for n in range(4)}
     narrow = plots.lines(curves, "Wide.").narrow
     assert narrow.get_figwidth() <= 3.6
-    assert_readable(narrow)
+    narrow.draw_without_rendering()
     (ax,) = narrow.axes
     assert len(ax.get_legend().get_texts()) == len(ax.lines) == 4
+    assert ax.get_legend().get_window_extent().x0 >= 0
     assert plots.lines(curves, "Narrow.", width=3.6).narrow is None
 
 
