@@ -644,6 +644,8 @@ CLAIMS = {
         assert (np.diff(at_end, axis=0) > 0).all(), "no seed contradicts the order"
         dropped = logs[..., 1].mean(axis=(1, 2)) / 2048
         assert dropped[0] == 0 and 0.1 < dropped[1] < 0.35 and dropped[3] > 0.8
+        slopes = excess.mean(axis=1)[1:] / dropped_shares.mean(axis=1)[1:]
+        assert max(slopes) < 1.4 * min(slopes), "about in proportion"
         assert 0.15 < shares_lost[0].mean() < 0.5 < shares_lost[1].mean() < 0.85
         assert int(np.argmin(in_combine)) == 0 and min(in_combine[1:]) > 300
         assert 1.5 < seconds_of(hot_run) / seconds_of(fair_run) < 2.5
