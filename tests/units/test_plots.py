@@ -550,7 +550,7 @@ def test_much_computing_is_pixels():
         trace, "Busy.", label=lambda variant: "F", ranks=[1, 5], between=(10.0, 20.0)
     )
     (ax,) = part.axes
-    assert part.caption == "Busy. 2 of 8 ranks." and not ax.images
+    assert part.caption == "Busy. 2 of 8 ranks are drawn." and not ax.images
     assert [t.get_text() for t in ax.get_yticklabels()] == ["rank 1", "rank 5"]
     assert ax.get_xlim() == (10, 20) and len(ax.texts) == 2 * 10
     with pytest.raises(ValueError, match="rank 8 of 8 ranks"):
