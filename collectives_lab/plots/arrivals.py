@@ -8,6 +8,7 @@ from __future__ import annotations
 import matplotlib as mpl
 
 from collectives_lab.plots.figure import (
+    PHONE,
     STYLE,
     Diagram,
     Traced,
@@ -26,7 +27,7 @@ def arrivals(timeline: Traced, *, until: float, caption: str | None = None) -> D
     the end of the axis, so that several pictures can share one scale.
     """
     trace = trace_of(timeline)
-    figure, ax = diagram(4.4, 0.55 + 0.33 * trace.world_size)
+    figure, ax = diagram(PHONE, 0.55 + 0.33 * trace.world_size)
     received = [e for r in range(trace.world_size) for e in trace.of_rank(r)]
     for event in (e for e in received if e.op == "recv"):
         sender, end = event.peer, event.completed

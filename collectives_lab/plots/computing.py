@@ -86,7 +86,7 @@ def computing(
     else:
         _draw_bars(ax, trace, rows, lanes, (first, last), label, is_faint)
     if len(chosen) < trace.world_size:
-        caption += f" {len(chosen)} of {trace.world_size} ranks."
+        caption += f" {len(chosen)} of {trace.world_size} ranks are drawn."
     named = range(0, len(chosen), -(-len(chosen) // MOST_NAMES))
     ax.set_yticks(named, [f"{name} {chosen[lane]}" for lane in named])
     ax.set(xlim=(first, last), ylim=(len(chosen) - 0.4, -0.6))

@@ -6,6 +6,7 @@ Here you can draw named series of x and y (`lines`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import matplotlib as mpl
@@ -14,11 +15,21 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
-from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, key_above
+from collectives_lab.plots.figure import (
+    INK,
+    PHONE,
+    STYLE,
+    Diagram,
+    diagram,
+    key_above,
+)
 from collectives_lab.plots.series import bytes_axis, seconds_axis, series_look
 
 FEW = 20
 """Points up to which each has a mark."""
+
+WIDE = 4.0
+"""Inches that a phone would have to scroll."""
 
 
 @mpl.rc_context(STYLE)
@@ -40,11 +51,30 @@ def lines(
     all names of several pictures, so that each looks the same in all of them. log: both
     axes logarithmic, y in seconds. upright: dotted lines at an x, by name. axes: what
     `Axes.set` takes, as `xlabel="step"` or `xscale="log"`; a logarithmic x that is
-    called "bytes" has ticks such as 1 MiB. Raises ValueError for x and y of different
-    lengths.
+    called "bytes" has ticks such as 1 MiB. A wide picture is drawn for phones, too.
+    Raises ValueError for x and y of different lengths.
     """
-    figure, ax = diagram(width, height)
     order = [*looks, *(name for name in series if name not in looks)]
+    curves = partial(_curves, series, height, order, below, log, upright or {}, axes)
+    figure = curves(width)
+    if width > WIDE:
+        figure.narrow = curves(PHONE)
+    figure.caption, figure.alt = caption, f"{', '.join(series)}. {caption}"
+    return figure
+
+
+def _curves(
+    series: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    height: float,
+    order: Sequence[str],
+    below: str,
+    log: bool,
+    upright: Mapping[str, float],
+    axes: Mapping[str, Any],
+    width: float,
+) -> Diagram:
+    """Draw the curves in a width; order: the names, as their looks follow."""
+    figure, ax = diagram(width, height)
     drawn = {}
     for name, (x, y) in series.items():
         style = series_look(order.index(name))
@@ -58,7 +88,7 @@ def lines(
         ax.set(xscale="log", yscale="log")
         seconds_axis(ax)
     ax.set(**axes)
-    for name, at in (upright or {}).items():
+    for name, at in upright.items():
         ax.axvline(at, color=INK, linewidth=1, linestyle=":")
         look = {"xytext": (3, -3), "textcoords": "offset points", "va": "top"}
         ax.annotate(name, (at, 1), xycoords=ax.get_xaxis_transform(), **look)
@@ -70,7 +100,6 @@ def lines(
         bytes_axis(ax.xaxis, sizes.min(), sizes.max())
     if log:
         ax.minorticks_off()
-    figure.caption, figure.alt = caption, f"{', '.join(series)}. {caption}"
     return figure
 
 

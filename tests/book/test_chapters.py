@@ -644,14 +644,17 @@ CLAIMS = {
         assert (np.diff(at_end, axis=0) > 0).all(), "no seed contradicts the order"
         dropped = logs[..., 1].mean(axis=(1, 2)) / 2048
         assert dropped[0] == 0 and 0.1 < dropped[1] < 0.35 and dropped[3] > 0.8
+        slopes = excess.mean(axis=1)[1:] / dropped_shares.mean(axis=1)[1:]
+        assert max(slopes) < 1.4 * min(slopes), "about in proportion"
         assert 0.15 < shares_lost[0].mean() < 0.5 < shares_lost[1].mean() < 0.85
         assert int(np.argmin(in_combine)) == 0 and min(in_combine[1:]) > 300
-        assert 1.5 < seconds_of(hot_run) / seconds_of(fair_run) < 2.1
+        assert 1.5 < seconds_of(hot_run) / seconds_of(fair_run) < 2.5
         assert [row[1:3] for row in rows_of_limits[:2]] == [["0%", 4], ["25%", 2]]
         assert rows_of_limits[0][3] == "75%" and rows_of_limits[-1][2] == 1
         assert 2.7e-3 < 4096 * 16 * 4096**2 / 400e12 < 2.8e-3, "7.4, 7.6"
-        assert 1.5 < np.median(factors) < 5.2 and round(
-            predicted_ways[0] / predicted_ways[1], 1) == 4.8, factors
+        two_ways_predicted = predicted_ways[0] / predicted_ways[1]
+        assert round(two_ways_predicted, 1) == 6.7
+        assert 0.85 < np.median(factors) / two_ways_predicted < 1.15, factors
         assert np.round(growth, 1).tolist() == [8.8, 17.3, 7.7], growth
         crossing = {P: (P - 8) / P * S / 50e9 + 14e-6 for P in WORLDS[1:]}
         assert all(0 < seconds_on_dgx[P][0] / crossing[P] - 1 < 0.015 for P in crossing)
@@ -680,8 +683,14 @@ CLAIMS = {
         assert 64 * max(4, experts.capacity(64, 64, 1, 1.0)) == 256
         assert np.round(slower, 1).tolist() == [7.8, 3.1]
         assert round(bad_order.elapsed) == 9 and round(good_order.elapsed) == 5
-        median = np.median(in_messages, axis=0)
-        assert median[0] >= 5 and median[1] > 6.5, ("no cure", in_messages)
+        medians = np.median(in_messages, axis=0) / (5, 9)
+        assert (0.85 < medians).all() and (medians < 1.15).all(), in_messages
+        assert round(1e3 * ONE) == 131
+        came = np.random.default_rng(0).permutation(6).tolist()  # ranks, as they arrive
+        def as_they_come(rank):
+            ahead, later = came[: came.index(rank)], came[came.index(rank) + 1 :]
+            return [r for r in (np.arange(1, 6) + rank) % 6 if r in ahead] + later
+        assert plan_of(as_they_come).replay(one_message).elapsed == 9, "last in all"
         assert [round(gain(n), 1) for n in (2**14, S)] == [2.7, 0.9]
         assert round(gain(S, plans.pairwise_all_to_all, one_by_one), 1) == 2.0
         for P in WORLDS[1:]:

@@ -550,7 +550,7 @@ def test_much_computing_is_pixels():
         trace, "Busy.", label=lambda variant: "F", ranks=[1, 5], between=(10.0, 20.0)
     )
     (ax,) = part.axes
-    assert part.caption == "Busy. 2 of 8 ranks." and not ax.images
+    assert part.caption == "Busy. 2 of 8 ranks are drawn." and not ax.images
     assert [t.get_text() for t in ax.get_yticklabels()] == ["rank 1", "rank 5"]
     assert ax.get_xlim() == (10, 20) and len(ax.texts) == 2 * 10
     with pytest.raises(ValueError, match="rank 8 of 8 ranks"):
@@ -1563,6 +1563,18 @@ def test_a_key_of_long_names_leaves_the_curves_their_width():
     (ax,) = figure.axes
     assert ax.get_legend().get_window_extent().x0 >= 0
     assert ax.get_position().width > 0.8
+
+
+def test_wide_curves_are_drawn_for_phones_too():
+    """In its width, with all names in the key; narrow ones stay as they are."""
+    curves = {f"a curve, {n}": ([1, 2], [n, n]) for n in range(4)}
+    narrow = plots.lines(curves, "Wide.").narrow
+    assert narrow.get_figwidth() <= 3.6
+    narrow.draw_without_rendering()
+    (ax,) = narrow.axes
+    assert len(ax.get_legend().get_texts()) == len(ax.lines) == 4
+    assert ax.get_legend().get_window_extent().x0 >= 0
+    assert plots.lines(curves, "Narrow.", width=3.6).narrow is None
 
 
 def test_a_logarithmic_axis_has_plain_numbers():
