@@ -1176,17 +1176,20 @@ CLAIMS = {
                     NODE[DEALT.index(b)]]
         assert len(crossing) == 8 and dealt_out(one_card).node[
             dealt_out(one_card).place].tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
-        said, felt = map(by_dealing_out, (said_ring, felt_ring))
-        assert round(said[0], 1) == 3.1 and np.isclose(said[1], 1)
-        assert np.allclose(said, felt, rtol=0.2), felt
-        assert np.allclose(said_ring, felt_ring, rtol=0.2), felt_ring
+        factors = by_dealing_out(predicted_ring)
+        assert round(factors[0], 1) == 3.1 and np.isclose(factors[1], 1)
+        assert np.all(np.array(measured_ring) > 0.95 * np.array(predicted_ring))
+        good, bad = (sorted(on_the_card(f)) for f in (one_card, dealt_out(one_card)))
+        assert np.allclose([good[2].begin, bad[8].begin], [10, 33], atol=0.3), "11.7"
+        assert all(a.end < b.begin - 1 for a, b in zip(good[1::2], good[2::2]))
+        assert all(np.isclose(a.end, b.begin) for a, b in zip(bad, bad[1:]))
         in_bytes = S / 8 / 4e6
         assert np.allclose(
             [FAR.alpha, in_bytes / 2, in_bytes, 4 * in_bytes],
             [6e-3, 4e-3, 8e-3, 33e-3], rtol=0.03), "steps of 11.3 and 11.4"
-        assert np.isclose(said_by_host, 14 * FAR.time(S // 8))
-        assert np.isclose(felt_by_host, said_by_host, rtol=0.2)
-        assert round(said_ring[0] / said_by_host, 2) == 0.75
+        assert np.isclose(predicted_by_host, 14 * FAR.time(S // 8))
+        assert 0.95 * predicted_by_host < measured_by_host < measured_ring[1]
+        assert round(predicted_ring[0] / predicted_by_host, 2) == 0.75
         assert len([1 for a, b in of_nccl if NODE[DEALT.index(a)] !=
                     NODE[DEALT.index(b)]]) == 2
         assert all((rank - 1) % 8 == to for rank, to in downwards)
@@ -1214,9 +1217,12 @@ CLAIMS = {
         assert plans.ring_all_reduce(16, LARGE).replay(
             two_dgx.permuted(in_turn)).elapsed == single
         assert ring_time(4, NEAR) == 6 * NEAR.time(S / 4)
-        assert np.allclose(said_sums, felt_sums, rtol=0.2, atol=0.01), felt_sums
-        assert np.all(np.array(felt_sums) > said_sums), felt_sums
-        assert np.allclose(said_repair, felt_repair, rtol=0.2, atol=0.01), felt_repair
+        assert np.all(np.array(measured_sums) > predicted_sums), measured_sums
+        one, more = predicted_sums[2] / predicted_sums[1], 5e-3
+        assert round(one, 1) == 4.8, "11.7"
+        assert round((predicted_sums[2] + more) / (predicted_sums[1] + more), 1) == 4.2
+        assert np.all(np.array(measured_repair) > predicted_repair), measured_repair
+        assert measured_repair[1] < measured_repair[0], measured_repair
         for mesh_of in (TENSOR_LAST, DATA_LAST):
             far = {name: {NODE[a] != NODE[b] for a, b in hops}
                    for name, hops in rings_of(*mesh_of).items()}
@@ -1255,7 +1261,7 @@ CLAIMS = {
         for good, bad in ((0, 2), (1, 3)):
             assert round(wire_rows[bad][3] / wire_rows[good][3]) == 2, "doubles"
         assert all(row[4] > 1.1 for row in wire_rows)
-        assert round(5 * (ring_felt / (1.5 * 2**22 / 12.5e6) - 1)) == 1, "a fifth"
+        assert round(5 * (on_wire / (1.5 * 2**22 / 12.5e6) - 1)) == 1, "a fifth"
         overhead = host_traces["ring"].meta["frames_over_payload"]
         assert round(overhead - 1, 2) == 0.06 and (1448 + 66) / 1448 < overhead
     """,
