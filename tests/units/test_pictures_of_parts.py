@@ -442,6 +442,8 @@ def test_a_server_can_be_read(name: str) -> None:
     machine = fabrics.read_server(shipped(name))
     figure = plots.server(machine, caption="A server.")
     assert_readable(figure)
+    assert_readable(figure.narrow)
+    assert figure.narrow.get_figwidth() <= PHONE
     words = written(figure)
     assert {f"NUMA {n}" for n in machine.numa} <= {*words}
     assert all(str(gpu) in words for gpu in range(len(machine.numa)))
