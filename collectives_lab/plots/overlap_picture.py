@@ -126,7 +126,8 @@ def _mark(axes: Sequence[Axes], name: str, at: float, is_left: bool) -> None:
 
 def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
     """Return the calls of a rank after its last barrier, whose end is their zero."""
-    events = trace_of(thing).of_rank(rank)
+    # A profile has computing, too: it is what a rank does where it does not wait.
+    events = [e for e in trace_of(thing).of_rank(rank) if e.op != "compute"]
     at = max((n for n, event in enumerate(events) if event.op == "barrier"), default=-1)
     if at < 0 or at == len(events) - 1:
         raise ValueError(

@@ -6,6 +6,7 @@ Here you can draw one, and the ways of messages through it (`rails`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import matplotlib as mpl
@@ -14,6 +15,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     blank,
@@ -23,13 +25,42 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.series import series_look
 
-# In inches: columns, and heights from the top.
-PITCH, BOX, GAP = 0.4, 0.3, 0.35
-SPINE, LEAF, GPU, NVLINK, BOTTOM = 0.5, 1.2, 2.25, 2.75, 3.15
+# In inches: heights from the top, and words at the right.
+SPINE, LEAF, GPU, NVLINK, BOTTOM = 0.5, 1.2, 2.25, 2.75, 2.95
+TOP = 0.3
+WORDS = 1.2
 HALF = 0.12
 """Half of the height of a switch: lines end at its edge, where no name is."""
 ASIDE = 0.05
 """How far the lines of two ways keep apart."""
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Where GPUs and leaves stand, in inches from the left."""
+
+    nodes: int
+    per_node: int
+    pitch: float = 0.4
+    gap: float = 0.35
+    margin: float = 0.2
+
+    @property
+    def width(self) -> float:
+        return self.margin + self.nodes * (self.per_node * self.pitch + self.gap)
+
+    @property
+    def side(self) -> float:
+        """How far from its middle a leaf is linked to the spine."""
+        return min(0.42, 0.32 * self.width / self.per_node)
+
+    def gpu(self, rank: int) -> float:
+        node, gpu = divmod(rank, self.per_node)
+        left = self.margin + node * (self.per_node * self.pitch + self.gap)
+        return left + (gpu + 0.5) * self.pitch
+
+    def leaf(self, rank: int) -> float:
+        return self.width * (rank % self.per_node + 0.5) / self.per_node
 
 
 @mpl.rc_context(STYLE)
@@ -44,6 +75,7 @@ def rails(
 
     ways: by name, the ranks that a message passes, in order. Between GPUs of one node
     it passes NVLink, between GPUs of equal number a leaf, and else leaf, spine, leaf.
+    A phone gets the same picture in its width, if the nodes fit.
     Raises ValueError for ranks that there are not.
     """
     known = range(nodes * per_node)
@@ -52,82 +84,77 @@ def rails(
             raise ValueError(
                 f"{name}: {list(stops)}; need two ranks or more of {known}"
             )
-    width = nodes * (per_node * PITCH + GAP) + 0.2
-    figure = blank(width + 1.2, BOTTOM)
-    ax = figure.add_subplot()
-    ax.set(xlim=(0, width + 1.2), ylim=(BOTTOM, 0), aspect="equal")
-    ax.set_axis_off()
-    _switches(ax, nodes, per_node, width)
-    signs = {}
-    for n, (name, stops) in enumerate(ways.items()):
-        look = series_look(n) | {"lw": 2.6, "marker": "", "zorder": 3}
-        points = _points(stops, per_node, width)
-        aside = ASIDE * (n - (len(ways) - 1) / 2)
-        xs, ys = ([x + aside for x, _ in points], [y for _, y in points])
-        (signs[name],) = ax.plot(xs, ys, **look)
-    if signs:
-        key_above(ax, signs)
-    for y, text in ((SPINE, "spine"), (LEAF, "leaf switches"), (GPU, "GPU and card")):
-        ax.text(width + 0.05, y, text, ha="left", va="center", size=8)
+    figure = _picture(ways, _Columns(nodes, per_node), WORDS)
+    narrow = _Columns(nodes, per_node, pitch=0.25, gap=0.12, margin=0.1)
+    if narrow.width <= PHONE:
+        figure.narrow = _picture(ways, narrow)
     figure.caption = caption
     words = "; ".join(f"{name}: {' to '.join(map(str, w))}" for name, w in ways.items())
     figure.alt = f"{caption} {nodes} nodes of {per_node} GPUs. {words}."
     return figure
 
 
-def _x(rank: int, per_node: int) -> float:
-    node, gpu = divmod(rank, per_node)
-    return 0.2 + node * (per_node * PITCH + GAP) + (gpu + 0.5) * PITCH
+def _picture(
+    ways: Mapping[str, Sequence[int]], columns: _Columns, words: float = 0.0
+) -> Diagram:
+    """Draw the network and the ways, with so many inches of words at the right."""
+    figure = blank(columns.width + words, BOTTOM + 0.15)
+    ax = figure.add_subplot()
+    ax.set(xlim=(0, columns.width + words), ylim=(BOTTOM, TOP), aspect="equal")
+    ax.set_axis_off()
+    _switches(ax, columns)
+    signs = {}
+    for n, (name, stops) in enumerate(ways.items()):
+        look = series_look(n) | {"lw": 2.6, "marker": "", "zorder": 3}
+        aside = ASIDE * (n - (len(ways) - 1) / 2)
+        xs, ys = zip(*_points(stops, columns), strict=True)
+        (signs[name],) = ax.plot([x + aside for x in xs], ys, **look)
+    if signs:
+        key_above(ax, signs)
+    if words:
+        names = {SPINE: "spine", LEAF: "leaf switches", GPU: "GPU and card"}
+        for y, text in names.items():
+            ax.text(columns.width + 0.05, y, text, ha="left", va="center", size=8)
+    return figure
 
 
-def _leaf_x(rail: int, per_node: int, width: float) -> float:
-    return width * (rail + 0.5) / per_node
-
-
-def _side(per_node: int, width: float) -> float:
-    """Return how far from its middle a leaf is linked to the spine."""
-    return min(0.42, 0.32 * width / per_node)
-
-
-def _switches(ax: Axes, nodes: int, per_node: int, width: float) -> None:
-    _bar(ax, 0.2, width - 0.2, SPINE, "spine switches")
+def _switches(ax: Axes, columns: _Columns) -> None:
+    margin, side, half = columns.margin, columns.side, 0.375 * columns.pitch
+    _bar(ax, margin, columns.width - margin, SPINE, "spine switches")
     thin = {"color": INK, "lw": 0.8, "alpha": 0.7, "zorder": 1}
-    for rail in range(per_node):
-        x = _leaf_x(rail, per_node, width)
-        side = _side(per_node, width)
+    for rail in range(columns.per_node):
+        x = columns.leaf(rail)
         _bar(ax, x - side - 0.08, x + side + 0.08, LEAF, f"rail {rail}")
         ax.plot([x + side, x + side], [SPINE + HALF, LEAF - HALF], **thin)
-    for rank in range(nodes * per_node):
-        x, color = _x(rank, per_node), rank_color(rank)
-        leaf = _leaf_x(rank % per_node, per_node, width)
-        ax.plot([x, leaf], [GPU, LEAF + HALF], **thin)
+    for rank in range(columns.nodes * columns.per_node):
+        x, color = columns.gpu(rank), rank_color(rank)
+        ax.plot([x, columns.leaf(rank)], [GPU, LEAF + HALF], **thin)
         ax.plot([x, x], [GPU, NVLINK - HALF], **thin)
         ax.scatter(x, GPU, s=210, color=color, zorder=4, linewidth=0, marker="s")
         style = {"color": on_color(color), "size": 8, "weight": "bold", "zorder": 5}
         ax.text(x, GPU, str(rank), ha="center", va="center", **style)
-    for node in range(nodes):
-        left, right = (_x(node * per_node + g, per_node) for g in (0, per_node - 1))
-        _bar(ax, left - BOX / 2, right + BOX / 2, NVLINK, f"NVLink of node {node}")
+    for node in range(columns.nodes):
+        first = node * columns.per_node
+        left, right = columns.gpu(first), columns.gpu(first + columns.per_node - 1)
+        _bar(ax, left - half, right + half, NVLINK, f"NVLink of node {node}")
 
 
-def _points(
-    stops: Sequence[int], per_node: int, width: float
-) -> list[tuple[float, float]]:
+def _points(stops: Sequence[int], columns: _Columns) -> list[tuple[float, float]]:
     """Return the corners of a way: down to NVLink, or up to a leaf or the spine."""
-    points = [(_x(stops[0], per_node), GPU)]
+    points = [(columns.gpu(stops[0]), GPU)]
     for a, b in pairwise(stops):
-        if a // per_node == b // per_node:
-            points += [(_x(rank, per_node), NVLINK - HALF - 0.05) for rank in (a, b)]
+        if a // columns.per_node == b // columns.per_node:
+            points += [(columns.gpu(rank), NVLINK - HALF - 0.05) for rank in (a, b)]
         else:
-            leaf, other = (_leaf_x(r % per_node, per_node, width) for r in (a, b))
+            leaf, other = columns.leaf(a), columns.leaf(b)
             points.append((leaf, LEAF + HALF))
             if leaf != other:
-                sides = [x + _side(per_node, width) for x in (leaf, other)]
+                sides = [x + columns.side for x in (leaf, other)]
                 below = SPINE + HALF + 0.06
                 points += [(sides[0], LEAF + HALF), (sides[0], below)]
                 points += [(sides[1], below), (sides[1], LEAF + HALF)]
                 points.append((other, LEAF + HALF))
-        points.append((_x(b, per_node), GPU))
+        points.append((columns.gpu(b), GPU))
     return points
 
 

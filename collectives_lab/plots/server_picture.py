@@ -15,6 +15,7 @@ from matplotlib.patches import FancyBboxPatch
 from collectives_lab.fabrics.server import WAYS, Server
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     blank,
@@ -33,14 +34,25 @@ def server(machine: Server, *, caption: str) -> Diagram:
 
     machine: as `fabrics.read_server` reads it. A bar of PCIe is named as nvidia-smi
     names the way, and has the GPUs that share their nearest cards. A GPU with only a
-    dotted line reaches all cards by way of another NUMA node.
+    dotted line reaches all cards by way of another NUMA node. A phone gets the same
+    picture without the words at its right.
     """
+    figure = _picture(machine, WORDS)
+    figure.narrow = _picture(machine)
+    figure.caption = caption
+    figure.alt = f"{caption} {_sentence(machine)}"
+    return figure
+
+
+def _picture(machine: Server, words: float = 0.0) -> Diagram:
+    """Draw a server with so many inches of words at its right, else for a phone."""
     columns, links = _columns(machine), max(map(max, machine.nvlinks))
     right = max(columns) + PITCH / 2 + PAD
     top = 0 if links else GPU - BOX
-    figure = blank(right + WORDS, BOTTOM - top)
+    scale = 1.0 if words else min(1.0, PHONE / right)
+    figure = blank(scale * (right + words), scale * (BOTTOM - top))
     ax = figure.add_subplot()
-    ax.set(xlim=(0, right + WORDS), ylim=(BOTTOM, top), aspect="equal")
+    ax.set(xlim=(0, right + words), ylim=(BOTTOM, top), aspect="equal")
     ax.set_axis_off()
     if links:
         name = f"NVLink, NV{links} between two GPUs"
@@ -59,10 +71,10 @@ def server(machine: Server, *, caption: str) -> Diagram:
         ends = columns[0] - BOX / 2, columns[-1] + BOX / 2
         is_wide = ends[1] - ends[0] > WORDS + 0.4
         _bar(ax, *ends, BETWEEN, f"SYS{': the link between NUMA nodes' * is_wide}")
-    for y, text in ((GPU, "GPUs"), (PCIE, "PCIe, by its way"), (CARD, "network cards")):
-        ax.text(right + 0.05, y, text, ha="left", va="center", size=8)
-    figure.caption = caption
-    figure.alt = f"{caption} {_sentence(machine, links)}"
+    if words:
+        names = {GPU: "GPUs", PCIE: "PCIe, by its way", CARD: "network cards"}
+        for y, text in names.items():
+            ax.text(right + 0.05, y, text, ha="left", va="center", size=8)
     return figure
 
 
@@ -115,8 +127,9 @@ def _node(
             ax.text(x, CARD, str(card), ha="center", va="center", size=7.5, zorder=4)
 
 
-def _sentence(machine: Server, links: int) -> str:
+def _sentence(machine: Server) -> str:
     """Return the picture in words."""
+    links = max(map(max, machine.nvlinks))
     words = [f"NV{links} between GPUs" if links else "No NVLink"]
     for gpu, node in enumerate(machine.numa):
         way, cards = _nearest(machine, gpu)

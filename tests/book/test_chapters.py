@@ -1185,17 +1185,21 @@ CLAIMS = {
                     NODE[DEALT.index(b)]]
         assert len(crossing) == 8 and dealt_out(one_card).node[
             dealt_out(one_card).place].tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
-        said, felt = map(by_dealing_out, (said_ring, felt_ring))
-        assert round(said[0], 1) == 3.1 and np.isclose(said[1], 1)
-        assert np.allclose(said, felt, rtol=0.2), felt
-        assert np.allclose(said_ring, felt_ring, rtol=0.2), felt_ring
+        factors = by_dealing_out(predicted_ring)
+        assert round(factors[0], 1) == 3.1 and np.isclose(factors[1], 1)
+        slack = 2 * FAR.alpha
+        assert np.all(np.add(measured_ring, slack) > predicted_ring), measured_ring
+        good, bad = map(on_the_card, (one_card, dealt_out(one_card)))
+        assert [span.name for span in bad] == [*'02460246']
+        assert all(a.end < b.begin - 1 for a, b in zip(good[1::2], good[2::2]))
+        assert all(np.isclose(a.end, b.begin) for a, b in zip(bad, bad[1:]))
         in_bytes = S / 8 / 4e6
         assert np.allclose(
             [FAR.alpha, in_bytes / 2, in_bytes, 4 * in_bytes],
             [6e-3, 4e-3, 8e-3, 33e-3], rtol=0.03), "steps of 11.3 and 11.4"
-        assert np.isclose(said_by_host, 14 * FAR.time(S // 8))
-        assert np.isclose(felt_by_host, said_by_host, rtol=0.2)
-        assert round(said_ring[0] / said_by_host, 2) == 0.75
+        assert np.isclose(predicted_by_host, 14 * FAR.time(S // 8))
+        assert predicted_by_host - FAR.alpha < measured_by_host < measured_ring[1]
+        assert round(predicted_ring[0] / predicted_by_host, 2) == 0.75
         assert len([1 for a, b in of_nccl if NODE[DEALT.index(a)] !=
                     NODE[DEALT.index(b)]]) == 2
         assert all((rank - 1) % 8 == to for rank, to in downwards)
@@ -1223,9 +1227,12 @@ CLAIMS = {
         assert plans.ring_all_reduce(16, LARGE).replay(
             two_dgx.permuted(in_turn)).elapsed == single
         assert ring_time(4, NEAR) == 6 * NEAR.time(S / 4)
-        assert np.allclose(said_sums, felt_sums, rtol=0.2, atol=0.01), felt_sums
-        assert np.all(np.array(felt_sums) > said_sums), felt_sums
-        assert np.allclose(said_repair, felt_repair, rtol=0.2, atol=0.01), felt_repair
+        assert np.all(np.array(measured_sums) > predicted_sums), measured_sums
+        more = [5e-3 + predicted for predicted in predicted_sums]
+        assert round(predicted_sums[2] / predicted_sums[1], 1) == 4.8, "11.7"
+        assert round(more[2] / more[1], 1) == 4.2, "11.7"
+        assert np.all(np.array(measured_repair) > predicted_repair), measured_repair
+        assert measured_repair[1] < measured_repair[0], measured_repair
         for mesh_of in (TENSOR_LAST, DATA_LAST):
             far = {name: {NODE[a] != NODE[b] for a, b in hops}
                    for name, hops in rings_of(*mesh_of).items()}
@@ -1264,19 +1271,20 @@ CLAIMS = {
         for good, bad in ((0, 2), (1, 3)):
             assert round(wire_rows[bad][3] / wire_rows[good][3]) == 2, "doubles"
         assert all(row[4] > 1.1 for row in wire_rows)
-        assert round(5 * (ring_felt / (1.5 * 2**22 / 12.5e6) - 1)) == 1, "a fifth"
+        assert round(5 * (on_wire / (1.5 * 2**22 / 12.5e6) - 1)) == 1, "a fifth"
         overhead = host_traces["ring"].meta["frames_over_payload"]
         assert round(overhead - 1, 2) == 0.06 and (1448 + 66) / 1448 < overhead
     """,
     "12_overlap": """
         assert round(summing, 1) == 68.9 and round(summing - 40) == 29
-        assert median[2] < min(median[:2]) - 20, median
-        assert all(m > 0.95 * p for m, p in zip(median, (108.9, 108.9, 68.9)))
-        assert past_wait < 30 and 108 < done < 170, (past_wait, done)
+        assert median[2] < min(median[:2]), median
+        assert all(np.add(median, 1) > (108.9, 108.9, 68.9)), median
+        assert past_wait < (BACKWARD + SUM + UPDATE) / ms < done, (past_wait, done)
         assert not any(call.waited == call.issued for run in [handles["wait_late"]]
             for call in run.trace.of_rank(0) if call.op == "all_reduce")
         assert round(A, 9) == 6e-3 and round(factor, 1) == 2.3
-        assert 1.8 < many_calls / one_call < 3, many_calls / one_call
+        assert A + 2**19 * b < ms * one_call < ms * many_calls
+        assert 16 * A + 2**19 * b < ms * many_calls
         assert len(gradients) == 148 and len(small) == 98 and sum(small) / S < 0.001
         assert round(S / 4e6) == 124 and round(C / ms) == 54
         one = A_100 + S * b_100
@@ -1307,7 +1315,7 @@ CLAIMS = {
         by_way = {way: [of_slowest(run)[1] for run in runs]
             for way, runs in passes.items()}
         for one_bucket, eight in by_way.values():
-            assert one_bucket > eight + 100 and eight > 430, by_way
+            assert one_bucket > eight > end_of(8 * [layer], *slow_link) / ms, by_way
         assert round((slow_link[0] + 257 * 2**10 * slow_link[1]) / ms) == 38
         counts = [len(list(run.trace.of_rank(0))) for run in passes["by_hand"]]
         assert counts == [4 * (1 + 1), 4 * (1 + 8)]
@@ -1405,16 +1413,18 @@ CLAIMS = {
             assert abs(apart - 0.3 * C / ms) < 0.01
         of_all = [of_rank for run in layers_run.values() for of_rank in run.results]
         assert all(is_right for _, is_right in of_all)
-        assert of_layer[1] < of_layer[0] - 15, of_layer
+        assert 30 + summing < of_layer[1] < of_layer[0], of_layer
         assert [round(of_sum, 2) for of_sum in by_shape] == [2.23, 0.56]
         assert second_product(3 * width) > seconds_of_sum
         assert 256 * 256 * 8 == 512 * 2**10, "12.11"
         assert its_network.across.bandwidth == 50e6 / 8
         assert 2 * 2**20 < 8 * (256 * 256 + 256) * 4 < 2.01 * 2**20, "12.12"
-        assert abs(profiled.error) < 0.25
         assert profiled.recorded.ops()["all_reduce"] == 32
-        assert 0.6 < blocked < 1 and 0.3 < saved[0] < 0.55, (blocked, saved)
-        assert abs(saved[0] - saved[1]) < 0.15, saved
+        assert 0 < blocked < 1 and 0 < saved[0] < 1 / 2, (blocked, saved)
+        for network, step in (its_network, profiled), (twice_as_fast, profiled_again):
+            alpha, beta = network.across.alpha, network.across.beta
+            sums = costs.ring_all_reduce(4, 2**21, alpha=alpha, beta=beta)
+            assert step.elapsed > sums / 2, step
         assert not ranks.alive and not far.alive
     """,
     "13_strategies_as_sentences": """

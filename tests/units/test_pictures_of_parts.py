@@ -11,7 +11,7 @@ from collectives_lab import fabrics, plans, plots
 from collectives_lab.data import shipped
 from collectives_lab.plots.capacity_picture import capacity_bars
 from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
-from collectives_lab.plots.figure import INK, Diagram, rank_color
+from collectives_lab.plots.figure import INK, PHONE, Diagram, rank_color
 
 LINKS = fabrics.Link.of(1e-6, 1e11), fabrics.Link.of(1e-5, 1e10)
 CLUSTERS = {
@@ -442,6 +442,8 @@ def test_a_server_can_be_read(name: str) -> None:
     machine = fabrics.read_server(shipped(name))
     figure = plots.server(machine, caption="A server.")
     assert_readable(figure)
+    assert_readable(figure.narrow)
+    assert figure.narrow.get_figwidth() <= PHONE
     words = written(figure)
     assert {f"NUMA {n}" for n in machine.numa} <= {*words}
     assert all(str(gpu) in words for gpu in range(len(machine.numa)))
@@ -464,6 +466,9 @@ def test_messages_of_one_rail_pass_one_switch() -> None:
     ways = {"same": [1, 5], "across": [0, 7], "PXN": [4, 6, 10]}
     figure = plots.rails(ways, caption="Rails.")
     assert_readable(figure)
+    assert_readable(figure.narrow)
+    assert figure.narrow.get_figwidth() <= PHONE
+    assert plots.rails(ways, nodes=4, caption="").narrow is None, "too wide"
     (ax,) = figure.axes
     drawn = [line for line in ax.lines if line.get_linewidth() == pytest.approx(2.6)]
     highest = [min(line.get_ydata()) for line in drawn]

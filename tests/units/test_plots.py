@@ -1168,6 +1168,19 @@ def test_what_is_hidden_lies_beside_computing():
     assert "run: 6 ms" in figure.alt
 
 
+def test_computing_of_a_profile_is_no_collective():
+    """A trace that was read from a profile has its own events for it."""
+    events = [
+        call(0, "barrier", 0, 1e-3),
+        Event(0, "compute", issued=1e-3, completed=3e-3, seconds=2e-3),
+        Event(0, "all_reduce", 64, issued=3e-3, waited=3e-3, completed=5e-3),
+    ]
+    figure = plots.overlap({"run": Trace.from_events(events, 1)}, caption="One call.")
+    (key,) = figure.legends
+    names = [text.get_text() for text in key.get_texts()]
+    assert names == ["rank 0 computes", "waits", "all_reduce"]
+
+
 def test_a_rank_computes_on_after_its_last_wait():
     """Up to `until`; waits that follow each other are one, and marks are lines."""
     events = [
