@@ -1,5 +1,6 @@
 """Pictures of what algorithms run on and work on: clusters, matrices, experts."""
 
+import math
 from functools import cache
 
 import numpy as np
@@ -277,9 +278,20 @@ def test_who_waits_for_nobody_stands_on_the_right_of_a_wait_for_graph() -> None:
     arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
     assert len(arrows) == sum(map(len, waits.values()))
     assert "rank 2 waits for [0, 1]" in figure.alt
-    circle = plots.waits_for({0: [1], 1: [0], 2: [0]}, caption="A circle.")
-    places = {text.get_position() for text in circle.axes[0].texts}
-    assert len(places) == 3
+    beside = plots.waits_for({0: [1], 1: [0], 2: [0]}, caption="A circle and a rank.")
+    assert_readable(beside)
+    assert len({text.get_position() for text in beside.axes[0].texts}) == 3
+
+
+def test_ranks_that_all_wait_stand_on_a_circle_in_the_order_of_their_waits() -> None:
+    """Each arrow leads to the next place, so no two of them cross."""
+    figure = plots.waits_for({0: [1], 1: [3], 2: [0], 3: [2]}, caption="A circle.")
+    assert_readable(figure)
+    texts = figure.axes[0].texts
+    assert [text.get_text() for text in texts] == ["0", "1", "3", "2"]
+    (x, y), *others = (text.get_position() for text in texts)
+    assert [math.hypot(*place) for place in others] == pytest.approx([-x] * 3)
+    assert y == 0 and others[0][1] == -others[2][1]
 
 
 def test_moved_parts_say_what_leaves_each_gpu() -> None:
