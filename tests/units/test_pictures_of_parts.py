@@ -357,6 +357,17 @@ def test_a_span_of_a_timetable_needs_no_name() -> None:
     assert figure.alt == "Waits. rank 0: 1, (waits), 2."
 
 
+def test_the_name_of_a_short_span_may_stand_behind_it() -> None:
+    """So it hides neither the span nor the rest of the lane."""
+    spans = [plots.Span(0, 40, "40"), plots.Span(40, 41, "1", True, beside=True)]
+    figure = plots.timetable({"rank 0": spans}, "Waits.", xlim=(0, 50))
+    assert_readable(figure)
+    (ax,) = figure.axes
+    (name,) = [text for text in ax.texts if text.get_text() == "1"]
+    begin = ax.transData.inverted().transform(name.get_window_extent())[0, 0]
+    assert begin > 41
+
+
 @pytest.mark.parametrize(
     "lanes, arrows, complaint",
     [
