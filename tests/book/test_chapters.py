@@ -1139,10 +1139,11 @@ CLAIMS = {
         assert 9 * GPUS == 72 and 1 + 4 + sum(4**g for g in range(2, 8)) == 21845
         both = lambda n: np.array([lab.predict("all_reduce", n, sixteen, algorithm=a
                                                ).seconds for a in ("tree", "nvlstree")])
-        near = 52, 88, 92, 127, 128, 168, 174
-        lead = {n: np.divide(*both(n * MiB)[::-1]) for n in near}  # the tree's
+        lead = {n: np.divide(*both(n * MiB)[::-1]) for n in range(40, 190)}  # a tree's
         assert 1.08 < lead[52] < 1.12, "10.8"
-        assert [n for n in lead if lead[n] > 1] == [52, 88, 128, 168], "Figure 10.8"
+        level = [n for n in lead if n > 40 and (lead[n] > 1) != (lead[n - 1] > 1)]
+        assert [n * MiB for n in level[:2]] == [90 * MiB, 128 * MiB], level
+        assert len(level) == 3 and abs(level[2] * MiB / (170 * MiB) - 1) < 0.02, level
         choices = [lab.predict("all_reduce", n * MiB, sixteen) for n in (51, 52, 64)]
         assert [one.algorithm for one in choices] == ["tree", "nvlstree", "nvlstree"]
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
