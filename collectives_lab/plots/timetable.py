@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.transforms import offset_copy
 
 from collectives_lab.plots.figure import STYLE, Diagram, diagram, pill_text, rank_color
 from collectives_lab.plots.spacetime import HATCHED, PALE, bar_styles
@@ -22,12 +23,16 @@ HALF = 0.3
 
 
 class Span(NamedTuple):
-    """A time in a lane, with its name or ""; hatched if who is in the lane waits."""
+    """A time in a lane, with its name or ""; hatched if who is in the lane waits.
+
+    beside: whether the name is behind the span, because it would hide a short one.
+    """
 
     begin: float
     end: float
     name: str
     waits: bool = False
+    beside: bool = False
 
 
 class Arrow(NamedTuple):
@@ -84,7 +89,10 @@ def _draw(ax: Axes, lane: int, span: Span, color: str) -> None:
     for style in bar_styles(color, HATCHED if span.waits else PALE):
         ax.add_patch(Rectangle(corner, length, 2 * HALF, **style))
     ax.autoscale_view(scaley=False)
-    if span.name:
+    if span.beside:
+        text = pill_text(ax, span.end, lane, span.name, 8, zorder=5)
+        text.set(ha="left", transform=offset_copy(ax.transData, ax.figure, x=0.06))
+    elif span.name:
         pill_text(ax, (span.begin + span.end) / 2, lane, span.name, 8, zorder=5)
 
 

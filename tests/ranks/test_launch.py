@@ -779,6 +779,22 @@ def test_a_killed_rank_is_reported_with_the_line_of_its_last_call() -> None:
     assert f"last communication call was in line {line}." in str(error)
 
 
+def test_a_rank_that_gloo_sends_too_much_dies_and_its_last_words_are_kept() -> None:
+    """Gloo compares the bytes that arrive with those that fit; `explain` reads it."""
+
+    def fn():
+        elements = 2000 if dist.get_rank() == 0 else 1000
+        backend = dist.new_group()._get_backend(torch.device("cpu"))  # not recorded
+        with contextlib.suppress(RuntimeError):  # rank 0's, if it sees the other's end
+            backend.allreduce([torch.ones(elements)]).wait()
+
+    error = fails(lab.RankDied, fn, world_size=2, backend="gloo")
+    assert (error.rank, error.status) == (1, -signal.SIGABRT)
+    last_words = error.run.output[1]
+    assert "op.preamble.length <= op.nbytes" in last_words
+    assert "Received data size doesn't match expected size" in last_words
+
+
 def test_the_children_of_a_spawned_rank_that_dies_end_too(tmp_path) -> None:
     """What a rank has started ends with it, also when it dies by itself."""
     path = tmp_path / "pid"

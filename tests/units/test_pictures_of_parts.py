@@ -1,5 +1,6 @@
 """Pictures of what algorithms run on and work on: clusters, matrices, experts."""
 
+import math
 from functools import cache
 
 import numpy as np
@@ -277,9 +278,20 @@ def test_who_waits_for_nobody_stands_on_the_right_of_a_wait_for_graph() -> None:
     arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
     assert len(arrows) == sum(map(len, waits.values()))
     assert "rank 2 waits for [0, 1]" in figure.alt
-    circle = plots.waits_for({0: [1], 1: [0], 2: [0]}, caption="A circle.")
-    places = {text.get_position() for text in circle.axes[0].texts}
-    assert len(places) == 3
+    beside = plots.waits_for({0: [1], 1: [0], 2: [0]}, caption="A circle and a rank.")
+    assert_readable(beside)
+    assert len({text.get_position() for text in beside.axes[0].texts}) == 3
+
+
+def test_ranks_that_all_wait_stand_on_a_circle_in_the_order_of_their_waits() -> None:
+    """Each arrow leads to the next place, so no two of them cross."""
+    figure = plots.waits_for({0: [1], 1: [3], 2: [0], 3: [2]}, caption="A circle.")
+    assert_readable(figure)
+    texts = figure.axes[0].texts
+    assert [text.get_text() for text in texts] == ["0", "1", "3", "2"]
+    (x, y), *others = (text.get_position() for text in texts)
+    assert [math.hypot(*place) for place in others] == pytest.approx([-x] * 3)
+    assert y == 0 and others[0][1] == -others[2][1]
 
 
 def test_moved_parts_say_what_leaves_each_gpu() -> None:
@@ -343,6 +355,17 @@ def test_a_span_of_a_timetable_needs_no_name() -> None:
     figure = plots.timetable({"rank 0": spans}, "Waits.")
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
     assert figure.alt == "Waits. rank 0: 1, (waits), 2."
+
+
+def test_the_name_of_a_short_span_may_stand_behind_it() -> None:
+    """So it hides neither the span nor the rest of the lane."""
+    spans = [plots.Span(0, 40, "40"), plots.Span(40, 41, "1", True, beside=True)]
+    figure = plots.timetable({"rank 0": spans}, "Waits.", xlim=(0, 50))
+    assert_readable(figure)
+    (ax,) = figure.axes
+    (name,) = [text for text in ax.texts if text.get_text() == "1"]
+    begin = ax.transData.inverted().transform(name.get_window_extent())[0, 0]
+    assert begin > 41
 
 
 @pytest.mark.parametrize(
