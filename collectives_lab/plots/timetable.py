@@ -22,12 +22,16 @@ HALF = 0.3
 
 
 class Span(NamedTuple):
-    """A time in a lane, with its name or ""; hatched if who is in the lane waits."""
+    """A time in a lane, with its name or ""; hatched if who is in the lane waits.
+
+    rank: whose colour it has, if not that of its lane.
+    """
 
     begin: float
     end: float
     name: str
     waits: bool = False
+    rank: int | None = None
 
 
 class Arrow(NamedTuple):
@@ -62,7 +66,7 @@ def timetable(
         for span in spans:
             if span.end < span.begin:
                 raise ValueError(f"{span} of {name!r} ends before it begins")
-            _draw(ax, lane, span, color)
+            _draw(ax, lane, span, color if span.rank is None else rank_color(span.rank))
     names = list(lanes)
     for arrow in arrows:
         if missing := {arrow.src, arrow.dst} - {*names}:
