@@ -26,6 +26,7 @@ class Span(NamedTuple):
     """A time in a lane, with its name or ""; hatched if who is in the lane waits.
 
     beside: whether the name is behind the span, because it would hide a short one.
+    rank: whose colour it has, if not that of its lane.
     """
 
     begin: float
@@ -33,6 +34,7 @@ class Span(NamedTuple):
     name: str
     waits: bool = False
     beside: bool = False
+    rank: int | None = None
 
 
 class Arrow(NamedTuple):
@@ -67,7 +69,7 @@ def timetable(
         for span in spans:
             if span.end < span.begin:
                 raise ValueError(f"{span} of {name!r} ends before it begins")
-            _draw(ax, lane, span, color)
+            _draw(ax, lane, span, color if span.rank is None else rank_color(span.rank))
     names = list(lanes)
     for arrow in arrows:
         if missing := {arrow.src, arrow.dst} - {*names}:

@@ -565,9 +565,10 @@ CLAIMS = {
         assert np.allclose([r / 0.75 for _, r, _ in of_micro.values()], by_formula)
         assert np.allclose(predicted_ratios(1.0, 1.0), [5 / 3, 4 / 3, 1, 2])
         x = np.geomspace(1e-3, 1e3, 200)
-        for f, measured in ((1.0, at_equal), (1 / 4, at_quarter)):
-            far = measured / predicted_ratios(f, 1.0)
-            assert (0.8 < far).all() and (far < 1.3).all(), measured
+        for f, run in ((1.0, at_equal), (1 / 4, at_quarter)):
+            with_five = np.max(run.results, axis=0)[..., 1] / G_SECONDS
+            least = 5 * seconds_a_layer(f, 1.0)
+            assert (with_five > 0.99 * least).all(), "a network is never faster"
         from collectives_lab.costs import training
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
         assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
@@ -595,12 +596,11 @@ CLAIMS = {
         of_replicas = x + (2 * x).clip(4)
         assert (of_sharded <= of_replicas + 1e-9).all()
         assert [1 + 3, 1 + 4] == [4, 5] and of_types
-        assert all(1 < w / b < 1.05 for w, b in zip(leaving, (3, 2.25, 1))), leaving
-        assert 3 * 3 / 4 == 2.25 and 2 * 3 / 4 == 1.5 and gigabytes(3, 8) == 15
+        assert all(1 < w / b < 1.05 for w, b in zip(leaving, on_gloo)), leaving
+        assert by_rings == [2.25, 1.5, 1] and on_gloo == [3, 2.25, 1]
+        assert gigabytes(3, 8) == 15
         for times_g, seen in zip((3 * 6, 1 + 9 + 1), overlapped.values()):
             assert max(seen.results) / (times_g * G_SECONDS) > 0.9, seen.results
-        waits, ahead = (max(seen.results) for seen in overlapped.values())
-        assert ahead < 0.9 * waits, (waits, ahead)
         assert 2 * 4096 == 8192, "6.8"
     """,
     "07_all_to_all_routing_tokens": """
@@ -890,18 +890,15 @@ CLAIMS = {
         hidden_by = [total for _, total in every_way(hiding, with_nan)]
         assert any(total > 0 for total in hidden_by), "a finite result hides the NaN"
         assert numbers == [3, 0] and full_logits.shape == (1024, 2048)
-        assert all(math.isclose(one, loss_of_one.item()) for one in losses)
-        assert torch.allclose(torch.cat(gradients, dim=1), reference.grad, 1e-9, 1e-15)
-        assert all(math.isclose(one, loss_of_one.item()) for one, _ in
-                   parallel_loss.results)
+        for run in (loss_run, parallel_loss, gathered):
+            assert max(off_by(run)) < 1e-10, "9.4: as one process"
+        import pytest
+        with pytest.raises(ValueError):
+            log_sum_exps([(-inf, 0), (-inf, 0)])
         assert [len(calls) for calls in phases(parallel_loss)] == [3, 0]
         assert [c.reduce_op for c in phases(parallel_loss)[0]] == ["MAX", "SUM", "SUM"]
         assert sent(parallel_loss) == sent(loss_run), "equal bytes in three calls"
         assert gathered.trace.ops() == {"all_gather": 4, "barrier": 4}
-        for loss, gradient in gathered.results:
-            assert math.isclose(loss, loss_of_one.item())
-        by_gathered = torch.cat([one for _, one in gathered.results], dim=1)
-        assert torch.allclose(by_gathered, reference.grad, 1e-9, 1e-15)
         swapped = logits.clone()
         swapped[[1, 4]] = logits[[4, 1]]
         moved = own_max(swapped.chunk(4))[0][0].item()
@@ -927,6 +924,11 @@ CLAIMS = {
         assert all(all_equal(run) for run in layer_runs.values())
         on_pytorch = [[c.op for c in calls] for calls in phases(pytorch_run)]
         assert on_pytorch == [["scatter", "scatter", "all_reduce"], ["all_reduce"]]
+        assert all(map(torch.equal, by_parts, of_one)), "PyTorch's layers are exact"
+        assert all(torch.equal(y, of_one[0]) for y in ys)
+        assert all(torch.equal(one, of_one[1]) for one in x_grads)
+        by_names = lab.run(one_loss_by_dtensor, 4, backend="gloo", timeout=60)
+        assert by_names.results == [1] * 4 and by_names.trace.ops() == {"all_reduce": 4}
         from collectives_lab.parallel import conjugates, vocabulary
         z, few = torch.randn(2, 6, 8).double(), torch.tensor([0, 3, 7, 8, 12, 15])
         def ours_and_theirs():
@@ -970,7 +972,8 @@ CLAIMS = {
         assert turned < 0.999, "behind a residual connection, another direction"
         assert sum(losses_of_one[-5:]) < 0.9 * sum(losses_of_one[:5])
         assert V == 1024 and training.trace.of_rank(0)[0].nbytes == 128 * 32 * 8
-        assert 1024 / (2 * 128) == 4, "9.10"
+        in_training = max(training.trace.wire_bytes()) / 20
+        assert in_training == 209_280 == 198_912 + 6 * 1728, "9.8: six all_reduces"
         assert passed == [6, 6] and attention_run.trace.ops()["send"] == 4 * 6
         for by_rank, one in zip(zip(*attention_run.results), attended_by_one):
             assert torch.allclose(torch.cat(by_rank), one, 1e-12, 1e-12)
@@ -992,14 +995,22 @@ CLAIMS = {
         assert 27 < passing < 28 and 512 * 1024 == BLOCK
         gathering, in_a_ring = (float(times.median()) for times in took)
         assert gathering > 201 and in_a_ring > 119, "a network is never faster"
-        assert gathering > 1.2 * in_a_ring, took
+        sums = [sum(run.trace.bytes_sent()) for run in felt]
+        assert sums[0] == sums[1], "9.10: both programs send equally much"
         assert server.inside.bandwidth == 450e9 and server.across.bandwidth == 50e9
         factors = busiest(quarter), busiest(torch.minimum(eighth, 7 - eighth))
         assert [round(factor, 3) for factor in factors] == [1.75, 1]
         from collectives_lab.plots.attention_picture import CONTIGUOUS, ZIGZAG, Divided
         by_steps = [Divided(4, order).slowdown() for order in (CONTIGUOUS, ZIGZAG)]
         assert by_steps == [1.75, 1]
-        assert 4 / 8 / 2 == 1 / 4, "all_to_all against the ring, for eight ranks"
+        (ring, exchanged), (of_groups, beside) = sent_by(1), sent_by(16)
+        assert of_groups == 0.875 and round(beside, 2) == 1.86
+        assert exchanged / ring == 1 / 4 and beside / of_groups > 2, "9.10"
+        assert 128 / 8 == 16, "9.10: heads of Llama 3"
+        for q in (1, 4, 16):
+            less = [P for P in range(2, 40) if sent_by(q, P)[0] < sent_by(q, P)[1]]
+            assert less == [*range(2, q + 1)], "the ring sends less on up to q ranks"
+            assert math.isclose(*sent_by(q, q + 1))
     """,
     "10_the_libraries": """
         answers = in_mpi, in_jax, of_mpi, *forced.values(), compiled, by_jax

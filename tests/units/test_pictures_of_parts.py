@@ -368,6 +368,14 @@ def test_the_name_of_a_short_span_may_stand_behind_it() -> None:
     assert begin > 41
 
 
+def test_a_span_of_a_timetable_can_have_the_colour_of_another_rank() -> None:
+    """So the eye follows what goes from lane to lane."""
+    spans = [plots.Span(0, 1, "own"), plots.Span(1, 2, "another's", rank=3)]
+    figure = plots.timetable({"rank 0": spans}, "")
+    drawn = [patch.get_edgecolor()[:3] for patch in figure.axes[0].patches]
+    assert drawn == [pytest.approx(_rgb(rank_color(rank))) for rank in (0, 3)]
+
+
 @pytest.mark.parametrize(
     "lanes, arrows, complaint",
     [
