@@ -382,7 +382,7 @@ def test_no_strategy_that_is_left_out_is_quicker() -> None:
 
 
 def test_the_search_shortens_rings_and_bubbles() -> None:
-    """With many ranks copies of the shards are quicker, and so are pieces of a stage."""
+    """On many ranks, copies of the shards are quicker, and so are pieces of stages."""
     search = partial(fastest, models.llama2_7b, clusters.dgx_h100)
     on_1024 = search(1024, 1024, 4096, tensor=1, pipeline=1, zero=3)
     assert on_1024[0].strategy.copies > 1
