@@ -54,5 +54,5 @@ def _picture(rows: Mapping[str, Sequence[float]], width: float, xlabel: str) -> 
 
 
 def _write(ax: Axes, text: str, at: float, row: int) -> None:
-    look = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+    look = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
     ax.annotate(text, (at, row), fontsize=8, weight="bold", **look)

@@ -139,8 +139,8 @@ def _strategies(
         data = world_size // (t * p)
         tried = (
             _powers(batch // data if data else 0),
-            _powers(data if zero else 1),
-            _powers(model.layers // p),
+            _powers(data // 2 if zero else 0) or [1],
+            _powers(model.layers // p if p > 1 else 1),
         )
         for micro, copies, pieces in product(*tried):
             ways: dict[str, Any] = {
