@@ -22,8 +22,9 @@ nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
-machines (`ratios`). Of a step: its calls in their order, layer by layer (`call_order`),
-which of them meet (`meeting_calls`), and what they hide behind computing (`overlap`).
+machines (`ratios`), or published runs from their bounds (`gaps`). Of a step: its calls
+in their order, layer by layer (`call_order`), which of them meet (`meeting_calls`), and
+what they hide behind computing (`overlap`).
 Of a GPU: what it computes by tokens (`roofline`), and what its `streams` did, as a
 profile has it. Of several ways to train: the parts of their steps (`step_parts`), what
 came out by seed (`by_seed`) and in which time (`loss_by_time`), and the `paths` of
@@ -77,6 +78,7 @@ from collectives_lab.plots.figure import (
     rank_color,
     side_by_side,
 )
+from collectives_lab.plots.gap_picture import gaps
 from collectives_lab.plots.group_picture import group
 from collectives_lab.plots.lines import lines
 from collectives_lab.plots.matrices import Matrix, product
@@ -152,6 +154,7 @@ __all__ = [
     "merge_trees",
     "Matrix",
     "mesh",
+    "gaps",
     "group",
     "hybrid_shards",
     "ChunkState",

@@ -7,7 +7,7 @@ a GPU has (`memory`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -15,6 +15,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     blank,
@@ -22,7 +23,7 @@ from collectives_lab.plots.figure import (
     key_above,
     rank_color,
 )
-from collectives_lab.plots.series import series_look
+from collectives_lab.plots.series import series_colors
 
 STAGES = ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 GAP = 0.6
@@ -145,40 +146,58 @@ def memory(
     xlabel: str,
     limits: Mapping[str, float] | None = None,
     most: float | None = None,
+    looks: Sequence[str] = (),
 ) -> Diagram:
     """Draw a bar for each name, stacked by kind; a kind has its colour in all bars.
 
     limits: dashed lines by name, such as what a GPU has. most: where the axis ends; a
-    longer bar is cut there, with an arrow behind its sum.
+    longer bar is cut there, with an arrow behind its sum. looks: all kinds of several
+    pictures, so that each has its colour in all of them. A phone gets the same picture
+    in its width.
     """
-    figure, ax = diagram(6.0, 0.3 * len(bars) + 1.2)
+    drawn = {width: blank(width, 0.3 * len(bars) + 1.2) for width in (6.0, PHONE)}
+    for figure in drawn.values():
+        _stack(figure.add_subplot(), bars, xlabel, limits or {}, most, looks)
+    figure, figure.narrow = drawn[6.0], drawn[PHONE]
+    figure.caption = caption
+    kinds = dict.fromkeys(kind for bar in bars.values() for kind in bar)
+    ends = {name: sum(bar.values()) for name, bar in bars.items()}
+    sums = "; ".join(f"{name}: {end:.3g}" for name, end in ends.items())
+    figure.alt = f"Bars stacked by {', '.join(kinds)}. {sums}. {caption}"
+    return figure
+
+
+def _stack(
+    ax: Axes,
+    bars: Mapping[str, Mapping[str, float]],
+    xlabel: str,
+    limits: Mapping[str, float],
+    most: float | None,
+    looks: Sequence[str],
+) -> None:
     kinds = list(dict.fromkeys(kind for bar in bars.values() for kind in bar))
+    colors = series_colors([*looks, *kinds])
     ends = dict.fromkeys(bars, 0.0)
-    for number, kind in enumerate(kinds):
-        color = series_look(number)["color"]
+    for kind in kinds:
         for row, (name, bar) in enumerate(bars.items()):
-            ax.barh(row, bar.get(kind, 0), 0.62, ends[name], color=color)
+            ax.barh(row, bar.get(kind, 0), 0.62, ends[name], color=colors[kind])
             ends[name] += bar.get(kind, 0)
-    edge = most or max([*ends.values(), *(limits or {}).values()])
+    edge = most or max([*ends.values(), *limits.values()])
     for row, end in enumerate(ends.values()):
         text = f"{round(end, 2):.3g}" if end < 1000 else f"{end:,.0f}"
         text += " →" if end > edge else ""
         look = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
         # A sum that a limit's line would cross stands behind the line.
-        crossed = [n for n in (limits or {}).values() if 0 < n - end < 0.1 * edge]
+        crossed = [n for n in limits.values() if 0 < n - end < 0.1 * edge]
         behind = min(max([end, *crossed]), edge)
         ax.annotate(text, (behind, row), fontsize=7.5, **look)
-    signs = {k: Patch(fc=series_look(n)["color"]) for n, k in enumerate(kinds)}
-    for name, at in (limits or {}).items():
+    signs = {kind: Patch(fc=colors[kind]) for kind in kinds}
+    for name, at in limits.items():
         signs[name] = ax.axvline(at, color=INK, linestyle="--", linewidth=1)
-    key_above(ax, signs, most=5)
     ax.set_yticks(range(len(bars)), list(bars))
     ax.set(
         xlabel=xlabel,
         xlim=(0, edge if most else 1.08 * edge),
         ylim=(len(bars) - 0.5, -0.6),
     )
-    figure.caption = caption
-    sums = "; ".join(f"{name}: {end:.3g}" for name, end in ends.items())
-    figure.alt = f"Bars stacked by {', '.join(kinds)}. {sums}. {caption}"
-    return figure
+    key_above(ax, signs, most=5)

@@ -6,7 +6,7 @@ one dimension alone, and so form a group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import matplotlib as mpl
@@ -20,7 +20,7 @@ from collectives_lab.plots.figure import (
     on_color,
     rank_color,
 )
-from collectives_lab.plots.series import series_look
+from collectives_lab.plots.series import DASHES, series_colors
 
 MOST_RANKS = 32
 STEPS = ((1.6, 0.0), (0.0, -1.05), (0.62, 0.42))
@@ -29,12 +29,15 @@ in inches."""
 
 
 @mpl.rc_context(STYLE)
-def mesh(degrees: Mapping[str, int], caption: str) -> Diagram:
+def mesh(
+    degrees: Mapping[str, int], caption: str, looks: Sequence[str] = ()
+) -> Diagram:
     """Draw ranks in their places, and lines between neighbours along each dimension.
 
     degrees: ranks along each dimension by its name, the outermost first, as for
-    `init_device_mesh`. Raises ValueError for more than three dimensions and for more
-    than 32 ranks.
+    `init_device_mesh`. looks: all names of several pictures, so that a dimension has
+    its colour in all of them. Raises ValueError for more than three dimensions and for
+    more than 32 ranks.
     """
     if not 1 <= len(degrees) <= len(STEPS) or prod(degrees.values()) > MOST_RANKS:
         raise ValueError(
@@ -54,8 +57,10 @@ def mesh(degrees: Mapping[str, int], caption: str) -> Diagram:
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
     numbers = np.arange(prod(sizes)).reshape(sizes)
     signs = {}
+    colors = series_colors([*looks, *degrees])
     for dimension, name in enumerate(degrees):
-        look = series_look(dimension) | {"linewidth": 2.2, "marker": "", "zorder": 1}
+        look = {"color": colors[name], "linestyle": DASHES[dimension]}
+        look |= {"linewidth": 2.2, "marker": "", "zorder": 1}
         for group in np.moveaxis(numbers, dimension, -1).reshape(-1, sizes[dimension]):
             (signs[name],) = ax.plot(*points[group].T, **look)
     for rank, (x, y) in enumerate(points):

@@ -1,8 +1,9 @@
 """Parts that pictures of times share: looks of algorithms, axes in bytes and time.
 
-Here you can ask for the look of a series (`series_look`), for the seconds that somebody
-predicts (`seconds_of`) or has measured (`medians`), for the fastest of several
-(`fastest`), and put sizes and times on logarithmic axes (`bytes_axis`, `seconds_axis`).
+Here you can ask for the look of a series (`series_look`) and the colours of several
+(`series_colors`), for the seconds that somebody predicts (`seconds_of`) or has measured
+(`medians`), for the fastest of several (`fastest`), and put sizes and times on
+logarithmic axes (`bytes_axis`, `seconds_axis`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ def series_look(number: int) -> dict[str, Any]:
         "linestyle": DASHES[number % len(DASHES)],
         "marker": MARKERS[number % len(MARKERS)],
     }
+
+
+def series_colors(names: Sequence[str]) -> dict[str, str]:
+    """Return the colour of each name, by its place among them."""
+    order = dict.fromkeys(names)
+    return {name: str(series_look(n)["color"]) for n, name in enumerate(order)}
 
 
 def seconds_of(

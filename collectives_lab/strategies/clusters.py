@@ -126,17 +126,24 @@ def levels(strategy: Strategy, group: str, fabric: Fabric) -> Levels:
             f"{fabric!r} has room for {fabric.world_size} ranks; the strategy has "
             f"{strategy.world_size}"
         )
-    members = np.array(strategy.members(group, 0))
+    stride, ranks = strategy.stride(group), strategy.ranks(group)
+    return _levels(fabric, strategy.world_size, stride, ranks)
+
+
+@lru_cache(maxsize=4096)
+def _levels(fabric: Fabric, world_size: int, stride: int, ranks: int) -> Levels:
+    members = stride * np.arange(ranks)
     _, counts = np.unique(fabric.node[fabric.place[members]], return_counts=True)
     each = int(counts[0]) if (counts == counts[0]).all() else 1
-    return Levels(each, len(members) // each, fabric.inside, _across(strategy, fabric))
+    across = _across(fabric, world_size)
+    return Levels(each, ranks // each, fabric.inside, across)
 
 
-def _across(strategy: Strategy, fabric: Fabric) -> Link:
+def _across(fabric: Fabric, world_size: int) -> Link:
     """Return the link between nodes when all ranks use it at once."""
-    busy = fabric.nic[fabric.place[: strategy.world_size]]
+    busy = fabric.nic[fabric.place[:world_size]]
     sharing = int(np.bincount(busy).max())
-    spine = (fabric.spine or 0.0) * strategy.world_size
+    spine = (fabric.spine or 0.0) * world_size
     return Link(fabric.across.alpha, max(fabric.across.beta * sharing, spine))
 
 
@@ -150,8 +157,12 @@ def call_seconds(sentence: Sentence, strategy: Strategy, fabric: Fabric) -> floa
     there; with both kinds of link in a group a replay takes up to a half more, since
     ranks wait for each other. A recv costs nothing: its time is the send's.
     """
-    verb, nbytes = sentence.verb, float(sentence.nbytes)
     at = levels(strategy, sentence.group, fabric)
+    return _seconds(sentence.verb, float(sentence.nbytes), at)
+
+
+@lru_cache(maxsize=4096)
+def _seconds(verb: str, nbytes: float, at: Levels) -> float:
     inside, across = ((x.alpha, x.beta) for x in (at.inside, at.across))
     part = nbytes / at.each
     if verb == "recv":

@@ -7,6 +7,7 @@ into memory, the quickest first: the fair rival of any strategy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -18,7 +19,7 @@ from collectives_lab.strategies.clusters import Cluster
 from collectives_lab.strategies.memory import fullest
 from collectives_lab.strategies.model import Model
 from collectives_lab.strategies.strategy import Strategy
-from collectives_lab.strategies.timing import StepTime, step_time
+from collectives_lab.strategies.timing import StepTime, hardware_flops, step_time
 
 HOLD = ("batch", "batch a rank")
 
@@ -93,17 +94,34 @@ def fastest(
     efficiency: float = 1.0,
     **fixed: Any,
 ) -> list[StepTime]:
-    """Estimate all strategies of so many ranks that fit into memory, quickest first.
+    """Estimate strategies of so many ranks that fit into memory, quickest first.
 
-    Powers of two along tensor, inside a node, and pipeline; ZeRO 0 to 3; every size of
-    a micro-batch; what is computed again: scores, or blocks. fixed: fields of Strategy
-    that are given: `fastest(..., tensor=1, pipeline=1)` looks at data alone.
+    Powers of two along tensor, inside a node, and pipeline; ZeRO 0 to 3 and the copies
+    of its shards, as in hybrid sharding; every size of a micro-batch; pieces of a
+    stage; what is computed again: scores, or blocks. A strategy is left out where its
+    computing and bubble alone take longer than the quickest step. fixed: fields of
+    Strategy that are given: `fastest(..., tensor=1, pipeline=1)` looks at data alone.
     """
-    candidates = []
-    for strategy in _strategies(model, cluster, world_size, batch, sequence, fixed):
+    rate = efficiency * cluster.peak
+    candidates = _strategies(model, cluster, world_size, batch, sequence, fixed)
+    steps: list[StepTime] = []
+    quickest = math.inf
+    for strategy in sorted(candidates, key=_operations):
+        if _operations(strategy) / rate > quickest:
+            break
         if fullest(strategy).total <= cluster.memory:
-            candidates.append(step_time(strategy, cluster, efficiency))
-    return sorted(candidates, key=lambda step: step.seconds)
+            steps.append(step_time(strategy, cluster, efficiency))
+            quickest = min(quickest, steps[-1].seconds)
+    return sorted(steps, key=lambda step: step.seconds)
+
+
+def _operations(s: Strategy) -> float:
+    """Return those of the slowest stage in a step, with those that fit in its bubble.
+
+    No step of `step_time` is shorter than they take.
+    """
+    each = max(sum(hardware_flops(s, stage)) for stage in s.unlike())
+    return each * (s.micro_batches + (s.pipeline - 1) / s.interleave)
 
 
 def _strategies(
@@ -119,12 +137,19 @@ def _strategies(
     zeros, again = (0, 1, 2, 3), ("selective", "full")
     for t, p, zero, recompute in product(tensors, pipelines, zeros, again):
         data = world_size // (t * p)
-        for micro in _powers(batch // data if data else 0):
+        tried = (
+            _powers(batch // data if data else 0),
+            _powers(data // 2 if zero else 0) or [1],
+            _powers(model.layers // p if p > 1 else 1),
+        )
+        for micro, copies, pieces in product(*tried):
             ways: dict[str, Any] = {
                 "tensor": t,
                 "pipeline": p,
                 "zero": zero,
                 "recompute": recompute,
+                "copies": copies,
+                "interleave": pieces,
             }
             ways |= {"data": data, "micro_batches": micro, "sequence_parallel": t > 1}
             if any(ways.get(name, value) != value for name, value in fixed.items()):

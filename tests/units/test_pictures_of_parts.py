@@ -13,6 +13,7 @@ from collectives_lab.data import shipped
 from collectives_lab.plots.capacity_picture import capacity_bars
 from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
 from collectives_lab.plots.figure import INK, PHONE, Diagram, rank_color
+from collectives_lab.plots.series import series_colors
 
 LINKS = fabrics.Link.of(1e-6, 1e11), fabrics.Link.of(1e-5, 1e10)
 CLUSTERS = {
@@ -455,6 +456,28 @@ def test_a_bar_that_is_too_long_is_cut() -> None:
     assert ax.get_xlim() == (0, 100)
     assert {"30", "1,490 →"} <= {*written(figure)}
     assert_readable(figure)
+
+
+def test_a_gap_is_written_behind_its_row() -> None:
+    """It is the bound over what was published, also where the bound is lower."""
+    rows = {"one\nDP 2": (40.0, 60.0, 42.0), "other": (41.0, 40.0, 25.0)}
+    figure = plots.gaps(rows, caption="Two runs.", xlabel="MFU, %")
+    for drawn in (figure, figure.narrow):
+        assert {"1.50", "0.98"} <= {*written(drawn)}
+        assert_readable(drawn)
+    assert "one, DP 2: 40, at most 60, forecast 42" in figure.alt
+
+
+def test_a_kind_keeps_its_colour_in_several_pictures() -> None:
+    """Among the names of all pictures it has one place, and so one colour."""
+    looks = ("a", "b", "tensor")
+    bars = plots.memory({"x": {"tensor": 1}}, caption="", xlabel="s", looks=looks)
+    lines = plots.mesh({"tensor": 2}, "Two ranks.", looks=looks)
+    color = series_colors(looks)["tensor"]
+    for drawn in (bars, bars.narrow):
+        bar = drawn.axes[0].patches[0]
+        assert bar.get_facecolor()[:3] == pytest.approx(_rgb(color))
+    assert lines.axes[0].lines[0].get_color() == color
 
 
 # -- servers, rails, groups ------------------------------------------------------------

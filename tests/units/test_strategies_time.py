@@ -367,6 +367,31 @@ def test_the_fastest_fits_and_is_the_fastest() -> None:
     assert given[0].seconds >= found[0].seconds
 
 
+def test_no_strategy_that_is_left_out_is_quicker() -> None:
+    """What is looked for part by part is no quicker than what is found at once."""
+    search = partial(fastest, models.llama2_7b, clusters.dgx_h100, 32, 32, 4096)
+    found = search()
+    parts = [
+        search(zero=zero, recompute=again, tensor=tensor)
+        for zero in range(4)
+        for again in ("selective", "full")
+        for tensor in (1, 2, 4, 8)
+    ]
+    assert min(part[0].seconds for part in parts if part) == found[0].seconds
+    assert sum(map(len, parts)) > 2 * len(found), "some are left out"
+
+
+def test_the_search_shortens_rings_and_bubbles() -> None:
+    """On many ranks, copies of the shards are quicker, and so are pieces of stages."""
+    search = partial(fastest, models.llama2_7b, clusters.dgx_h100)
+    on_1024 = search(1024, 1024, 4096, tensor=1, pipeline=1, zero=3)
+    assert on_1024[0].strategy.copies > 1
+    whole = search(1024, 1024, 4096, tensor=1, pipeline=1, zero=3, copies=1)
+    assert on_1024[0].seconds < 0.95 * whole[0].seconds
+    staged = search(1024, 256, 4096, tensor=8, pipeline=8, zero=1)
+    assert staged[0].strategy.interleave > 1
+
+
 def test_all_of_it_is_shown_as_a_table() -> None:
     """In a notebook and in a terminal, with units, and no row for what is not there."""
     step = step_time(SHARDED, clusters.dgx_h100)
