@@ -101,8 +101,10 @@ def serial_and_overlapped(
     ax.set_yticks([*names], [*names.values()])
     ax.tick_params(axis="y", length=0)
     longest = steps * (1 + max(gammas))
-    ticks = [x for x in MaxNLocator(4).tick_values(0, longest) if x <= longest]
-    ax.set(xlim=(0, longest), xticks=ticks)
+    whole = MaxNLocator(4, steps=[1, 2, 5, 10], integer=True)
+    ticks = [int(x) for x in whole.tick_values(0, longest) if x <= longest]
+    ax.set(xlim=(0, longest))
+    ax.set_xticks(ticks, [f"{x}" for x in ticks])
     ax.set_xlabel(f"{steps} steps; computing takes 1")
     ax.invert_yaxis()
     key_above(ax, signs)
