@@ -68,7 +68,7 @@ def step_parts(
     key_above(ax, signs)
     figure.caption = caption
     totals = (f"{name} {_short(x)} ms" for name, x in zip(steps, left, strict=True))
-    figure.alt = f"Bars: {', '.join(totals)}. {caption}"
+    figure.alt = f"Bars: {'; '.join(totals)}. {caption}"
     return figure
 
 
