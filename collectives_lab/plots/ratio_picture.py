@@ -14,10 +14,11 @@ from matplotlib.ticker import LogLocator
 
 from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, key_above
 from collectives_lab.plots.series import SERIES
+from collectives_lab.plots.step_picture import COLORS
 
 LOWEST, HIGHEST = 1e-4, 1e4
 """The ratios that the picture shows."""
-COMPUTE, MOVE = SERIES[2], SERIES[1]
+COMPUTE, MOVE = COLORS["computing"], COLORS["all-reduce"]
 STYLES = SERIES[0], SERIES[3]
 """The colours of the two curves."""
 
@@ -49,8 +50,7 @@ def _draw_step(ax: Any, compute: float, moved: float) -> None:
     """Draw one step from left to right, as shares of its time."""
     share = compute / (compute + moved)
     ax.barh(0, share, color=COMPUTE)
-    hatched = {"edgecolor": MOVE, "facecolor": "none", "hatch": "////"}
-    ax.barh(0, 1 - share, left=share, **hatched)
+    ax.barh(0, 1 - share, left=share, color=MOVE)
     ax.set(xlim=(0, 1), ylim=(-0.4, 0.4))
     ax.axis("off")
     style = {"transform": ax.transAxes, "va": "bottom"}

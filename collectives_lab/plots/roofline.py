@@ -13,7 +13,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, key_above
+from collectives_lab.plots.figure import (
+    INK,
+    PHONE,
+    STYLE,
+    Diagram,
+    diagram,
+    key_above,
+)
 from collectives_lab.plots.lines import plain_ticks
 from collectives_lab.plots.series import SERIES
 
@@ -35,12 +42,31 @@ def roofline(
 
     rate: what it computes without communicating. break_evens: by name of the network,
     the tokens at which communication takes as long as computation. width, height:
-    inches. tokens: of a job, to mark. Raises ValueError unless all tokens are positive.
+    inches; a phone gets the picture in its own width. tokens: of a job, to mark. Raises
+    ValueError unless all tokens are positive.
     """
     every = [*break_evens.values(), *([] if tokens is None else [tokens])]
     if not break_evens or min(every) <= 0:
         raise ValueError(f"tokens are {every}; need a network, and positive tokens")
+    figure = _picture(rate, break_evens, tokens, width, height)
+    if width > PHONE:
+        figure.narrow = _picture(rate, break_evens, tokens, PHONE, height)
+    figure.caption = caption
+    corners = ", ".join(f"{name} {even:,.0f}" for name, even in break_evens.items())
+    figure.alt = f"Rooflines with corners at these tokens: {corners}. {caption}"
+    return figure
+
+
+def _picture(
+    rate: float,
+    break_evens: Mapping[str, float],
+    tokens: float | None,
+    width: float,
+    height: float,
+) -> Diagram:
+    """Draw all networks in so many inches, with a key."""
     figure, ax = diagram(width, height)
+    every = [*break_evens.values(), *([] if tokens is None else [tokens])]
     x = np.geomspace(min(every) / 30, max(every) * 10, 200)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]))
     ax.set_ylim(top=rate / 1e12 * 2.5)
@@ -59,9 +85,6 @@ def roofline(
     plain_ticks(ax.xaxis)
     plain_ticks(ax.yaxis)
     ax.grid()
-    figure.caption = caption
-    corners = ", ".join(f"{name} {even:,.0f}" for name, even in break_evens.items())
-    figure.alt = f"Rooflines with corners at these tokens: {corners}. {caption}"
     return figure
 
 

@@ -570,6 +570,8 @@ def test_the_parts_of_a_step_follow_each_other() -> None:
     assert [bar.get_width() for bar in bars] == pytest.approx([80, 80, 0, 10, 600, 100])
     assert bars[-1].get_x() == pytest.approx(90)
     assert "680" in written(figure) and "packed 190 ms" in figure.alt
+    slow = plots.step_parts({"plain": [2.0, 0, 0.796]})
+    assert "plain 2796 ms" in slow.alt, "as it stands at the bar"
     with pytest.raises(ValueError, match="plain has 2 parts; need 3: computing"):
         plots.step_parts({"plain": [1, 2]})
 
@@ -625,3 +627,31 @@ def test_paths_leave_the_points_agreed_on() -> None:
     assert np.linalg.norm(ways[0][2] - met[0]) == pytest.approx(8**0.5)
     with pytest.raises(ValueError, match=r"shape \(2, 3\); need \(3, 3\)"):
         plots.paths(weights, agreed[:2], "")
+
+
+def test_side_by_side_a_step_takes_its_longer_half() -> None:
+    """In turn it takes both halves; the second step begins where the first one ends."""
+    figure = plots.serial_and_overlapped([0.5, 2], caption="Two orders.")
+    assert_readable(figure)
+    bars = [bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
+    begins: dict[float, list[float]] = {}
+    for bar in bars:
+        begins.setdefault(round(bar.get_y(), 2), []).append(bar.get_x())
+    in_turn, computing, summing = ([*begins.values()][n] for n in (0, 1, 2))
+    assert sorted(in_turn) == [0, 1, 1.5, 2.5] and computing == summing == [0, 1]
+    assert [*begins.values()][4] == [0, 2], "the rank waits for the second all-reduce"
+    assert "gamma 2: a step takes 3 in turn, 2 side by side" in figure.alt
+
+
+def test_every_card_of_a_server_has_a_ring_through_all_gpus() -> None:
+    """Ring n begins at GPU n, and no GPU is left out."""
+    figure = plots.channels(4, caption="Four rings.")
+    assert_readable(figure)
+    squares = [t for t in figure.axes[0].texts if t.get_text().isdigit()]
+    by_ring: dict[float, list[tuple[float, str]]] = {}
+    for square in squares:
+        x, ring = square.get_position()
+        by_ring.setdefault(ring, []).append((x, square.get_text()))
+    orders = ["".join(gpu for _, gpu in sorted(line)) for line in by_ring.values()]
+    assert orders == ["0123", "1230", "2301", "3012"]
+    assert {"in by card 3", "out by card 3"} <= {*written(figure)}
