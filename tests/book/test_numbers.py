@@ -174,6 +174,9 @@ DIGITS = re.compile(r"\d+(?:\.\d+)?")
 NAMES = {"MiB": 2.0**20, "ms": 1e-3}
 """What units are called in the code of chapters."""
 
+FORM = {"axis", "dim", "figsize", "fontsize", "seed", "timeout", "width"}
+"""Arguments whose numbers no text speaks of: how something is drawn or called."""
+
 
 def parsed(source: str) -> ast.Module:
     """A cell without its magics."""
@@ -201,7 +204,9 @@ def strings(node: ast.AST) -> list[str]:
 
 
 def value_of(node: ast.AST, match: set[float]) -> float | None:
-    """The value of an expression of numbers, if it is one; all below join `found`."""
+    """The value of an expression of numbers, if it is one; all below join `match`."""
+    if isinstance(node, ast.keyword) and node.arg in FORM:
+        return None
     below = [value_of(child, match) for child in ast.iter_child_nodes(node)]
     value = None
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
