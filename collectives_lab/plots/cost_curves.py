@@ -24,8 +24,10 @@ from collectives_lab.plots.figure import (
     settle,
 )
 from collectives_lab.plots.series import (
+    SIZES,
     Cost,
     Samples,
+    ascending,
     bytes_axis,
     fastest,
     medians,
@@ -34,8 +36,6 @@ from collectives_lab.plots.series import (
     series_look,
     setting,
 )
-
-SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
 
 
 @mpl.rc_context(STYLE)
@@ -56,9 +56,7 @@ def cost_curves(
     of several, drawn as the median and the quartiles. Raises ValueError for sizes that
     are not positive and for times that do not fit them.
     """
-    sizes, measured = np.asarray(nbytes, float), dict(measured or {})
-    if sizes.ndim != 1 or len(sizes) < 2 or not (np.diff(sizes, prepend=0) > 0).all():
-        raise ValueError("need two or more sizes, ascending from above 0")
+    sizes, measured = ascending(nbytes), dict(measured or {})
     names = list(dict.fromkeys([*predicted, *measured]))
     if not names:
         raise ValueError("there is nothing to draw; give predicted or measured times")

@@ -15,13 +15,13 @@ from collectives_lab.fabrics import Link
 from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, key_above
 from collectives_lab.plots.series import (
     SERIES,
+    SIZES,
     Samples,
+    ascending,
     bytes_axis,
     medians,
     seconds_axis,
 )
-
-SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
 
 
 @mpl.rc_context(STYLE)
@@ -38,9 +38,7 @@ def message_time(
     or of several, drawn as the median and the quartiles. Raises ValueError for sizes
     that do not ascend.
     """
-    sizes = np.asarray(nbytes, float)
-    if len(sizes) < 2 or not (np.diff(sizes, prepend=0) > 0).all():
-        raise ValueError("need two or more sizes, ascending from above 0")
+    sizes = ascending(nbytes)
     figure, ax = diagram(7.2, 3.6)
     low = _draw_parts(ax, link, sizes)
     if measured:

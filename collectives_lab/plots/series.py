@@ -1,9 +1,9 @@
 """Parts that pictures of times share: looks of algorithms, axes in bytes and time.
 
 Here you can ask for the look of a series (`series_look`) and the colours of several
-(`series_colors`), for the seconds that somebody predicts (`seconds_of`) or has measured
-(`medians`), for the fastest of several (`fastest`), and put sizes and times on
-logarithmic axes (`bytes_axis`, `seconds_axis`).
+(`series_colors`), for sizes (`ascending`), for the seconds that somebody predicts
+(`seconds_of`) or has measured (`medians`), for the fastest of several (`fastest`), and
+put sizes and times on logarithmic axes (`bytes_axis`, `seconds_axis`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ DASHES: tuple[Any, ...] = (
     (0, (9, 1.5, 1, 1.5, 1, 1.5)),
 )
 MARKERS = "osD^vPX*"
+SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
+"""1 B to 1 GiB, close enough for a curve."""
+
 ALIKE = 1e-9  # of two times that differ by less, neither is the faster
 
 Cost = Callable[..., Any] | ArrayLike
@@ -62,6 +65,14 @@ def series_colors(names: Sequence[str]) -> dict[str, str]:
     """Return the colour of each name, by its place among them."""
     order = dict.fromkeys(names)
     return {name: str(series_look(n)["color"]) for n, name in enumerate(order)}
+
+
+def ascending(nbytes: ArrayLike) -> np.ndarray:
+    """Return sizes as an array; ValueError unless they ascend from above 0."""
+    sizes = np.asarray(nbytes, float)
+    if sizes.ndim != 1 or len(sizes) < 2 or not (np.diff(sizes, prepend=0) > 0).all():
+        raise ValueError("need two or more sizes, ascending from above 0")
+    return sizes
 
 
 def seconds_of(

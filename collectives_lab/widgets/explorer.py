@@ -18,7 +18,7 @@ from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.basics.verbs import VERBS, algorithms_of
 from collectives_lab.plots.cost_curves import cost_curves, ranking
 from collectives_lab.plots.figure import Diagram
-from collectives_lab.plots.series import ALIKE, SERIES, seconds_of
+from collectives_lab.plots.series import ALIKE, SERIES, SIZES, ascending, seconds_of
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
@@ -26,7 +26,6 @@ from collectives_lab.widgets.words import number
 
 Cost = Callable[..., Any]
 """Seconds, of (world_size, nbytes, alpha, beta), as in `costs`."""
-SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
 RANKS = sorted([2**n for n in range(1, 18)] + [3 * 2**n for n in range(16)])
 ALPHAS = decades(-7, -2)
 BANDWIDTHS = decades(7, 12)
@@ -50,11 +49,9 @@ class CostExplorer(page.Explorer):
         alpha: float,
         bandwidth: float,
     ):
-        self.costs, self.sizes = dict(costs), np.asarray(sizes, float)
-        if not self.costs:
+        if not costs:
             raise ValueError("there is nothing to compare; give one algorithm or more")
-        if len(self.sizes) < 2 or not (np.diff(self.sizes, prepend=0) > 0).all():
-            raise ValueError("need two or more sizes, ascending from above 0")
+        self.costs, self.sizes = dict(costs), ascending(sizes)
         shown = [n for n in self.sizes.tolist() if np.log2(n).is_integer()]
         shown = shown if len(shown) > 1 else self.sizes.tolist()
         nearest = min(shown, key=lambda n: abs(np.log(n / nbytes)))

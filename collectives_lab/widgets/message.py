@@ -15,13 +15,12 @@ from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.fabrics import Link
 from collectives_lab.plots.figure import INK, Diagram
 from collectives_lab.plots.message_picture import message_time
-from collectives_lab.plots.series import SERIES
+from collectives_lab.plots.series import SERIES, SIZES
 from collectives_lab.widgets import page
 from collectives_lab.widgets.knobs import bandwidth_knob, decades, knob
 from collectives_lab.widgets.lookup import axes_of, table_of
 from collectives_lab.widgets.words import number
 
-SIZES = 2.0 ** np.arange(0, 30.01, 0.25)
 ALPHAS = decades(-7, -1)
 BANDWIDTHS = decades(7, 12)
 CURVES = ("α + nβ", "latency α", "bytes nβ")
