@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
@@ -28,6 +29,8 @@ from collectives_lab.plots.series import series_colors
 STAGES = ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 GAP = 0.6
 """Between two kinds, in bytes a parameter."""
+LABEL = 32
+"""Pixels that a sum takes behind its bar."""
 
 
 @mpl.rc_context(STYLE)
@@ -183,14 +186,6 @@ def _stack(
             ax.barh(row, bar.get(kind, 0), 0.62, ends[name], color=colors[kind])
             ends[name] += bar.get(kind, 0)
     edge = most or max([*ends.values(), *limits.values()])
-    for row, end in enumerate(ends.values()):
-        text = f"{round(end, 2):.3g}" if end < 1000 else f"{end:,.0f}"
-        text += " →" if end > edge else ""
-        look = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
-        # A sum that a limit's line would cross stands behind the line.
-        crossed = [n for n in limits.values() if 0 < n - end < 0.1 * edge]
-        behind = min(max([end, *crossed]), edge)
-        ax.annotate(text, (behind, row), fontsize=7.5, **look)
     signs = {kind: Patch(fc=colors[kind]) for kind in kinds}
     for name, at in limits.items():
         signs[name] = ax.axvline(at, color=INK, linestyle="--", linewidth=1)
@@ -201,3 +196,13 @@ def _stack(
         ylim=(len(bars) - 0.5, -0.6),
     )
     key_above(ax, signs, most=5)
+    ax.figure.draw_without_rendering()
+    room = LABEL * np.ptp(ax.get_xlim()) / ax.bbox.width
+    for row, end in enumerate(ends.values()):
+        text = f"{round(end, 2):.3g}" if end < 1000 else f"{end:,.0f}"
+        text += " →" if end > edge else ""
+        look = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+        # A sum that a limit's line would cross stands behind the line.
+        crossed = [n for n in limits.values() if 0 < n - end < room]
+        behind = min(max([end, *crossed]), edge)
+        ax.annotate(text, (behind, row), fontsize=7.5, **look)

@@ -349,7 +349,6 @@ def test_what_is_held_must_be_known() -> None:
         scaling(SHARDED, clusters.dgx_h100, [1024], "batch")
 
 
-@pytest.mark.slow
 def test_the_fastest_fits_and_is_the_fastest() -> None:
     """All fit into memory; none that fits is missing that a reader may think of."""
     found = fastest(models.llama2_7b, clusters.dgx_h100, 64, 256, 4096)
