@@ -559,8 +559,9 @@ def test_paths_leave_the_points_agreed_on() -> None:
     weights = agreed[:2, None, None] + [[[1.0, 1, 0], [2, 2, 0]], [[1, -1, 0]] * 2]
     figure = plots.paths(weights, agreed, "Apart.")
     assert_readable(figure)
-    *ways, met = (line.get_xydata() for line in figure.axes[0].lines)
+    *ways, means, met = (line.get_xydata() for line in figure.axes[0].lines)
     assert len(ways) == 2 * 2 and len(met) == 3
+    assert np.allclose(means[0], (ways[0][-1] + ways[2][-1]) / 2)
     assert np.linalg.norm(met[1] - met[0]) == pytest.approx(4)
     assert np.allclose(ways[1][0], met[1]) and len(ways[0]) == 3
     assert np.linalg.norm(ways[0][2] - met[0]) == pytest.approx(8**0.5)
