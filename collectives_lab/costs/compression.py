@@ -5,8 +5,9 @@ Here you can describe a way to sum gradients by its bytes (`Way`), take the usua
 which packing pays (`pays_up_to`).
 
 The model leaves out latency. Computing hides as much of a sum as it is told to, and
-packing hides nothing. A packed sum has two phases, as `parallel.compression` has: an all-to-all of packed parts, whose owners
-add them up, and an all-gather of the packed sums.
+packing hides nothing. A packed sum has two phases, as `parallel.compression` has: an
+all-to-all of packed parts, whose owners add them up, and an all-gather of the packed
+sums.
 """
 
 from __future__ import annotations

@@ -124,6 +124,4 @@ def explore_packing(
     H100's memory has 3.35e12. hidden: seconds of sending that computing hides in each
     step with a sum of gradients. Raises ValueError for a single rank.
     """
-    return PackingExplorer(
-        numbers, computing, bandwidth, packing, world_size, hidden
-    )
+    return PackingExplorer(numbers, computing, bandwidth, packing, world_size, hidden)

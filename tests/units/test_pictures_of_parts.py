@@ -539,6 +539,13 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     assert "one 0.2 (0.1 to 0.3)" in figure.alt and "silent" in written(figure)
     with pytest.raises(ValueError, match="none has no results"):
         plots.by_seed({"none": []}, "")
+    figure = plots.by_seed(
+        rows, "Two.", marks={"silent": 9}, near=(0, 1), xlabel="nats"
+    )
+    assert_readable(figure)
+    close, whole = figure.axes
+    assert close.get_xlim() == (0, 1) and whole.get_xlim()[1] > 9
+    assert len(close.lines) == 2 * len(rows) and "nats" in written(figure)
 
 
 def test_every_way_has_its_time_and_the_range_of_its_seeds() -> None:
