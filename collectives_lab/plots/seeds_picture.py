@@ -70,7 +70,8 @@ def _rows(
         bar = [np.mean(values)] * 2, [row - 0.3, row + 0.3]
         ax.plot(*bar, color=rank_color(4), lw=2, zorder=1)  # below the dots
         ax.plot(values, [row] * len(values), "o", ms=5, color=rank_color(0), alpha=0.55)
-    ticks = [x for x in MaxNLocator(most).tick_values(low, high) if low <= x <= high]
+    ticks = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    ticks = [x for x in ticks if low <= x <= high]
     ax.set(yticks=range(len(results)), yticklabels=[*results], xticks=ticks)
     ax.set_ylim(len(results) - 0.4, -0.7)
     ax.tick_params(axis="y", length=0)
