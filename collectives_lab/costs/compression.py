@@ -4,9 +4,10 @@ Here you can describe a way to sum gradients by its bytes (`Way`), take the usua
 (`WAYS`), and ask for the three parts of a step (`parts`) and for the bandwidth up to
 which packing pays (`pays_up_to`).
 
-The model leaves out latency, and nothing hides behind anything else. A packed sum has
-two phases, as `parallel.compression` has: an all-to-all of packed parts, whose owners
-add them up, and an all-gather of the packed sums.
+The model leaves out latency. Computing hides as much of a sum as it is told to, and
+packing hides nothing. A packed sum has two phases, as `parallel.compression` has: an
+all-to-all of packed parts, whose owners add them up, and an all-gather of the packed
+sums.
 """
 
 from __future__ import annotations
@@ -78,24 +79,33 @@ def parts(
     bandwidth: float,
     memory: float,
     world_size: int,
+    hidden: float = 0.0,
 ) -> Parts:
     """Return the parts of a step, on average over steps with a sum and without.
 
     computing: its seconds. bandwidth: of the link, bytes a second one way. memory:
-    bytes a second that packing reads and writes.
+    bytes a second that packing reads and writes. hidden: seconds of sending that
+    computing hides if the way sums in every step; sending is what is left of it.
     """
     packing = numbers * way.moved(world_size) / memory
     sending = numbers * way.sent(world_size) / bandwidth
+    if way.every == 1:
+        sending = max(0.0, sending - hidden)
     return Parts(computing, packing, sending)
 
 
-def pays_up_to(way: Way, plain: Way, memory: float, world_size: int) -> float:
+def pays_up_to(
+    way: Way, plain: Way, memory: float, world_size: int, hidden: float = 0.0
+) -> float:
     """Return the bandwidth up to which `way` takes less time than `plain`.
 
-    Infinite if it packs nothing, 0 if it sends no less.
+    Both sum in every step. hidden: seconds of sending, for each number, that computing
+    hides. Infinite if the way packs nothing and nothing is hidden, 0 if it sends no
+    less.
     """
     saved = plain.sent(world_size) - way.sent(world_size)
-    more = way.moved(world_size) - plain.moved(world_size)
+    packing = (way.moved(world_size) - plain.moved(world_size)) / memory
     if saved <= 0:
         return 0.0
-    return saved / more * memory if more > 0 else float("inf")
+    limits = [(saved, packing), (plain.sent(world_size), packing + hidden)]
+    return min(nbytes / cost if cost > 0 else float("inf") for nbytes, cost in limits)

@@ -249,7 +249,12 @@ def _key(figure: Diagram, shown: Sequence[ChunkState], has_dots: bool) -> None:
     signs["whole"] = Patch(fc=(INK, WHOLE[has_dots]))
     if not has_dots:
         signs["the darker, the more contributions are in it"] = Patch(fc=(INK, 0.25))
-    figure.legend(signs.values(), signs.keys(), loc="outside upper center", ncols=3)
+    place = {"loc": "outside upper center"}
+    key = figure.legend(signs.values(), signs.keys(), ncols=len(signs), **place)
+    if key.get_window_extent().width > figure.bbox.width:
+        key.remove()
+        figure.legend(signs.values(), signs.keys(), ncols=1, **place)
+        figure.set_figheight(figure.get_figheight() + 0.6 * KEY * (len(signs) - 1))
 
 
 def _described(state: ChunkState) -> str:

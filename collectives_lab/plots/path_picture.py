@@ -26,6 +26,8 @@ def paths(
 ) -> Diagram:
     """Draw the ranks' ways from each point that they agree on, and these points.
 
+    A cross is at the mean of their ends.
+
     weights: of (rounds, ranks, steps, numbers), after each step of a round. agreed: of
     (rounds + 1, numbers), from where each round begins and where the last one ends. The
     plane is that of the two directions in which all these points are furthest apart.
@@ -49,6 +51,8 @@ def paths(
             x, y = np.concatenate([begin[None], steps]).T
             (line,) = ax.plot(x, y, color=rank_color(rank), lw=1.3, marker=".", ms=3)
             signs[f"rank {rank}"] = line
+    look = {"color": INK, "ms": 7, "mew": 2, "zorder": 3}
+    (signs["mean of ends"],) = ax.plot(*apart[:, :, -1].mean(axis=1).T, "x", **look)
     (signs["agreed"],) = ax.plot(*met.T, "o--", color=INK, ms=6, lw=1.2)
     for number, (x, y) in enumerate(met):
         ax.annotate(f"{number}", (x, y), (-4, 8), textcoords="offset points", size=9)

@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_color
@@ -24,37 +25,57 @@ def by_seed(
     caption: str,
     *,
     marks: Mapping[str, float] | None = None,
+    near: tuple[float, float] | None = None,
     **axes: Any,
 ) -> Diagram:
     """Draw a row for each name: a dot for each seed, and a line at their mean.
 
-    marks: values across all rows, by name, such as the two ends to compare with. axes:
-    what `Axes.set` takes, as `xlabel="loss"`. Raises ValueError for a row without dots.
+    marks: values across all rows, by name, such as the two ends to compare with. near:
+    a range that is drawn larger, on the left. axes: what `Axes.set` takes, as
+    `xlabel="loss"`. Raises ValueError for a row without dots.
     """
     if empty := [name for name, values in results.items() if not len(values)]:
         raise ValueError(f"{empty[0]} has no results; need one or more for each name")
     figure, ax = diagram(WIDTH, 1.0 + 0.27 * len(results))
+    all_seen = [*np.concatenate([*results.values()]), *(marks or {}).values()]
+    if near:
+        figure.clear()
+        close, ax = figure.subplots(1, 2, sharey=True)
+        _rows(close, results, *near)
+        close.set_xlim(near)
+        figure.supxlabel(axes.pop("xlabel", ""), size=mpl.rcParams["axes.labelsize"])
     for name, x in (marks or {}).items():
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         ax.text(x, -0.75, name, ha="center", va="bottom", size=8)
-    for row, values in enumerate(results.values()):
-        bar = [np.mean(values)] * 2, [row - 0.3, row + 0.3]
-        ax.plot(*bar, color=rank_color(4), lw=2, zorder=1)  # below the dots
-        ax.plot(values, [row] * len(values), "o", ms=5, color=rank_color(0), alpha=0.55)
-    all_seen = [*np.concatenate([*results.values()]), *(marks or {}).values()]
-    low, high = min(all_seen), max(all_seen)
-    ticks = [x for x in MaxNLocator(5).tick_values(low, high) if low <= x <= high]
-    ax.set(yticks=range(len(results)), yticklabels=[*results], xticks=ticks, **axes)
+    _rows(ax, results, min(all_seen), max(all_seen), most=3 if near else 5)
+    ax.set(**axes)
     ax.margins(x=0.08)
-    ax.set_ylim(len(results) - 0.4, -0.7)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x")
     words = (
         f"{name} {np.mean(values):.3g} ({min(values):.3g} to {max(values):.3g})"
         for name, values in results.items()
     )
     figure.caption, figure.alt = caption, f"{', '.join(words)}. {caption}"
     return figure
+
+
+def _rows(
+    ax: Axes,
+    results: Mapping[str, Sequence[float]],
+    low: float,
+    high: float,
+    most: int = 5,
+) -> None:
+    """Draw a row of dots for each name, on an axis with at most so many steps."""
+    for row, values in enumerate(results.values()):
+        bar = [np.mean(values)] * 2, [row - 0.3, row + 0.3]
+        ax.plot(*bar, color=rank_color(4), lw=2, zorder=1)  # below the dots
+        ax.plot(values, [row] * len(values), "o", ms=5, color=rank_color(0), alpha=0.55)
+    ticks = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    ticks = [x for x in ticks if low <= x <= high]
+    ax.set(yticks=range(len(results)), yticklabels=[*results], xticks=ticks)
+    ax.set_ylim(len(results) - 0.4, -0.7)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x")
 
 
 @mpl.rc_context(STYLE)

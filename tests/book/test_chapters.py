@@ -1758,9 +1758,14 @@ CLAIMS = {
         assert ethernet.bandwidth == 10e9 / 8 and 4 * 3.1e7 == 124e6
         ring = 2 * 3 * ethernet.alpha + 1.5 * 4 * COPIES * N * ethernet.beta
         assert round(1e3 * COMPUTING) == 82 and round(1e3 * ring) == 597
-        assert round(1e3 * (COMPUTING + ring)) == 679
+        assert round(1e3 * BACKWARD) == 55 and round(1e3 * hidden) == 49
+        assert round(STEPS * COMPUTING) == 5
         assert round(COPIES * N / 1e6) == 124
-        assert np.isclose(seconds["float32"], 60 * (COMPUTING + ring))
+        without_overlap = 60 * (COMPUTING + ring)
+        assert np.isclose(not_hidden["float32"], without_overlap)
+        assert np.isclose(seconds["float32"], without_overlap - 60 * hidden, rtol=0.02)
+        assert np.isclose(seconds["bfloat16"], not_hidden["bfloat16"] - 60 * hidden,
+                          rtol=0.02)
         assert np.allclose(whole[:2].mean() + gap[:2].mean(), 2.21, atol=0.1)
         assert 0.15 < gap.mean() < 0.25 and np.ptp(gap) < gap.mean() / 6
         assert max(map(abs, bfloat16)) < 0.1 and len(SEEDS) == 3 and STEPS == 60
@@ -1781,17 +1786,19 @@ CLAIMS = {
         said = unpack_signs(pack_signs(fixed.view(1, -1)))[0]
         assert 0.7 < (fixed - said).norm() / said.norm() < 0.8
         assert 20 < np.mean(signs) < 50 and np.mean(fed) > 85
-        assert abs(np.mean(one_bit)) < 10
+        assert abs(np.mean(one_bit)) < np.mean(frozen) < 10
         assert [round(2 / x, 1) for x in (BIT, 2 / 4 + 3 / 4 * BIT)] == [15.5, 3.4]
         assert 4096**2 * 2 / (32 * 2 * 4096 * 4) == 32 and N < 4096 * 4096, "15.5"
         assert recorded > 0.85 * fewer_by_width(32)
         assert 20 < np.mean(thin) < 45
         assert np.mean(one_bit) < np.mean(diloco) < 10 and np.mean(streamed) < 12
         assert np.mean(streamed) + 2 < np.mean(overlapped) < 25
+        assert np.mean(unmixed) + 2 < np.mean(overlapped), "15.6"
+        assert np.mean(without) < 3 < np.mean(diloco), "15.6"
         ends = torch.stack([apart[:, -1] for apart, _ in by_rank]).mean(dim=0)
         points = by_rank[0][1]
         moved = (points[1:] - points[:-1]).norm(dim=1)
-        assert (moved > (ends - points[:-1]).norm(dim=1))[1:].all(), "Figure 15.6"
+        assert (moved > (ends - points[:-1]).norm(dim=1))[1:].all(), "Figure 15.5"
         assert round(1 / (1 - 0.9)) == 10 and largest and STEPS % 20 == STEPS % 30 == 0
         assert 2.5 < 1 / largest("overlapped") < 3 and largest("DiLoCo") == 1
         assert [arrivals[-1][0], 2 * 60, 3 + 1 / 2] == [70, 120, 3.5]
@@ -1805,21 +1812,25 @@ CLAIMS = {
         assert pays[0] > 400 / 8 == 50 and pays[0] < 450 < pays[1]
         assert 400e9 / 8 == 50e9 and H100 == 3350e9
         assert round(1e3 * COPIES * N * fused / H100, 1) == 0.3
-        assert 10e9 / 8 / LINK == 250
+        assert 10e9 / 8 / LINK == 500
         saved_there = 1.5 * 2**19 * (2 - byte.wire) / 1.25e6  # ms, of Ethernet
         assert round(saved_there, 1) == 0.6 and packing > saved_there, "15.8"
         assert (rounds.min(axis=1) > 0.95 * np.array(sending)).all()
-        assert np.median(rounds[1]) < 0.6 * np.median(rounds[0]), rounds
+        assert sending[1] < 0.55 * sending[0]
         assert (numbers_sent(gpt2_small()), all_numbers) == (922_436, 124_439_808)
-        assert round(seconds["PowerSGD"], 1) == 5.2
+        assert round(seconds["PowerSGD"], 1) == 5.0
         times_faster = {n: round(seconds["bfloat16"] / seconds[n], 1) for n in seconds}
         faster = ("int8", "1-bit Adam", "DiLoCo", "overlapped")
-        assert [times_faster[n] for n in faster] == [1.6, 3.7, 2.7, 4.1]
-        assert round(1e3 * seconds["bfloat16"] / STEPS) == 380
+        assert [times_faster[n] for n in faster] == [1.8, 4.0, 2.4, 3.6]
+        warm_up = 0.25 * seconds["bfloat16"] + 0.75 * seconds["1-bit Adam"]
+        assert round(seconds["bfloat16"] / warm_up, 1) == 2.3
+        assert round(not_hidden["int8"]) == 14
+        assert round(seconds["bfloat16"] / not_hidden["int8"], 1) == 1.4
+        assert round(1e3 * seconds["bfloat16"] / STEPS) == 334
         assert seconds["overlapped"] < 1.2 * STEPS * COMPUTING
-        assert [round(seconds[n], 1) for n in ("bfloat16", "DiLoCo")] == [22.8, 8.5]
-        assert round(seconds["float32"]) == 41 and round(seconds["int8"]) == 14
-        assert round(seconds["1-bit Adam"]) == 6
+        shown = ("float32", "bfloat16", "int8", "DiLoCo", "1-bit Adam")
+        assert [round(seconds[n]) for n in shown] == [38, 20, 11, 8, 5]
+        assert 7 < up_to / 1e9 < 8 and 100e9 / 8 / 1e9 == 12.5
         from collectives_lab.parallel import compression as tested
         numbers = torch.randn(4096)
         read = tested.Int8().decode(tested.Int8().encode(numbers), 4096)

@@ -233,6 +233,13 @@ def test_packing_pays_up_to_where_both_take_as_long() -> None:
     both = [compression.parts(w, 1e8, 0.1, limit, 3e12, 8) for w in (byte, plain)]
     assert sum(both[0]) == pytest.approx(sum(both[1]))
     assert both[0].computing == 0.1 and both[1].packing == 0
+    hidden = 0.05  # now a byte is hidden whole, and packing is all that it costs
+    limit = compression.pays_up_to(byte, plain, 3e12, 8, hidden / 1e8)
+    rest = 1e8, 0.1, limit, 3e12, 8, hidden
+    both = [compression.parts(w, *rest) for w in (byte, plain)]
+    assert sum(both[0]) == pytest.approx(sum(both[1])) and both[0].sending == 0
+    tenth = compression.WAYS["float32, every 10th step"]
+    assert compression.parts(tenth, *rest) == compression.parts(tenth, *rest[:-1])
     whole = compression.WAYS["float32"]
     assert compression.pays_up_to(plain, whole, 3e12, 8) == float("inf")
     assert compression.pays_up_to(whole, plain, 3e12, 8) == 0

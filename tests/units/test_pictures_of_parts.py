@@ -600,6 +600,13 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     assert "one 0.2 (0.1 to 0.3)" in figure.alt and "silent" in written(figure)
     with pytest.raises(ValueError, match="none has no results"):
         plots.by_seed({"none": []}, "")
+    figure = plots.by_seed(
+        rows, "Two.", marks={"silent": 9}, near=(0, 1), xlabel="nats"
+    )
+    assert_readable(figure)
+    close, whole = figure.axes
+    assert close.get_xlim() == (0, 1) and whole.get_xlim()[1] > 9
+    assert len(close.lines) == 2 * len(rows) and "nats" in written(figure)
 
 
 def test_every_way_has_its_time_and_the_range_of_its_seeds() -> None:
@@ -620,8 +627,9 @@ def test_paths_leave_the_points_agreed_on() -> None:
     weights = agreed[:2, None, None] + [[[1.0, 1, 0], [2, 2, 0]], [[1, -1, 0]] * 2]
     figure = plots.paths(weights, agreed, "Apart.")
     assert_readable(figure)
-    *ways, met = (line.get_xydata() for line in figure.axes[0].lines)
+    *ways, means, met = (line.get_xydata() for line in figure.axes[0].lines)
     assert len(ways) == 2 * 2 and len(met) == 3
+    assert np.allclose(means[0], (ways[0][-1] + ways[2][-1]) / 2)
     assert np.linalg.norm(met[1] - met[0]) == pytest.approx(4)
     assert np.allclose(ways[1][0], met[1]) and len(ways[0]) == 3
     assert np.linalg.norm(ways[0][2] - met[0]) == pytest.approx(8**0.5)

@@ -983,6 +983,11 @@ def test_a_chunk_table_is_stacked_on_a_phone():
     assert len(three.narrow.axes) == 3
     assert_readable(three.narrow)
     assert plots.chunk_table(states).narrow is None, "seven would be too long"
+    pairs = [plots.Move(src=a, dst=b, chunk=b, adds=True) for a in (0, 1, 2, 3)
+             for b in (0, 1, 2, 3) if a != b]  # fmt: skip
+    many = plots.chunk_table(plots.chunk_states(4, [("all-to-all", pairs)])).narrow
+    (key,) = many.legends
+    assert key.get_window_extent().width <= many.bbox.width, "several senders named"
     assert plots.chunk_table(plots.chunk_states(8)[:3]).narrow is None, "too wide"
 
 
