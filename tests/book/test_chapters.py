@@ -1758,7 +1758,7 @@ CLAIMS = {
         assert ethernet.bandwidth == 10e9 / 8 and 4 * 3.1e7 == 124e6
         ring = 2 * 3 * ethernet.alpha + 1.5 * 4 * COPIES * N * ethernet.beta
         assert round(1e3 * COMPUTING) == 82 and round(1e3 * ring) == 597
-        assert round(1e3 * BACKWARD) == 55 and round(1e3 * hidden) == 49
+        assert round(1e3 * BACKWARD) == 54 and round(1e3 * hidden) == 49
         assert round(STEPS * COMPUTING) == 5
         assert round(COPIES * N / 1e6) == 124
         without_overlap = 60 * (COMPUTING + ring)
