@@ -1,4 +1,4 @@
-"""Names of the verbs and of their algorithms, `<algorithm>_<verb>`."""
+"""Names of the verbs; an algorithm is known by its name alone, `<algorithm>_<verb>`."""
 
 from __future__ import annotations
 

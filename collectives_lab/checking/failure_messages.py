@@ -1,4 +1,4 @@
-"""Messages about the failures of a run: the student's line, and what to do."""
+"""Messages of a check about a run that failed: the student's line, and what to do."""
 
 from __future__ import annotations
 

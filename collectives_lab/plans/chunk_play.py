@@ -1,4 +1,4 @@
-"""An algorithm played on arrays: which contributions are in every chunk of every rank.
+"""The fast player under `chunks`: sums are numbers, and a step is one array operation.
 
 Here you can play the moves of all steps (`Play`), get the sum in each chunk after any
 step (`Play.held`), and ask of a sum how many contributions it has (`Play.counts`),

@@ -1,4 +1,4 @@
-"""The private names of torch.distributed that we rely on, all in one place.
+"""The private names of torch.distributed that recording relies on, all in one place.
 
 Every communication call ends in an operator `c10d::...` of torch's dispatcher. Here you
 can put a function in front of all of them (`interpose`), and take the group of a call

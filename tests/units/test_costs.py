@@ -1,4 +1,4 @@
-"""What the ratio of communication to computation promises, held against its text.
+"""The formulas of training, buckets, compression and failures, against their texts.
 
 Output 4.1.1, Table 4.1.1 and the claims are those of "Why Communication, Not Compute,
 Bounds Distributed Training". The closed forms of the algorithms are tested with them.
