@@ -1763,9 +1763,9 @@ CLAIMS = {
         assert round(COPIES * N / 1e6) == 124
         without_overlap = 60 * (COMPUTING + ring)
         assert np.isclose(not_hidden["float32"], without_overlap)
-        assert np.isclose(seconds["float32"], without_overlap - 60 * hidden, rtol=0.02)
-        assert np.isclose(seconds["bfloat16"], not_hidden["bfloat16"] - 60 * hidden,
-                          rtol=0.02)
+        for name in ("float32", "bfloat16"):
+            saved_by_overlap = (not_hidden[name] - seconds[name]) / STEPS
+            assert abs(saved_by_overlap - hidden) < hidden / BUCKETS, "15.9"
         assert np.allclose(whole[:2].mean() + gap[:2].mean(), 2.21, atol=0.1)
         assert 0.15 < gap.mean() < 0.25 and np.ptp(gap) < gap.mean() / 6
         assert max(map(abs, bfloat16)) < 0.1 and len(SEEDS) == 3 and STEPS == 60
@@ -1789,6 +1789,7 @@ CLAIMS = {
         assert abs(np.mean(one_bit)) < np.mean(frozen) < 10
         assert [round(2 / x, 1) for x in (BIT, 2 / 4 + 3 / 4 * BIT)] == [15.5, 3.4]
         assert 4096**2 * 2 / (32 * 2 * 4096 * 4) == 32 and N < 4096 * 4096, "15.5"
+        assert problem.VOCABULARY == 128, "15.5"
         assert recorded > 0.85 * fewer_by_width(32)
         assert 20 < np.mean(thin) < 45
         assert np.mean(one_bit) < np.mean(diloco) < 10 and np.mean(streamed) < 12
@@ -1822,15 +1823,15 @@ CLAIMS = {
         times_faster = {n: round(seconds["bfloat16"] / seconds[n], 1) for n in seconds}
         faster = ("int8", "1-bit Adam", "DiLoCo", "overlapped")
         assert [times_faster[n] for n in faster] == [1.8, 4.0, 2.4, 3.6]
-        warm_up = 0.25 * seconds["bfloat16"] + 0.75 * seconds["1-bit Adam"]
+        warm_up = (seconds["bfloat16"] + 3 * seconds["1-bit Adam"]) / 4
         assert round(seconds["bfloat16"] / warm_up, 1) == 2.3
-        assert round(not_hidden["int8"]) == 14
         assert round(seconds["bfloat16"] / not_hidden["int8"], 1) == 1.4
         assert round(1e3 * seconds["bfloat16"] / STEPS) == 334
         assert seconds["overlapped"] < 1.2 * STEPS * COMPUTING
-        shown = ("float32", "bfloat16", "int8", "DiLoCo", "1-bit Adam")
-        assert [round(seconds[n]) for n in shown] == [38, 20, 11, 8, 5]
-        assert 7 < up_to / 1e9 < 8 and 100e9 / 8 / 1e9 == 12.5
+        shown = ("float32", "bfloat16", "int8", "1-bit Adam")
+        assert [round(seconds[n]) for n in shown] == [38, 20, 11, 5]
+        assert round(seconds["DiLoCo"], 1) == 8.5
+        assert 7e9 < up_to < 8e9 < 100e9 / 8
         from collectives_lab.parallel import compression as tested
         numbers = torch.randn(4096)
         read = tested.Int8().decode(tested.Int8().encode(numbers), 4096)
