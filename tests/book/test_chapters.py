@@ -654,8 +654,8 @@ CLAIMS = {
         assert 0.15 < shares_lost[0].mean() < 0.5 < shares_lost[1].mean() < 0.85
         assert int(np.argmin(in_combine)) == 0 and min(in_combine[1:]) > 300
         assert 1.5 < seconds_of(hot_run) / seconds_of(fair_run) < 2.5
-        assert [row[1:3] for row in rows_of_limits[:2]] == [["0%", 4], ["25%", 2]]
-        assert rows_of_limits[0][3] == "75%" and rows_of_limits[-1][2] == 1
+        assert [row[1:3] for row in rows_of_limits[:2]] == [["0.0%", 4], ["25.0%", 2]]
+        assert rows_of_limits[0][3] == "75.0%" and rows_of_limits[-1][2] == 1
         assert 2.7e-3 < 4096 * 16 * 4096**2 / 400e12 < 2.8e-3, "7.4, 7.6"
         two_ways_predicted = predicted_ways[0] / predicted_ways[1]
         assert round(two_ways_predicted, 1) == 6.7
