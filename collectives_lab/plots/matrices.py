@@ -67,7 +67,7 @@ class Matrix:
         if self.cut is None:
             return f"{self.name} whole on every rank"
         if self.cut == "terms":
-            return f"{self.name} as a sum of {self.ranks} terms, one a rank"
+            return f"{self.name} in {self.ranks} terms, one a rank"
         return f"{self.name} in {self.ranks} blocks of {self.cut}, one a rank"
 
 

@@ -48,9 +48,10 @@ def roofline(
     every = [*break_evens.values(), *([] if tokens is None else [tokens])]
     if not break_evens or min(every) <= 0:
         raise ValueError(f"tokens are {every}; need a network, and positive tokens")
-    figure = _picture(rate, break_evens, tokens, width, height)
+    span = min(every) / 30, max(every) * 10
+    figure = _picture(rate, break_evens, tokens, span, width, height)
     if width > PHONE:
-        figure.narrow = _picture(rate, break_evens, tokens, PHONE, height)
+        figure.narrow = _picture(rate, break_evens, tokens, span, PHONE, height)
     figure.caption = caption
     corners = ", ".join(f"{name} {even:,.0f}" for name, even in break_evens.items())
     figure.alt = f"Rooflines with corners at these tokens: {corners}. {caption}"
@@ -61,13 +62,13 @@ def _picture(
     rate: float,
     break_evens: Mapping[str, float],
     tokens: float | None,
+    span: tuple[float, float],
     width: float,
     height: float,
 ) -> Diagram:
-    """Draw all networks in so many inches, with a key."""
+    """Draw all networks over a span of tokens, in so many inches, with a key."""
     figure, ax = diagram(width, height)
-    every = [*break_evens.values(), *([] if tokens is None else [tokens])]
-    x = np.geomspace(min(every) / 30, max(every) * 10, 200)
+    x = np.geomspace(*span, 200)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]))
     ax.set_ylim(top=rate / 1e12 * 2.5)
     lines = {
