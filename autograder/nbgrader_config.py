@@ -19,8 +19,6 @@ sys.path.insert(0, str(ROOT))
 # nbgrader's queries are older than SQLAlchemy's idea of them; the result is right.
 warnings.filterwarnings("ignore", message="Object of type <Submitted")
 
-from autograder import formgrader  # noqa: E402 - found by the line above
-
 c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines it
 
 c.CourseDirectory.course_id = "collectives_lab"
@@ -47,7 +45,10 @@ c.Autograde.autograde_preprocessors = [
 ]
 
 # In a Jupyter server, formgrader's pages run no script but nbgrader's own.
-formgrader.guard()
+if "jupyter_server.serverapp" in sys.modules:
+    from autograder import formgrader
+
+    formgrader.guard()
 
 # In feedback, what is not gradable is called so, and has no score of 0.
 c.GenerateFeedback.exporter_class = "autograder.page.Page"

@@ -217,6 +217,7 @@ def test_one_sender_hands_in_for_one_student(
     assert len(list((archive.parent / "disputed").iterdir())) == 3 + 6 + 2
 
 
+@pytest.mark.slow
 def test_no_sender_fills_the_disk(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -191,6 +191,7 @@ def test_the_smallest_case_speaks(box: Box) -> None:
     assert str(report).count("NotImplementedError: x") == 1, "told once, then named"
 
 
+@pytest.mark.slow
 def test_a_loop_ends_the_check_at_its_deadline(box: Box) -> None:
     """All that was not tried is said to be so, and no point is given."""
     report = graded(box, "def ring_all_reduce(tensor):\n    while True: pass")
@@ -406,6 +407,7 @@ def ring_all_reduce(tensor: torch.Tensor) -> None:
     tensor.copy_(total)
 
 
+@pytest.mark.slow
 def test_the_self_check_predicts_the_grade(box: Box) -> None:
     """A function of the kernel and its text in a file have the same findings."""
     import inspect

@@ -277,6 +277,7 @@ def test_what_fails_cleanly(tmp_path: Path, code: str, error: str) -> None:
         ),
     ],
 )
+@pytest.mark.slow
 def test_how_a_rank_ends_is_its_own(tmp_path: Path, code: str, status: int) -> None:
     """A rank that dies tells how, and the next one of the same server works."""
     died, next_one = attempts("sealed", tmp_path, code, "print('works')")

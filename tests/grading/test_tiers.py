@@ -598,6 +598,7 @@ def test_where_namespaces_are_refused(fresh, monkeypatch, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("layer, lost", [("Landlock", "C"), ("seccomp", "ABC")])
+@pytest.mark.slow
 def test_a_kernel_without_a_layer(layer: str, lost: str) -> None:
     """Tiers that cannot keep what they promise without it are not to be had there."""
     code = """

@@ -1147,6 +1147,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.slow
 def test_a_failure_is_reported_and_the_next_run_is_well(box: Box, kind: str) -> None:
     """Each way to fail has its name, and leaves the box as it was."""
     body, world_size = FAILURES[kind]
@@ -1372,6 +1373,7 @@ def test_nothing_is_left_of_a_box() -> None:
     assert set(os.listdir("/proc/self/fd")) <= before
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_is_replaced() -> None:
     """The next ranks come from a new one."""
     with Box("C") as box:

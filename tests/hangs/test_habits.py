@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from dump_files import Recorder, rows
 
 from collectives_lab.checking import failure_dumps
@@ -86,6 +87,7 @@ def test_a_change_in_which_no_rank_of_the_circle_waits_is_no_cause(
     assert (verdict.kind, verdict.culprits) == ("deadlock", [1, 4]), str(verdict)
 
 
+@pytest.mark.slow
 def test_the_dumps_of_forty_students_have_no_false_proof(tmp_path: Path) -> None:
     """`explain` names the rank at fault, and calls nobody else's fault proved."""
     skipped = 0

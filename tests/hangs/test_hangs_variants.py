@@ -38,6 +38,7 @@ BY_TIME = {"straggler_gpu", "slow_network_all", "slow_network_link"}
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
 def test_the_corpus_is_told_in_every_form(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -382,6 +382,7 @@ def test_the_deadline_is_the_commands(capsys) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     """Ctrl-C ends the command soon: rows printed and in the file, and no process."""
     file = tmp_path / "x.json"

@@ -349,6 +349,7 @@ def deaf(begun: Path):
 
 
 @pytest.mark.parametrize("fn", [busy, waits_in_c, stubborn, deaf])
+@pytest.mark.slow
 def test_an_interrupt_ends_a_run(fn, tmp_path) -> None:
     """One interrupt ends the run at once, whatever its ranks do; the next one runs."""
     outcome(good)
@@ -363,6 +364,7 @@ def test_an_interrupt_ends_a_run(fn, tmp_path) -> None:
 @pytest.mark.parametrize(
     "fn, kept", [(busy, True), (waits_in_c, True), (stubborn, False), (deaf, False)]
 )
+@pytest.mark.slow
 def test_an_interrupt_ends_a_job_of_standing_ranks(
     fn, kept: bool, tmp_path, monkeypatch
 ) -> None:

@@ -377,6 +377,7 @@ def test_the_ranks_are_where_the_reader_is(tmp_path, monkeypatch) -> None:
     assert lab.run(lambda: os.environ.get("LAB_LATER"), 1).results == [None]
 
 
+@pytest.mark.slow
 def test_a_folder_full_of_traps_does_not_stop_the_server(script, tmp_path) -> None:
     """A reader's file named like one of Python's modules does no harm to the ranks."""
     (tmp_path / "queue.py").write_text("raise RuntimeError('the wrong queue')")
@@ -969,6 +970,7 @@ TIMED = {
 
 
 @pytest.mark.parametrize("call", TIMED)
+@pytest.mark.slow
 def test_a_call_that_ends_by_its_own_timeout_is_no_deadlock(call: str) -> None:
     """Code that catches the error gets it, as it would from torch alone."""
     run = lab.run(ends_by_its_own_timeout, 2, args=(call, TIMED[call]))
@@ -1298,6 +1300,7 @@ def waits_for_a_queue():
     "fn, line",
     [(waits_for_a_lock, "lock.acquire()"), (waits_for_a_queue, "queue.Queue().get()")],
 )
+@pytest.mark.slow
 def test_a_rank_that_waits_for_a_lock_or_a_queue_is_not_busy(fn, line) -> None:
     """It uses no processor time; one that computes is busy."""
     words = str(fails(lab.DeadlineExceeded, fn, world_size=2, timeout=2))
@@ -1338,6 +1341,7 @@ def test_a_deadline_at_the_very_end_is_no_riddle(timeout: float) -> None:
         assert f"not done after {timeout:g} s" in str(error)
 
 
+@pytest.mark.slow
 def test_a_rank_that_holds_the_interpreter_meets_the_deadline(monkeypatch) -> None:
     """A rank that cannot even answer is ended, and said not to answer."""
     monkeypatch.setattr(group, "ANSWER", 1.0)
@@ -1352,6 +1356,7 @@ def test_a_rank_that_holds_the_interpreter_meets_the_deadline(monkeypatch) -> No
     assert "rank 1: no answer" in str(error)
 
 
+@pytest.mark.slow
 def test_a_stopped_rank_meets_the_deadline(monkeypatch) -> None:
     """A rank that is stopped by a signal is ended too."""
     monkeypatch.setattr(group, "ANSWER", 1.0)
@@ -1638,6 +1643,7 @@ def test_a_terminal_shows_that_a_run_goes_on(tmp_path: Path) -> None:
     assert piped.stdout == "[ranks 0 and 1] half a line, whole\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_only_ascii_shows_the_rest(script) -> None:
     """Characters that the reader's terminal cannot show do not end the run."""
     source = "import collectives_lab as lab\nlab.run(lambda: print('na\u00efve'), 1)"
@@ -1943,6 +1949,7 @@ def test_what_was_learned_is_forgotten_when_pip_changes_something() -> None:
         ("raise ValueError", None),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_library_that_ranks_cannot_share_is_not_learned(
     source, complaint, tmp_path
 ) -> None:
@@ -1961,6 +1968,7 @@ def test_a_library_that_ranks_cannot_share_is_not_learned(
     assert (complaint or "") in done.stderr
 
 
+@pytest.mark.slow
 def test_the_server_is_replaced_when_it_has_been_killed() -> None:
     """A fork server killed between runs is started again; during a run it is told."""
     lab.run(dist.get_rank, world_size=2)
@@ -2047,6 +2055,7 @@ def test_ranks_of_ddp_find_what_it_imports() -> None:
     assert lab.run(has_compiler_for_ddp, world_size=2).results == [True, True]
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_over_knows_what_ranks_need() -> None:
     """Also one that becomes ready after a run was prepared, and before its ranks."""
     lab.run(dist.get_rank, world_size=2)
@@ -2062,6 +2071,7 @@ def test_a_server_that_takes_over_knows_what_ranks_need() -> None:
         server.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_replaces_another_knows_what_ranks_need() -> None:
     """Also where it has to be started between a run's preparation and its ranks."""
     prepare([b"DistributedDataParallel"])

@@ -696,6 +696,7 @@ def test_completion(kernel):
         assert [m for m in reply["matches"] if "factorial" in m]
 
 
+@pytest.mark.slow
 def test_a_killed_kernel_leaves_nothing():
     """Kill -9 of the kernel ends the ranks, busy or not, and the fork server."""
     kernel = Kernel()

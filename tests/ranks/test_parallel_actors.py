@@ -197,6 +197,7 @@ def test_who_does_not_learn_is_found() -> None:
     assert learned < -25 and abs(learned - random) < 3
 
 
+@pytest.mark.slow
 def test_a_lag_asks_for_a_lower_rate() -> None:
     """A rate that is good without a lag goes wrong with one of 8 updates."""
     at_once, late = (

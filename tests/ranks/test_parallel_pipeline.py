@@ -269,6 +269,7 @@ def test_one_stage_sends_nothing() -> None:
 
 
 @pytest.mark.parametrize("make, micro, ahead", CASES)
+@pytest.mark.slow
 def test_a_recorded_step_replays_like_its_plan(make, micro, ahead) -> None:
     """With the computing that it declares: the bubble on a free fabric, and alpha."""
     run = lab.run(steps_of, 4, args=([(make, micro, ahead)],))

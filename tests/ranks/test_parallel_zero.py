@@ -358,6 +358,7 @@ BY_LAYER = {"all_gather", "reduce_scatter"}
     ],
     ids=["ZeroRedundancyOptimizer", "FSDP2", "FSDP2, kept whole", "FSDP2, with a root"],
 )
+@pytest.mark.slow
 def test_pytorch(prepare: Callable, times: float, ops: set, kept: int | None) -> None:
     """ZeRO's optimizer with DDP sends 3, by broadcasts from owners to all; FSDP2 3.
 

@@ -359,6 +359,7 @@ def test_a_library_that_is_not_known_is_refused() -> None:
         Emulated(fabrics.uniform(2, 0, 0), library="rccl")
 
 
+@pytest.mark.slow
 def test_a_restart_checks_before_it_ends_anything() -> None:
     """What cannot be costs nothing; what can be is felt by the ranks from then on."""
     with lab.Ranks(2) as ranks:
@@ -725,6 +726,7 @@ def _woken_late(step: Callable[[], None], seed: int) -> list[tuple[float, float]
 
 
 @pytest.mark.parametrize("step", ["ping-pong", "ring", "library"])
+@pytest.mark.slow
 def test_who_is_woken_late_sees_no_wait_cut_short(step: str) -> None:
     """Lateness is caught up in a later wait, but not that of the start itself."""
     expected = lab.run(STEPS[step], 4).trace.replay(TWO_NODES).elapsed

@@ -164,6 +164,7 @@ def test_tensor_and_sequence_parallel(world_size: int, by_sequence: bool) -> Non
 
 @pytest.mark.parametrize("by_sequence", [False, True])
 @pytest.mark.parametrize("d, t", [(2, 2), (2, 4), (4, 2)])
+@pytest.mark.slow
 def test_data_times_tensor(d: int, t: int, by_sequence: bool) -> None:
     """x of a share of the batch along tensor, gradients of a part along data."""
     strategy = TINY(data=d, tensor=t, sequence_parallel=by_sequence)
@@ -195,6 +196,7 @@ def test_zero_times_tensor(stage: int, by_sequence: bool) -> None:
 
 @pytest.mark.parametrize("micro", [2, 4])
 @pytest.mark.parametrize("p, d, t", [(2, 1, 1), (4, 1, 1), (2, 1, 2), (2, 2, 2)])
+@pytest.mark.slow
 def test_three_dimensions(p: int, d: int, t: int, micro: int) -> None:
     """Every rank of every stage; sends to the next stage count along the pipeline."""
     strategy = TINY(pipeline=p, data=d, tensor=t, micro_batches=micro)

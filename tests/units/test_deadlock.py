@@ -461,6 +461,7 @@ def missed(judge, seeds, eager=True):
     return count
 
 
+@pytest.mark.slow
 def test_no_rank_that_moves_later_is_ever_accused():
     """Of thousands of random worlds, with threads, tags, groups and recv from any."""
     assert false_accusations(stuck_ranks, range(1500)) == 0

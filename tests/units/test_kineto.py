@@ -490,6 +490,7 @@ def test_ranks_that_call_different_things_are_not_completed(tmp_path) -> None:
 # -- large files -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_events_are_read_one_by_one(tmp_path, monkeypatch) -> None:
     """A file of many chunks takes the memory of a few, and cuts no value."""
     monkeypatch.setattr(stream, "CHUNK", 997)

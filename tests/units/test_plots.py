@@ -361,6 +361,7 @@ def test_what_overlaps_counts_once():
     assert found["in flight"][0].mean() == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_a_picture_of_many_calls_is_filled_lanes():
     """It says what it leaves out, crosses what is stuck, and stays small."""
     trace = many_calls(8, 700)
@@ -991,6 +992,7 @@ def test_a_chunk_table_is_stacked_on_a_phone():
     assert plots.chunk_table(plots.chunk_states(8)[:3]).narrow is None, "too wide"
 
 
+@pytest.mark.slow
 def test_a_chunk_table_of_many_ranks_stays_small_and_says_what_it_leaves_out():
     """The shades are those of the terms, and the artists as few as of fewer ranks."""
     p = 80

@@ -366,6 +366,7 @@ def test_the_fastest_fits_and_is_the_fastest() -> None:
     assert given[0].seconds >= found[0].seconds
 
 
+@pytest.mark.slow
 def test_no_strategy_that_is_left_out_is_quicker() -> None:
     """What is looked for part by part is no quicker than what is found at once."""
     search = partial(fastest, models.llama2_7b, clusters.dgx_h100, 32, 32, 4096)
