@@ -1,8 +1,8 @@
 """A notebook's cells, run in a rank statement by statement, as in its kernel.
 
 A statement that fails costs only itself: in a notebook it may call what is not in the
-box, as `lab.run`. What it prints is dropped. The rank reports each
-statement to the switch, so that one that never ends, or ends the process, is known.
+box, as `lab.run`. What it prints is dropped. A rank alone reports each statement to the
+switch, so that one that never ends, or ends the process, is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from time import monotonic, process_time  # a cell may replace those of the modu
 from types import CodeType
 from typing import Any
 
-import numpy
+import numpy.random  # else numpy loads it in every rank, when it is first used
 
 from collectives_lab.wire.frames import MOST_REPORTED, Ran
 
@@ -36,7 +36,7 @@ OnStep = Callable[[str, int], None]
 def run(
     texts: Sequence[tuple[str, str]], namespace: dict[str, Any], on_step: OnStep
 ) -> list[Ran]:
-    """Run cells in a namespace; tell(cell, number) is called before each statement.
+    """Run cells in a namespace; on_step(cell, number) is called before each statement.
 
     Returns those that failed or took time, the first of them where there are too many.
     """

@@ -85,6 +85,11 @@ def _load(wire: Wire, body: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _step(wire: Wire) -> cells.OnStep:
+    """Return what reports each statement: a rank alone tries a notebook, and more
+    ranks run what was tried.
+    """
+    if wire.world_size > 1:
+        return lambda cell, number: None
     return lambda cell, number: wire.send_frame(Kind.STEP, 0, number, where=cell)
 
 

@@ -36,7 +36,7 @@ class SealedRanks:
 
     @property
     def at(self) -> tuple[str, int] | None:
-        """The statement of a notebook that rank 0 says it came to: cell, number."""
+        """The statement (cell, number) of a notebook that a rank alone came to."""
         return self.switch.lines[0].at
 
     @property
