@@ -5,6 +5,7 @@ Here you can draw named series of x and y (`lines`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +31,11 @@ FEW = 20
 
 WIDE = 4.0
 """Inches that a phone would have to scroll."""
+
+SMALLEST = 1e-4
+"""Below it a number has zeros that one has to count."""
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @mpl.rc_context(STYLE)
@@ -104,8 +110,15 @@ def _curves(
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Write the ticks of a logarithmic axis as numbers, without powers of ten."""
-    axis.set_major_formatter(
-        lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"
-    )
+    """Write the ticks of a logarithmic axis as numbers, or all as powers of ten.
+
+    The powers are for an axis that goes below 0.0001.
+    """
+
+    def write(value: float, _: object) -> str:
+        if axis.get_view_interval()[0] < SMALLEST:
+            return "10" + f"{round(math.log10(value))}".translate(RAISED)
+        return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+    axis.set_major_formatter(write)
     axis.set_minor_locator(NullLocator())
