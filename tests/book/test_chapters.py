@@ -351,7 +351,8 @@ CLAIMS = {
         assert in_a_chain(ones).item() == 256
         brains = torch.tensor([256.0, 258.0, 510.0, 512.0], dtype=torch.bfloat16)
         assert (brains.view(torch.int16).diff() == torch.tensor([1, 126, 1])).all()
-        bounced, chain, late, pairs, local = rounding.values()
+        bounced, chain, late, pairs, local = (
+            [value / 100 for value in values] for _, values in rounding.values())
         assert min(chain[-1], bounced[-1]) > 0.2 > 0.05 > late[-1], "Figure 4.8"
         assert max(pairs) < 0.01 > 2 * max(local)
         assert local[-1] < pairs[-1] / 5
