@@ -364,7 +364,8 @@ CLAIMS = {
         alike = [likeness(many) for many in (trained, untrained, earlier, settled)]
         assert alike == sorted(alike, reverse=True) and alike[-1] < 0.02
         assert turning(together[0]) < -0.3 and abs(turning(settling)) < 0.15, "4.9"
-        assert all(abs(kept(many, 256) - 1) < 0.01 for many in (untrained, trained))
+        at_once = untrained, earlier, trained, settled
+        assert all(abs(kept(many, 256) - 1) < 0.01 for many in at_once), "4.9"
         assert 1.5 <= wire < 1.8 and felt[0] > felt[1]
         assert chain[0] < 0.01 < chain[-2] and max(percent) < 0.5
         assert abs(kept(untrained, 1024) - 0.83) < 0.03, "one-sided"
