@@ -5,13 +5,16 @@ Here you can draw named series of x and y (`lines`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
@@ -31,6 +34,11 @@ FEW = 20
 WIDE = 4.0
 """Inches that a phone would have to scroll."""
 
+SMALLEST = 1e-4
+"""Below it a number has zeros that one has to count."""
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 @mpl.rc_context(STYLE)
 def lines(
@@ -39,6 +47,7 @@ def lines(
     width: float = 6.0,
     height: float = 2.9,
     *,
+    at_ends: bool = False,
     below: str = "",
     looks: Sequence[str] = (),
     log: bool = False,
@@ -47,15 +56,19 @@ def lines(
 ) -> Diagram:
     """Draw each series, x and y by name, with a key above and the message below.
 
-    width, height: inches. below: the series that others lie on, broad and pale. looks:
-    all names of several pictures, so that each looks the same in all of them. log: both
-    axes logarithmic, y in seconds. upright: dotted lines at an x, by name. axes: what
-    `Axes.set` takes, as `xlabel="step"` or `xscale="log"`; a logarithmic x that is
-    called "bytes" has ticks such as 1 MiB. A wide picture is drawn for phones, too.
+    width, height: inches. at_ends: whether each name stands at the right end of its
+    curve, and not in the key. below: the series that others lie on, broad and pale.
+    looks: all names of several pictures, so that each looks the same in all of them.
+    log: both axes logarithmic, y in seconds. upright: dotted lines at an x, by name.
+    axes: what `Axes.set` takes, as `xlabel="step"` or `xscale="log"`; a logarithmic x
+    that is called "bytes" has ticks such as 1 MiB. A wide picture is drawn for phones,
+    too.
     Raises ValueError for x and y of different lengths.
     """
     order = [*looks, *(name for name in series if name not in looks)]
-    curves = partial(_curves, series, height, order, below, log, upright or {}, axes)
+    curves = partial(
+        _curves, series, height, order, at_ends, below, log, upright or {}, axes
+    )
     figure = curves(width)
     if width > WIDE:
         figure.narrow = curves(PHONE)
@@ -67,6 +80,7 @@ def _curves(
     series: Mapping[str, tuple[ArrayLike, ArrayLike]],
     height: float,
     order: Sequence[str],
+    at_ends: bool,
     below: str,
     log: bool,
     upright: Mapping[str, float],
@@ -83,7 +97,8 @@ def _curves(
         (drawn[name],) = ax.plot(x, y, **style, markersize=4)
         if len(drawn[name].get_xdata()) >= FEW:
             drawn[name].set_marker("")
-    key_above(ax, drawn, most=4)
+    if not at_ends:
+        key_above(ax, drawn, most=4)
     if log:
         ax.set(xscale="log", yscale="log")
         seconds_axis(ax)
@@ -100,12 +115,37 @@ def _curves(
         bytes_axis(ax.xaxis, sizes.min(), sizes.max())
     if log:
         ax.minorticks_off()
+    if at_ends:
+        _name_ends(ax, drawn)
     return figure
 
 
+def _name_ends(ax: Axes, drawn: Mapping[str, Line2D]) -> None:
+    """Write names to the right of their curves, from below, a line of text apart."""
+    line = 1.2 * mpl.rcParams["font.size"]
+    per_point = ax.figure.dpi / 72
+    ax.autoscale_view()  # or the heights are those of an empty axis
+    ends = {name: np.array(curve.get_xydata())[-1] for name, curve in drawn.items()}
+    height = {name: ax.transData.transform(end)[1] for name, end in ends.items()}
+    free = -np.inf
+    for name in sorted(ends, key=height.__getitem__):
+        at = height[name] / per_point
+        free = max(at, free)
+        look = {"xytext": (6, free - at), "textcoords": "offset points"}
+        ax.annotate(name, ends[name], va="center", annotation_clip=False, **look)
+        free += line * (1 + name.count("\n"))
+
+
 def plain_ticks(axis: Axis) -> None:
-    """Write the ticks of a logarithmic axis as numbers, without powers of ten."""
-    axis.set_major_formatter(
-        lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"
-    )
+    """Write the ticks of a logarithmic axis as numbers, or all as powers of ten.
+
+    The powers are for an axis that goes below 0.0001.
+    """
+
+    def write(value: float, _: object) -> str:
+        if axis.get_view_interval()[0] < SMALLEST:
+            return "10" + f"{round(math.log10(value))}".translate(RAISED)
+        return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+    axis.set_major_formatter(write)
     axis.set_minor_locator(NullLocator())

@@ -1607,6 +1607,28 @@ def test_a_logarithmic_axis_has_plain_numbers():
     assert {"0.1", "1,000"} <= {label.get_text() for label in ax.get_yticklabels()}
 
 
+def test_an_axis_of_tiny_numbers_has_powers_of_ten():
+    """All of its ticks have them, so that nobody counts zeros."""
+    figure = plots.lines({"a": ([1, 2], [1e-6, 1])}, "Tiny.", yscale="log")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    ticks = {label.get_text() for label in ax.get_yticklabels()}
+    assert {"10⁻⁶", "10⁰"} <= ticks and all(tick.startswith("10") for tick in ticks)
+
+
+def test_names_at_the_ends_of_curves_stand_apart():
+    """Each is right of its curve, in their order, also where two end close together."""
+    ends = {"low": 1.0, "high": 1.02, "top": 9.0}
+    curves = {name: ([1, 2], [1, end]) for name, end in ends.items()}
+    figure = plots.lines(curves, "Named.", at_ends=True)
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    low, high, top = (text.get_window_extent() for text in ax.texts)
+    assert [text.get_text() for text in ax.texts] == list(ends)
+    assert low.y1 <= high.y0 < high.y1 < top.y0 and ax.get_legend() is None
+    assert low.x0 > ax.transData.transform((2, 1))[0] and top.x1 <= figure.bbox.x1
+
+
 def test_a_place_on_the_x_axis_can_be_named():
     """An upright line stands there, with its name beside it."""
     figure = plots.lines({"a": ([1, 9], [1, 2])}, "A.", upright={"f = g": 7})
