@@ -111,7 +111,7 @@ def serial_and_overlapped(
     ticks = [int(x) for x in whole.tick_values(0, longest) if x <= longest]
     ax.set(xlim=(0, longest))
     ax.set_xticks(ticks, [f"{x}" for x in ticks])
-    ax.set_xlabel("time, in units of the computing of a step")
+    ax.set_xlabel("time; computing a step takes 1")
     ax.invert_yaxis()
     key_above(ax, signs)
     figure.caption = caption
