@@ -42,8 +42,9 @@ def roofline(
 
     rate: what it computes without communicating. break_evens: by name of the network,
     the tokens at which communication takes as long as computation. width, height:
-    inches; a phone gets the picture in its own width. tokens: of a job, to mark. Raises
-    ValueError unless all tokens are positive.
+    inches; a phone gets the picture in its own width. tokens: of a job, to mark, with
+    what a GPU computes there without overlap. Raises ValueError unless all tokens are
+    positive.
     """
     every = [*break_evens.values(), *([] if tokens is None else [tokens])]
     if not break_evens or min(every) <= 0:
@@ -79,6 +80,12 @@ def _picture(
         ax.axvline(tokens, color=INK, linewidth=1, linestyle=(0, (1, 2)))
         near = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points"}
         ax.annotate(f"{tokens:,.0f}", (tokens, 0.03), (5, 0), va="bottom", **near)
+        for name, even in break_evens.items():
+            reached = rate / 1e12 / (1 + even / tokens)
+            look = {"color": lines[name].get_color(), "va": "top"}
+            ax.plot(tokens, reached, "o", color=look["color"], markersize=4)
+            beside = {"xytext": (5, -4), "textcoords": "offset points", **look}
+            ax.annotate(f"{reached:.0f}", (tokens, reached), **beside)
     ways = {"one after the other": "-", "side by side, at best": BEST}
     ways = {name: Line2D([], [], color=INK, linestyle=at) for name, at in ways.items()}
     key_above(ax, lines | ways, most=2)

@@ -36,13 +36,14 @@ def step_parts(
     parts: Sequence[str] = tuple(PARTS),
     caption: str = "",
     width: float = 6.0,
+    has_terms: bool = False,
     **axes: Any,
 ) -> Diagram:
     """Draw a bar for each way to train, of milliseconds computing, packing and sending.
 
     steps: by name the seconds of the parts. parts: what a bar has, from left to right,
-    of `COLORS`. width: inches. axes: what `Axes.set` takes. Raises ValueError for
-    another number of parts.
+    of `COLORS`. width: inches. has_terms: whether the parts stand before the sum beside
+    a bar. axes: what `Axes.set` takes. Raises ValueError for another number of parts.
     """
     for name, seconds in steps.items():
         if len(seconds) != len(parts):
@@ -57,9 +58,14 @@ def step_parts(
         look = {"color": COLORS[part], "height": 0.7}
         signs[part] = ax.barh([*steps], wide, left=left, **look)
         left = [x + more for x, more in zip(left, wide, strict=True)]
+    sums = [_short(whole) for whole in left]
+    if has_terms:
+        every = ((1e3 * part for part in seconds) for seconds in steps.values())
+        terms = (" + ".join(map(_short, row)) for row in every)
+        sums = [f"{row} = {whole}" for row, whole in zip(terms, sums, strict=True)]
     for row, whole in enumerate(left):
         beside = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-        ax.annotate(_short(whole), (whole, row), size=8, **beside)
+        ax.annotate(sums[row], (whole, row), size=8, **beside)
     ticks = [x for x in MaxNLocator(5).tick_values(0, max(left)) if x <= max(left)]
     ax.set(xlim=(0, 1.15 * max(left)), xticks=ticks, xlabel="milliseconds of a step")
     ax.set(**axes)
@@ -67,7 +73,7 @@ def step_parts(
     ax.invert_yaxis()
     key_above(ax, signs)
     figure.caption = caption
-    totals = (f"{name} {_short(x)} ms" for name, x in zip(steps, left, strict=True))
+    totals = (f"{name} {x} ms" for name, x in zip(steps, sums, strict=True))
     figure.alt = f"Bars: {'; '.join(totals)}. {caption}"
     return figure
 
@@ -105,7 +111,7 @@ def serial_and_overlapped(
     ticks = [int(x) for x in whole.tick_values(0, longest) if x <= longest]
     ax.set(xlim=(0, longest))
     ax.set_xticks(ticks, [f"{x}" for x in ticks])
-    ax.set_xlabel(f"{steps} steps; computing takes 1")
+    ax.set_xlabel("time; computing a step takes 1")
     ax.invert_yaxis()
     key_above(ax, signs)
     figure.caption = caption

@@ -15,18 +15,29 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.transforms import offset_copy
 
-from collectives_lab.plots.figure import STYLE, Diagram, diagram, pill_text, rank_color
+from collectives_lab.plots.figure import (
+    INK,
+    STYLE,
+    Diagram,
+    diagram,
+    pill_text,
+    rank_color,
+)
 from collectives_lab.plots.spacetime import HATCHED, PALE, bar_styles
 
 HALF = 0.3
 """Half of the height of a span, in lanes."""
+
+GREY = {"facecolor": (INK, 0.6), "linewidth": 0}
+"""The look of computing."""
 
 
 class Span(NamedTuple):
     """A time in a lane, with its name or ""; hatched if who is in the lane waits.
 
     beside: whether the name is behind the span, because it would hide a short one.
-    rank: whose colour it has, if not that of its lane.
+    rank: whose colour it has, if not that of its lane. computes: whether it is grey, as
+    computing is in the figures of a step.
     """
 
     begin: float
@@ -35,6 +46,7 @@ class Span(NamedTuple):
     waits: bool = False
     beside: bool = False
     rank: int | None = None
+    computes: bool = False
 
 
 class Arrow(NamedTuple):
@@ -88,7 +100,8 @@ def timetable(
 
 def _draw(ax: Axes, lane: int, span: Span, color: str) -> None:
     corner, length = (span.begin, lane - HALF), span.end - span.begin
-    for style in bar_styles(color, HATCHED if span.waits else PALE):
+    styles = bar_styles(color, HATCHED if span.waits else PALE)
+    for style in [GREY] if span.computes else styles:
         ax.add_patch(Rectangle(corner, length, 2 * HALF, **style))
     ax.autoscale_view(scaley=False)
     if span.beside:
@@ -110,6 +123,9 @@ def _point(ax: Axes, arrow: Arrow, names: list[str]) -> None:
 
 
 def _words(spans: Sequence[Span]) -> str:
-    """Name the spans in their order; one without a name only says that it waits."""
-    names = (f"{s.name} (waits)" if s.waits else s.name for s in sorted(spans))
+    """Name the spans in their order, or only say that one waits or computes."""
+    states = ["(waits)" * s.waits + "(computes)" * s.computes for s in sorted(spans)]
+    names = (
+        f"{s.name} {state}" for s, state in zip(sorted(spans), states, strict=True)
+    )
     return ", ".join(name.strip() for name in names)

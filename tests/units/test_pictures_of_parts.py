@@ -358,6 +358,17 @@ def test_a_span_of_a_timetable_needs_no_name() -> None:
     assert figure.alt == "Waits. rank 0: 1, (waits), 2."
 
 
+def test_a_rank_of_a_timetable_that_computes_is_grey() -> None:
+    """Computing has one colour in all figures of a step, and the words say it."""
+    spans = [plots.Span(0, 1, "", computes=True), plots.Span(1, 2, "sends")]
+    figure = plots.timetable({"rank 0": spans}, "A step.")
+    faces = [patch.get_facecolor()[:3] for patch in figure.axes[0].patches]
+    assert faces == [
+        pytest.approx(_rgb(color)) for color in (plots.figure.INK, rank_color(0))
+    ]
+    assert figure.alt == "A step. rank 0: (computes), sends."
+
+
 def test_the_name_of_a_short_span_may_stand_behind_it() -> None:
     """So it hides neither the span nor the rest of the lane."""
     spans = [plots.Span(0, 40, "40"), plots.Span(40, 41, "1", True, beside=True)]
@@ -572,6 +583,8 @@ def test_the_parts_of_a_step_follow_each_other() -> None:
     assert "680" in written(figure) and "packed 190 ms" in figure.alt
     slow = plots.step_parts({"plain": [2.0, 0, 0.796]})
     assert "plain 2796 ms" in slow.alt, "as it stands at the bar"
+    terms = plots.step_parts({"plain": [2.0, 0, 0.796]}, has_terms=True)
+    assert "2000 + 0 + 796 = 2796" in written(terms)
     with pytest.raises(ValueError, match="plain has 2 parts; need 3: computing"):
         plots.step_parts({"plain": [1, 2]})
 

@@ -1648,6 +1648,8 @@ def test_a_roofline_turns_at_break_even():
     assert np.isclose(np.interp(800, x, y), 250, rtol=1e-3)
     assert np.allclose(beside[:, 1], np.minimum(500, 500 * x / 800))
     assert "fast 800, slow 25,000" in figure.alt
+    written = {text.get_text() for text in ax.texts}
+    assert {"357", "37"} <= written, "500 / (1 + 800 / 2000), 500 / (1 + 12.5)"
     for wrong in ({}, {"none": 0}):
         with pytest.raises(ValueError, match="positive tokens"):
             plots.roofline(1e12, wrong, "Wrong.")
