@@ -414,9 +414,7 @@ CLAIMS = {
         assert 4 * 3 - 2 + 4 == count(
             plans.double_tree_all_reduce, 8, segment=MiB // 4)[0] == 14
         by_two = pictures[1].replay(fabrics.uniform(8, 1, 0)).trace
-        assert round(1e6 * pictures[1].replay(eight_ranks).elapsed / 14) == 36
-        assert [round(36.2144 * n) for n in (5, 9)] == [181, 326], "steps 6 to 9"
-        assert math.isclose(36.2144e-6, ALPHA + MiB / 4 * BETA)
+        assert round(took[1] / 14) == 36
         busy = [{e.rank for r in range(8) for e in by_two.of_rank(r)
             if e.op in ("send", "recv") and round(e.completed) == step}
             | {e.peer for r in range(8) for e in by_two.of_rank(r)
@@ -442,8 +440,8 @@ CLAIMS = {
         assert against_the_fastest(1, 96)[0] > 20
         by_size = [against_the_fastest(n * MiB, 96)[1] for n in (14, 15)]
         assert by_size == ["double tree", "ring"]
-        assert not won.any()
-        assert 0.22 < ring_is_fastest(thirds[:, None], MAP_SIZES).mean() < 0.28
+        share = ring_is_fastest(thirds[:, None], MAP_SIZES).mean()
+        assert not won.any() and round(4 * share) == 1, "a quarter"
         levels = lambda P, n, share: (2 * math.ceil(math.log2(P)) * ALPHA
             + 2 / share * n * BETA)
         of_96 = thirds.tolist().index(96)
@@ -453,13 +451,13 @@ CLAIMS = {
                 RIVALS["ring"](96, line, ALPHA, BETA)) and round(line, digits) == border
         assert math.isclose(96 * (96 - 1 - 7) * ALPHA / BETA, from_here_on(1)[of_96])
         assert round(2 / 0.92, 2) == 2.17
-        band = {P: [n for n in MAP_SIZES
-            if against_the_fastest(n, P)[1] == "double tree"] for P in (
-            48, 96, 384, 768, 1536, 3072, 98_304)}
-        widths = [of_P[-1] / of_P[0] for P, of_P in band.items() if 48 < P < 3072]
-        assert not band[48] and widths == sorted(widths) and widths[0] > 2
-        assert all(band[P][-1] == MAP_SIZES[-1] for P in (3072, 98_304))
-        assert band[1536][-1] < 5e9, "5.13: to the end of the map from 3072 on"
+        double = [[n for n in MAP_SIZES
+            if against_the_fastest(n, P)[1] == "double tree"] for P in thirds]
+        widths = [of_P[-1] / of_P[0] for of_P in double if of_P]
+        assert not any(double[:of_96]) and len(widths) == len(thirds) - of_96
+        assert widths[:6] == sorted(widths[:6]), "it widens with P"
+        assert [P for P, of_P in zip(thirds, double) if of_P
+            and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.13: to the end of the map"
         assert powers[-1] > 10**5
         for P, is_same in (3, True), (6, False), (96, False):
             both = (2 * costs.bruck_all_gather(P, 2**30, ALPHA, BETA),
@@ -501,12 +499,12 @@ CLAIMS = {
         assert round(longer, 2) == 0.12 and ring_of.call.row.set == "nccl-1368"
         more = [tree_of.prediction.parts[part] - ring_of.prediction.parts[part]
             for part in ("transfer", "latency", "filling the pipeline")]
-        assert more[0] / sum(more) > 0.85, "nearly all of the 12 %"
+        assert more[0] > 7 / 8 * sum(more), "nearly all of the 12 %"
         assert math.isclose(tree_of.prediction.parts["transfer"],
             ring_of.prediction.parts["transfer"] * 40 / 39 / 0.92), "5.10"
         assert round(2 * 39 / 40, 2) == 1.95
         few_bytes = times["ring", True]
-        assert 1 < few_bytes.call.seconds / few_bytes.prediction.high < 1.05, "just"
+        assert few_bytes.call.seconds > few_bytes.prediction.high, "beyond the range"
         slower = few_bytes.call.seconds / few_bytes.prediction.seconds - 1
         assert round(slower, 2) == 0.42
         assert few_bytes.call.fabric.world_size == 40
