@@ -450,7 +450,6 @@ CLAIMS = {
             assert math.isclose(levels(96, line, share),
                 RIVALS["ring"](96, line, ALPHA, BETA)) and round(line, digits) == border
         assert math.isclose(96 * (96 - 1 - 7) * ALPHA / BETA, from_here_on(1)[of_96])
-        assert round(2 / 0.92, 2) == 2.17
         double = [[n for n in MAP_SIZES
             if against_the_fastest(n, P)[1] == "double tree"] for P in thirds]
         widths = [of_P[-1] / of_P[0] for of_P in double if of_P]
@@ -502,7 +501,6 @@ CLAIMS = {
         assert more[0] > 7 / 8 * sum(more), "nearly all of the 12 %"
         assert math.isclose(tree_of.prediction.parts["transfer"],
             ring_of.prediction.parts["transfer"] * 40 / 39 / 0.92), "5.10"
-        assert round(2 * 39 / 40, 2) == 1.95
         few_bytes = times["ring", True]
         assert few_bytes.call.seconds > few_bytes.prediction.high, "beyond the range"
         slower = few_bytes.call.seconds / few_bytes.prediction.seconds - 1
