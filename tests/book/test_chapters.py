@@ -455,6 +455,9 @@ CLAIMS = {
         widths = [of_P[-1] / of_P[0] for of_P in double if of_P]
         assert not any(double[:of_96]) and len(widths) == len(thirds) - of_96
         assert widths[:6] == sorted(widths[:6]), "it widens with P"
+        about_fifty = [any(against_the_fastest(n, P)[1] == "double tree"
+            for n in MAP_SIZES) for P in (48, 56)]
+        assert about_fifty == [False, True], "Recap"
         assert [P for P, of_P in zip(thirds, double) if of_P
             and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.13: to the end of the map"
         assert powers[-1] > 10**5
