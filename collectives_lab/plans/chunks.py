@@ -94,7 +94,7 @@ class ChunkState:
     def _sentence(self, src: int, dst: int, adds: bool, chunks: Sequence[int]) -> str:
         holds = [self.terms(dst, chunk) for chunk in chunks]
         now = _ranks(holds[0]) if len(set(holds)) == 1 else "those of the table"
-        verb = "adds it to its own" if adds else "puts it in place of its own"
+        verb = "adds it to its own" if adds else "keeps it"
         what = f"chunk {_span(chunks)}"
         if len(chunks) > 1:
             what, verb = f"chunks {_span(chunks)}", verb.replace("it ", "them ")

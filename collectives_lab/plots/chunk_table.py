@@ -103,8 +103,9 @@ def chunk_table(
     if figure.get_figwidth() > PHONE and len(shown) <= MOST_STACKED:
         narrow = _panels(shown, view, cell, has_dots, widest=PHONE)
         figure.narrow = narrow if narrow.get_figwidth() <= PHONE else None
-    whole = np.count_nonzero(states[-1].whole())
-    fact = f"{p} ranks, {p} chunks, {states[-1].title}: {whole} of {p * p} are whole."
+    fact = f"{p} ranks, {p} chunks, {states[-1].title}."
+    if whole := np.count_nonzero(states[-1].whole()):  # never in an all-gather
+        fact = f"{fact[:-1]}: {whole} of {p * p} are whole."
     left_out = _left_out(states, shown, view)
     figure.caption = " ".join([fact if caption is None else caption, *left_out])
     figure.alt = " ".join(

@@ -154,8 +154,8 @@ class Diagram(Figure):
         buffer = io.BytesIO()
         with mpl.rc_context(STYLE):
             self.savefig(buffer, format="rgba", dpi=2 * DPI)
-        width = int(2 * DPI * self.get_figwidth())
-        size = width, buffer.tell() // 4 // width
+        canvas: Any = self.canvas  # what it has rounded, as it has rounded it
+        size = int(canvas.renderer.width), int(canvas.renderer.height)
         drawing = Image.frombytes("RGBA", size, buffer.getvalue())
         small = io.BytesIO()
         pixels = drawing.quantize(256, Image.Quantize.FASTOCTREE)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 
@@ -19,7 +21,14 @@ from collectives_lab.plans.chunks import ChunkState, Holds, Move
 from collectives_lab.plots.buffers import ranks_in
 from collectives_lab.plots.chunk_table import WHOLE
 from collectives_lab.plots.dots import Dots
-from collectives_lab.plots.figure import INK, STYLE, Diagram, blank, rank_color
+from collectives_lab.plots.figure import (
+    INK,
+    PHONE,
+    STYLE,
+    Diagram,
+    blank,
+    rank_color,
+)
 
 MOST_RANKS = 8
 FEW = 4  # ranks whose boxes are so narrow that the circle can be small
@@ -73,6 +82,43 @@ def _distance(src: int, dst: int, p: int) -> tuple[int, int]:
     return min(back, p - back), back
 
 
+@dataclass(frozen=True)
+class Circle:
+    """Where the boxes of p ranks are, in inches.
+
+    is_narrow: whether a panel is as wide as a phone shows, and higher instead.
+    """
+
+    p: int
+    is_narrow: bool = False
+
+    @property
+    def cell(self) -> float:
+        """Return the width of a chunk: a page has room for larger ones of few ranks."""
+        return 0.34 if self.p <= FEW else 0.27
+
+    def middle(self, rank: int) -> tuple[float, float]:
+        """Return where a rank is: rank 0 above, the next ones clockwise."""
+        angle = math.pi / 2 - 2 * math.pi * rank / self.p
+        boxes = self.cell * self.p
+        if self.p > FEW:
+            down = 0.27 * self.p
+            across = down * (1 + boxes / 4)
+        else:
+            down, across = 1.1, 0.92 * (1 + boxes / 8)
+        if self.is_narrow:
+            across = (PHONE - boxes) / 2 - MARGIN
+        return across * math.cos(angle), -down * math.sin(angle)
+
+    def span(self) -> tuple[float, float]:
+        """Return the width and the height of a panel."""
+        x, y = zip(*(self.middle(rank) for rank in range(self.p)), strict=True)
+        return (
+            max(x) - min(x) + self.cell * self.p + 2 * MARGIN,
+            max(y) - min(y) + self.cell + 2 * MARGIN,
+        )
+
+
 @mpl.rc_context(STYLE)
 def ring(
     states: ChunkState | Sequence[ChunkState], *, caption: str | None = None
@@ -94,61 +140,50 @@ def ring(
             f"a circle of {p} ranks has no room for their chunks; at most "
             f"{MOST_RANKS} ranks, or use chunk_table"
         )
-    across, down = _span(p)
-    columns = max(1, min(len(states), int(WIDEST // across)))
-    rows = math.ceil(len(states) / columns)
-    figure = blank(columns * across, rows * (down + 0.25) + 0.25)
-    for number, state in enumerate(states):
-        ax = figure.add_subplot(rows, columns, number + 1)
-        following = states[number + 1] if number + 1 < len(states) else None
-        _draw(ax, state, following.moves if following else ())
-    _key(figure, states)
+    figure = _panels(states, Circle(p))
+    if p <= FEW:
+        figure.narrow = _panels(states, Circle(p, is_narrow=True), PHONE)
     figure.caption = caption or f"A ring of {p} ranks, {states[-1].title}."
     words = "; ".join(" ".join(state.sentences()[:1]) or "start" for state in states)
     figure.alt = f"{p} ranks on a circle. {figure.caption} {words}."
     return figure
 
 
-def _middle(rank: int, p: int) -> tuple[float, float]:
-    """Return where a rank is, in inches: rank 0 above, the next ones clockwise."""
-    angle = math.pi / 2 - 2 * math.pi * rank / p
-    radius = max(0.92, 0.27 * p * (p > FEW))
-    wider = 1 + _cell(p) * p / (8 if p <= FEW else 4)
-    return radius * wider * math.cos(angle), -radius * math.sin(angle)
+def _panels(
+    states: Sequence[ChunkState], circle: Circle, widest: float = WIDEST
+) -> Diagram:
+    """Draw a panel for each state, as many beside each other as there is room for."""
+    across, down = circle.span()
+    columns = max(1, min(len(states), int(widest // across)))
+    rows = math.ceil(len(states) / columns)
+    figure = blank(columns * across, rows * (down + 0.25) + 0.25)
+    for number, state in enumerate(states):
+        ax = figure.add_subplot(rows, columns, number + 1)
+        following = states[number + 1] if number + 1 < len(states) else None
+        _draw(ax, circle, state, following.moves if following else ())
+    _key(figure, states)
+    return figure
 
 
-def _cell(p: int) -> float:
-    """Return the inches of a chunk: a page has room for larger ones of few ranks."""
-    return 0.34 if p <= FEW else 0.27
-
-
-def _span(p: int) -> tuple[float, float]:
-    """Return the width and the height of a panel in inches."""
-    x, y = zip(*(_middle(rank, p) for rank in range(p)), strict=True)
-    return (
-        max(x) - min(x) + _cell(p) * p + 2 * MARGIN,
-        max(y) - min(y) + _cell(p) + 2 * MARGIN,
-    )
-
-
-def _draw(ax: Axes, state: ChunkState, sent: Sequence[Move]) -> None:
-    p, (across, down) = state.world_size, _span(state.world_size)
-    top = _middle(0, p)[1] - _cell(p) / 2 - MARGIN
+def _draw(ax: Axes, circle: Circle, state: ChunkState, sent: Sequence[Move]) -> None:
+    p, (across, down) = circle.p, circle.span()
+    top = circle.middle(0)[1] - circle.cell / 2 - MARGIN
     ax.set(xlim=(-across / 2, across / 2), ylim=(top + down, top), aspect="equal")
     ax.set_axis_off()
     after = f"after {state.step} step{'s' * (state.step > 1)}"
     ax.set_title(after if state.step else "start", fontsize=9, pad=2)
-    dots = Dots(0.8 * _cell(p) / math.ceil(math.sqrt(p)), 1.0, p)
-    boxes = [_box(ax, dots, state, rank) for rank in range(p)]
+    dots = Dots(0.8 * circle.cell / math.ceil(math.sqrt(p)), 1.0, p)
+    boxes = [_box(ax, circle, dots, state, rank) for rank in range(p)]
     dots.draw(ax)
     for move in sent:
         _arrow(ax, boxes[move.src], boxes[move.dst], move)
 
 
-def _box(ax: Axes, dots: Dots, state: ChunkState, rank: int) -> Rectangle:
+def _box(
+    ax: Axes, circle: Circle, dots: Dots, state: ChunkState, rank: int
+) -> Rectangle:
     """Draw a rank's chunks beside each other, with its name above them."""
-    p, (x, y) = state.world_size, _middle(rank, state.world_size)
-    cell = _cell(p)
+    p, cell, (x, y) = circle.p, circle.cell, circle.middle(rank)
     left, top, bottom = x - cell * p / 2, y - cell / 2, y + cell / 2
     senders = {move.chunk: move.src for move in state.moves if move.dst == rank}
     for chunk in range(p):
@@ -187,12 +222,30 @@ def _arrow(ax: Axes, start: Rectangle, end: Rectangle, move: Move) -> None:
         lw=1.4,
     )
     ax.add_patch(arrow)
-    # The middle of the curve, which is a quadratic one.
-    x = (x0 + x1) / 2 - bend / 2 * (y0 - y1)
-    y = (y0 + y1) / 2 - bend / 2 * (x1 - x0)
-    box = {"boxstyle": "circle,pad=0.22", "fc": color, "ec": "none"}
+    control = (x0 + x1) / 2 - bend * (y0 - y1), (y0 + y1) / 2 - bend * (x1 - x0)
+    x, y = _middle_between((x0, y0), control, (x1, y1), start, end)
+    box = {"boxstyle": "square,pad=0.25", "fc": color, "ec": "none"}
     style = {"color": "white", "weight": "bold", "size": 7.5, "bbox": box}
     ax.text(x, y, str(move.chunk), ha="center", va="center", zorder=6, **style)
+
+
+def _middle_between(
+    begin: tuple[float, float],
+    control: tuple[float, float],
+    end: tuple[float, float],
+    *boxes: Rectangle,
+) -> tuple[float, float]:
+    """Return the middle of the part of a quadratic curve that no box covers."""
+    t = np.linspace(0, 1, 101)[:, None]
+    corners = np.array([begin, control, end])
+    curve = np.hstack([(1 - t) ** 2, 2 * t * (1 - t), t**2]) @ corners
+    covered = [
+        (abs(curve - box.get_center()) <= [box.get_width() / 2, box.get_height() / 2])
+        for box in boxes
+    ]
+    seen = curve[~np.logical_or(*(inside.all(axis=1) for inside in covered))]
+    x, y = seen[len(seen) // 2] if len(seen) else curve[50]
+    return float(x), float(y)
 
 
 def _key(figure: Diagram, states: Sequence[ChunkState]) -> None:

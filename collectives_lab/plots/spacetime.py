@@ -45,6 +45,7 @@ from collectives_lab.plots.window import Between, Window, window
 from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
+FAINT = 0.25  # the opacity of messages that nobody follows
 SEEN = 0.005  # of the whole time, what is long enough to be named in the key
 SOLID, HATCHED, PALE = "in flight", "waits", "message under way"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -58,6 +59,8 @@ def space_time(
     between: Between | None = None,
     max_arrows: int = 500,
     width: float = 8,
+    follow: int | None = None,
+    is_named: bool = True,
     caption: str | None = None,
 ) -> Diagram:
     """Draw who called what when, and who waited for whom.
@@ -66,6 +69,8 @@ def space_time(
     ranks: those to look at, of all. between: `(start, stop)`, seconds since the trace
     began (numbers of steps), to look at a part of it; None for its begin or its end.
     width: inches; what has few calls fits a phone with 3.6.
+    follow: a rank whose messages are drawn in full, and those of others faintly.
+    is_named: whether calls have their names, which cover the hatches.
     max_arrows: of more messages than that, so many spread evenly are drawn, and the
     caption says so. Of more than 5000 calls none is drawn: each lane is filled to
     the share of its time that the rank spends in calls. Raises ValueError if no call of
@@ -83,7 +88,7 @@ def space_time(
     figure, ax = _lanes(seen, header, bool(seen.stuck), width)
     _draw_bands(ax, seen.together)
     _draw_bars(ax, seen)
-    _draw_messages(ax, pairs)
+    _draw_messages(ax, pairs, follow)
     _draw_lost(ax, seen.lost)
     _draw_marks(ax, seen.bars)
     key_above(ax, _signs(seen))
@@ -91,7 +96,7 @@ def space_time(
     labels = Labels(ax, 8 if p <= 8 else 7)
     name_stuck(labels, seen.stuck)
     name_rounds(labels, seen.together)
-    if len(seen.bars) <= MANY:
+    if is_named and len(seen.bars) <= MANY:
         name_calls(labels, seen.bars)
     facts = seen.facts()
     if len(pairs) < len(seen.pairs):
@@ -227,10 +232,13 @@ def bar_styles(color: str, look: str, is_plain: bool = False) -> list[dict[str, 
     return [face, rim | {"facecolor": "none", "hatch": "/////"}]
 
 
-def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
+def _draw_messages(
+    ax: Axes, pairs: Sequence[tuple[Bar, Bar]], follow: int | None
+) -> None:
     """Draw an arrow a message, from when its bytes can move to the end of its recv.
 
     They can once both ends are posted, or at once if the send did not wait for that.
+    follow: the rank whose messages are not faint; None for all.
     """
     for send, recv in pairs:
         posted = max(send.begin, recv.begin)
@@ -246,6 +254,7 @@ def _draw_messages(ax: Axes, pairs: Sequence[tuple[Bar, Bar]]) -> None:
             linewidth=1.1 if len(pairs) < 100 else 0.6,
             linestyle="--" if recv.event.completed is None else "-",
             color=rank_color(src),
+            alpha=1 if follow in (None, src) else FAINT,
             zorder=3,
         )
         ax.add_patch(arrow)

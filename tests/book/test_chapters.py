@@ -429,6 +429,7 @@ CLAIMS = {
         assert 4 * 3 - 2 + 4 == count(
             plans.double_tree_all_reduce, 8, segment=MiB // 4)[0] == 14
         by_two = pictures[1].replay(fabrics.uniform(8, 1, 0)).trace
+        assert round(took[1] / 14) == 36
         busy = [{e.rank for r in range(8) for e in by_two.of_rank(r)
             if e.op in ("send", "recv") and round(e.completed) == step}
             | {e.peer for r in range(8) for e in by_two.of_rank(r)
@@ -445,9 +446,6 @@ CLAIMS = {
         few, one, many = (model_ratio(n) for n in sizes)
         assert (round(few, 1), round(one, 4), round(many, 2)) == (4.6, 1, 0.77)
         assert small > 2 and 0.9 < at_crossover < 1.1 and large < 0.95, ratios
-        with_ten = [cost(8, sizes[0], **SLOW) + 10e-3 for cost in (
-            costs.ring_all_reduce, costs.recursive_doubling_all_reduce)]
-        assert round(with_ten[0] / with_ten[1], 1) == 3.7
         for name in list(RIVALS)[:4]:
             at = 256, 64 * MiB
             planned = getattr(plans, f"{name.replace(' ', '_').replace('-', '_')}"
@@ -457,13 +455,26 @@ CLAIMS = {
         assert against_the_fastest(1, 96)[0] > 20
         by_size = [against_the_fastest(n * MiB, 96)[1] for n in (14, 15)]
         assert by_size == ["double tree", "ring"]
-        assert ring_wins(powers) == 0 and 0.2 < ring_wins(thirds) < 0.3
-        levels = lambda P, n: 2 * math.ceil(math.log2(P)) * ALPHA + 2 * n * BETA
-        line = 96 * (96 - 1 - 7) * ALPHA / BETA
-        assert math.isclose(levels(96, line), RIVALS["ring"](96, line, ALPHA, BETA))
-        assert round(line, -8) == 0.8e9
-        assert against_the_fastest(2**30, 3072)[1] == "double tree"
-        assert against_the_fastest(1e10, 3072)[1] == "double tree"
+        share = ring_is_fastest(thirds[:, None], MAP_SIZES).mean()
+        assert not won.any() and round(4 * share) == 1, "a quarter"
+        levels = lambda P, n, share: (2 * math.ceil(math.log2(P)) * ALPHA
+            + 2 / share * n * BETA)
+        of_96 = thirds.tolist().index(96)
+        for share, digits, border in (1, -8, 0.8e9), (0.92, -7, 90e6):
+            line = float(from_here_on(share)[of_96])
+            assert math.isclose(levels(96, line, share),
+                RIVALS["ring"](96, line, ALPHA, BETA)) and round(line, digits) == border
+        assert math.isclose(96 * (96 - 1 - 7) * ALPHA / BETA, from_here_on(1)[of_96])
+        double = [[n for n in MAP_SIZES
+            if against_the_fastest(n, P)[1] == "double tree"] for P in thirds]
+        widths = [of_P[-1] / of_P[0] for of_P in double if of_P]
+        assert not any(double[:of_96]) and len(widths) == len(thirds) - of_96
+        assert widths[:6] == sorted(widths[:6]), "it widens with P"
+        about_fifty = [any(against_the_fastest(n, P)[1] == "double tree"
+            for n in MAP_SIZES) for P in (48, 56)]
+        assert about_fifty == [False, True], "Recap"
+        assert [P for P, of_P in zip(thirds, double) if of_P
+            and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.13: to the end of the map"
         assert powers[-1] > 10**5
         for P, is_same in (3, True), (6, False), (96, False):
             both = (2 * costs.bruck_all_gather(P, 2**30, ALPHA, BETA),
@@ -503,7 +514,13 @@ CLAIMS = {
         assert round(tree_of.call.seconds / ring_of.call.seconds - 1, 2) == 0.27
         longer = tree_of.prediction.seconds / ring_of.prediction.seconds - 1
         assert round(longer, 2) == 0.12 and ring_of.call.row.set == "nccl-1368"
+        more = [tree_of.prediction.parts[part] - ring_of.prediction.parts[part]
+            for part in ("transfer", "latency", "filling the pipeline")]
+        assert more[0] > 7 / 8 * sum(more), "nearly all of the 12 %"
+        assert math.isclose(tree_of.prediction.parts["transfer"],
+            ring_of.prediction.parts["transfer"] * 40 / 39 / 0.92), "5.10"
         few_bytes = times["ring", True]
+        assert few_bytes.call.seconds > few_bytes.prediction.high, "beyond the range"
         slower = few_bytes.call.seconds / few_bytes.prediction.seconds - 1
         assert round(slower, 2) == 0.42
         assert few_bytes.call.fabric.world_size == 40

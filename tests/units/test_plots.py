@@ -378,6 +378,19 @@ def test_a_picture_of_many_calls_is_filled_lanes():
     assert steps.caption.startswith("64 ranks: calls of 8064 recv, 8064 send.")
 
 
+def test_one_rank_is_followed_and_calls_may_go_without_names():
+    """The messages of one rank are in full, all others faint; names are on or off."""
+    trace = plans.tree_all_reduce(8, 2**20).replay(fabrics.uniform(8, 1e-5, 1e-10))
+    named, plain = (plots.space_time(trace, is_named=so) for so in (True, False))
+    assert labels(named) and not labels(plain)
+    followed = plots.space_time(trace, follow=0)
+    full = [a for a in arrows(followed) if a.get_alpha() == 1]
+    color = mpl.colors.to_rgb(plots.rank_color(0))
+    assert {a.get_edgecolor()[:3] for a in full} == {color}
+    assert 0 < len(full) < len(arrows(followed)) == len(arrows(plain))
+    assert all(a.get_alpha() == 1 for a in arrows(plain))
+
+
 @pytest.mark.slow
 def test_thousands_of_events():
     """Of 5000 events as many arrows are drawn as asked for, and it is said so."""
@@ -688,6 +701,15 @@ def test_a_rank_keeps_its_colour():
     for rank in range(4):
         color = np.array(mpl.colors.to_rgb(plots.rank_color(rank))) * 255
         assert (abs(seen - color).max(axis=1) < 12).sum() > 1000, f"rank {rank}"
+
+
+def test_pixels_have_the_width_that_was_drawn():
+    """3.4999999 inches are drawn as 672 pixels; 671 in a row would shear the image."""
+    narrow = plots.ring(plots.chunk_states(4)[:2]).narrow
+    inches = narrow.get_size_inches()
+    assert Image.open(io.BytesIO(narrow._png())).size == tuple(
+        int(192 * side + 1e-6) for side in inches
+    )
 
 
 def test_sixteen_ranks_are_distinguished_by_name():
@@ -1031,6 +1053,14 @@ def test_a_ring_is_a_circle_with_an_arrow_for_each_message(p):
     assert dots(figure.axes[0]) == p * p
     arrows = [a for a in figure.axes[0].patches if isinstance(a, FancyArrowPatch)]
     assert len(arrows) == (len(states[1].moves) if p > 1 else 0)
+    assert (figure.narrow is None) == (p > 4), "eight boxes are wider than a phone"
+    for ax in [*figure.axes, *(figure.narrow.axes if figure.narrow else ())]:
+        boxes = [box for box in ax.patches if box.get_fc()[3] == box.get_ec()[3] == 0]
+        signs = [text for text in ax.texts if text.get_bbox_patch()]
+        assert len(boxes) == p, "what the arrows end at"
+        middles = [ax.transData.transform(text.get_position()) for text in signs]
+        covered = [box.contains_point(at) for box in boxes for at in middles]
+        assert not any(covered), "a sign is between its boxes"
     with pytest.raises(ValueError, match="use chunk_table"):
         plots.ring(plots.chunk_states(9)[0])
     with pytest.raises(ValueError, match="no state"):
