@@ -84,7 +84,10 @@ function exploreVerbs(root, data) {
   let chosen = data.verbs[data.start];
   const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
   const draw = () => {
-    const p = value("ranks"), now = { verb: chosen, p, root: Math.min(value("root"), p - 1) };
+    const p = value("ranks"), range = knobs.lastChild.querySelector("input");
+    range.max = p - 1; // a root is a rank: one beyond the last moves to it, and draws anew
+    if (value("root") >= p) return range.dispatchEvent(new Event("input"));
+    const now = { verb: chosen, p, root: value("root") };
     knobs.lastChild.style.opacity = data.rooted.includes(chosen) ? 1 : 0.4; // it has none
     stage.replaceChildren(verbPicture(data, now, stage.clientWidth));
     sentence.textContent = verbWords(data, now);

@@ -425,6 +425,20 @@ def visit(browser: Any, address: str, **options: Any) -> Any:
     return page
 
 
+def assert_root_is_a_rank(verbs: Any) -> None:
+    """The root's slider ends at the last rank, and moves there when ranks are fewer."""
+    root, ranks = (verbs.get_by_label(name, exact=True) for name in ("root", "ranks"))
+    for key, last in (("End", 7), ("Home", 1)):
+        ranks.press(key)
+        root.press("End")
+        assert root.get_attribute("aria-valuetext") == f"rank {last}"
+    ranks.press("End")
+    root.press("End")
+    ranks.press("Home")
+    assert root.get_attribute("aria-valuetext") == "rank 1"
+    assert "on 2 ranks with root 1" in verbs.locator(".sentence").inner_text()
+
+
 @pytest.mark.parametrize("width", [1000, 390])
 def test_an_exported_page_is_alive(browser, exported, width):
     """From a file, without kernel and network, everything moves; on a phone too."""
@@ -441,6 +455,7 @@ def test_an_exported_page_is_alive(browser, exported, width):
     begun = verbs.locator(".stage").inner_html()
     verbs.get_by_role("button", name="reduce", exact=True).click()
     assert verbs.locator(".stage").inner_html() != begun
+    assert_root_is_a_rank(verbs)
     for place in cells[:4]:
         wide = place.locator(".lab-live").evaluate("e => e.scrollWidth - e.clientWidth")
         assert wide <= 0, "it is wider than its page"
