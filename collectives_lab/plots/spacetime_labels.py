@@ -74,17 +74,16 @@ def name_calls(labels: Labels, bars: Sequence[Bar]) -> None:
 
 def _free(labels: Labels, bar: Bar, bars: Sequence[Bar]) -> float | None:
     """Return where the name fits behind a bar or before it, and covers no other."""
-    ax, width = labels.ax, labels.size(bar.name)[0] + GAP
+    ax, width = labels.ax, labels.size(bar.name)[0]
     others = [other for other in bars if other.lane == bar.lane and other != bar]
     frame = ax.get_window_extent()
 
     def pixel(time: float) -> float:
         return float(ax.transData.transform((time, 0))[0])
 
-    after = [pixel(other.begin) for other in others if other.begin >= bar.end]
-    if pixel(bar.end) + width <= min([frame.x1, *after]):
-        return pixel(bar.end) + GAP
-    before = [pixel(other.end) for other in others if other.end <= bar.begin]
-    if pixel(bar.begin) - width >= max([frame.x0, *before]):
-        return pixel(bar.begin) - width
-    return None
+    before = (pixel(other.end) for other in others if other.end <= bar.begin)
+    behind = (pixel(other.begin) for other in others if other.begin >= bar.end)
+    start, stop = max([frame.x0, *before]), min([frame.x1, *behind])
+    # Where neither side has room for all of it, it may cover a part of its own bar.
+    places = pixel(bar.end) + GAP, pixel(bar.begin) - GAP - width, stop - width
+    return next((left for left in places if start <= left <= stop - width), None)

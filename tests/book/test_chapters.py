@@ -104,6 +104,7 @@ CLAIMS = {
         assert turns[1] / 2**0.125 < 25.3 < turns[1], "2.7"
         assert [round(x, 1) for x in opening] == [1.6, 6.8] and 8 < hops < 9
         assert nccl.BASE["ring"][0] == 6.6, "2.9"
+        assert nccl.BASE["ring"][2] == 8.4, "2.9"
         assert nccl.HOP["ring", "NVLink"][0] == 0.6, "2.9"
         eight = [lab.predict("broadcast", 8, p) for p in (same_server, two_servers)]
         assert [round(1e6 * call.seconds, 1) for call in eight] == [7.8, 12.6]
@@ -113,7 +114,7 @@ CLAIMS = {
         estimated = [(low_start + k * far) / (low_start + k * near) for k in (1, 2)]
         assert [round(x, 1) for x in estimated] == [1.3, 1.5], "2.9"
         assert abs(low_start + near - 7.2) < 1e-9, "2.9"
-        assert abs(far_start + far_simple - 22.4) < 1e-9 and far_start == 8.4, "2.9"
+        assert abs(far_start + far_simple - 22.4) < 1e-9, "2.9"
         assert round((far_start + far_simple) / (low_start + near), 1) == 3.1, "2.9"
         assert 32 * 2**19 / 2**20 == 16, "2.9: NCCL, 32 times its chunk of a send"
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
