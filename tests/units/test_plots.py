@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.collections import PatchCollection, PolyCollection
+from matplotlib.collections import EllipseCollection, PatchCollection, PolyCollection
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from PIL import Image
@@ -931,6 +931,16 @@ def test_what_moves_in_bruck_s_all_gather_is_what_its_plan_sends(p):
     assert np.array_equal(sent, plans.bruck_all_gather(p, p * 3).bytes_by_pair())
     with pytest.raises(ValueError, match="at least 1 rank"):
         plots.bruck_states(0)
+
+
+def test_dots_of_an_all_gather_are_in_the_middle_of_their_cells():
+    """A cell has one of them at most, so none keeps a place for others."""
+    table = plots.chunk_table(plots.bruck_states(6))
+    dots = [c for c in table.axes[-1].collections if isinstance(c, EllipseCollection)]
+    assert len(dots) == 1
+    places = {(x, y) for x, y in dots[0].get_offsets().tolist()}
+    assert places == {(x, y) for x in range(6) for y in range(6)}
+    assert not any("whole" in t.get_text() for t in texts(table)), "nothing is a sum"
 
 
 def wrong_ring(p):
