@@ -502,6 +502,9 @@ CLAIMS = {
             assert math.isclose(*both) if is_same else both[0] < both[1]
         assert {lower.index(None), upper.index(None)} == {0, 7}, "the roots"
         assert max(against_the_fastest(2**30, P)[0] for P in range(2, 513)) < 1.05
+        excess = 512 * ALPHA / (2**30 * BETA)
+        assert excess < 0.05 and math.isclose(RIVALS["ring"](512, 2**30, ALPHA, BETA),
+            2 * 511 / 512 * 2**30 * BETA * (1 + excess)), "5.9"
         latencies = 14 * SLOW["alpha"] / costs.ring_all_reduce(8, sizes[2], **SLOW)
         assert 0.25 < latencies < 0.3, "a good quarter"
         by_eight = [getattr(plans, f"{name}_all_reduce")(8, MiB).replay(
