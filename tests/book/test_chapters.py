@@ -162,7 +162,7 @@ CLAIMS = {
         assert abs(traces["all_reduce"].wire - traces["reduce_scatter"].wire
                    ).max() < S / 100, "the same bytes between the same ranks"
         tree = (traces["broadcast"].wire > S / 2).nonzero()
-        assert list(zip(*tree)) == [(2, 0), (2, 3), (3, 1)], "Figure 3.9"
+        assert list(zip(*tree)) == [(2, 0), (2, 3), (3, 1)], "Figure 3.11"
         bounds_of_one = {name: least_through_one(name, P=4) for name in names}
         assert bounds_of_one == {v: lab.basics.verbs.bus_factor(v, 4) for v in names}
         above = {v: round(through_one[v], 2) for v in names
@@ -171,7 +171,7 @@ CLAIMS = {
         assert reduced[0] == [85, 850, 8500, 85000]
         assert all(row != buffer_of(r).tolist() for r, row in enumerate(reduced))
         assert all(sorted(len(lab.plots.ranks_in(x)) for x in row) == [1, 2, 3, 4]
-                   for row in reduced[1:]), "Figure 3.4"
+                   for row in reduced[1:]), "Figure 3.5"
         assert reduced[1][0] == 64 + 16 + 4 == 84 and reduced[2][0] == 80, "3.2"
         changed = lab.run(after_reduce, world_size=4, backend="gloo").results[1]
         assert {rank for x in changed for rank in lab.plots.ranks_in(x)} > {1}

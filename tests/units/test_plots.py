@@ -1444,6 +1444,23 @@ def test_what_is_wider_than_a_phone_is_stacked_there():
     assert plots.before_after([[1.0] * 9] * 2, after).narrow is None
 
 
+def test_an_only_number_can_stand_in_the_column_of_its_rank():
+    """Slot r of rank r is below slot r of a whole buffer, with its dots."""
+    whole = [85.0, 850.0, 8500.0]
+    figure = plots.before_after(
+        [[85.0], [850.0], [8500.0]], [whole, None, None], own_slots=True
+    )
+    for drawn in figure, figure.narrow:
+        x = {t.get_text(): [] for t in texts(drawn)}
+        for text in drawn.axes[0].texts:
+            x[text.get_text()].append(text.get_position()[0])
+        apart = [x[number] for number in ("85", "850", "8500")]
+        steps = {after - before for before, after in map(sorted, apart)}
+        assert len(steps) == 1, "each is as far from its copy"
+        assert len({*map(min, apart)}) == 3
+        assert_readable(drawn)
+
+
 def test_buffers_must_match():
     """As many ranks before as after, each with a list of numbers."""
     with pytest.raises(ValueError, match="2 ranks before and 1 after"):
