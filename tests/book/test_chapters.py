@@ -335,7 +335,7 @@ CLAIMS = {
         losses = [error(path[-1]) for path in drifting_more]
         assert 1e-4 < max(losses) / min(losses) - 1 < 1e-2, "4.6: a thousandth"
         by_rank = [error(path[-1]) for path in drifting]
-        assert max(by_rank) - min(by_rank) < 1e-6
+        assert max(by_rank) / min(by_rank) - 1 < 1e-6
         assert checks.results == [[True, False, False]] * 4
         assert checks.trace.bytes_sent()[0] / 3 == 16 * 2 * 3 / 4
         assert 2.4 < root / shares < 2.67
@@ -367,7 +367,7 @@ CLAIMS = {
         assert chain[-1] > 0.2 > 0.05 > late[-1], "Figure 4.8"
         assert all(later > sooner for curve in (chain, late)
                    for sooner, later in zip(curve, curve[1:])), "Figure 4.8: grows"
-        assert {round(100 * value, 1) for value in sent[1:]} == {0.2}, "4.9"
+        assert min(sent) > 5 * local[-1], "4.9: the last rounding stays"
         assert max(pairs) < 0.01 > 2 * max(local)
         assert local[-1] < pairs[-1] / 5
         assert 10 < local[0] / local[-1] < 25, "4.9: as the root of 256"
