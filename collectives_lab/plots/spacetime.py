@@ -46,6 +46,7 @@ from collectives_lab.trace import Trace
 
 MANY = 600  # bars from which on they are drawn plainly
 FAINT = 0.25  # the opacity of messages that nobody follows
+STUB = 0.1  # lanes that a message gets far if nobody receives it: two never meet
 SEEN = 0.005  # of the whole time, what is long enough to be named in the key
 SOLID, HATCHED, PALE = "in flight", "waits", "message under way"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -264,7 +265,7 @@ def _draw_lost(ax: Axes, lost: Sequence[Bar]) -> None:
     """Point a send that nobody received at its peer, and end it short of the peer."""
     for bar in lost:
         x, y = bar.begin, bar.side(bar.event.peer)
-        tip = y + (-0.2 if y == bar.top else 0.2)
+        tip = y + (-STUB if y == bar.top else STUB)
         color = rank_color(bar.event.rank)
         stub = LineCollection([[(x, y), (x, tip)]], colors=color, zorder=3)
         ax.add_collection(stub, autolim=False)

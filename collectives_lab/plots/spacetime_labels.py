@@ -16,6 +16,8 @@ from collectives_lab.plots.figure import Labels
 from collectives_lab.plots.lanes import FILLED, Bar, verb
 
 MOST_NAMES = 24  # names of collectives above a lane; of more, only their counts
+FEW = 12  # calls up to which one without room is named beside its bar
+GAP = 4  # pixels between them
 
 
 def name_stuck(labels: Labels, stuck: Sequence[Bar]) -> None:
@@ -58,7 +60,7 @@ def _names(labels: Labels, rounds: Sequence[list[Bar]]) -> list[tuple[str, float
 
 
 def name_calls(labels: Labels, bars: Sequence[Bar]) -> None:
-    """Name a send or a recv whose bar has room for it."""
+    """Name a send or a recv whose bar has room for it; of few, also beside its bar."""
     for bar in bars:
         if bar.is_message and not bar.is_stuck:
             corners = [(bar.begin, bar.bottom), (bar.end, bar.top)]
@@ -66,3 +68,22 @@ def name_calls(labels: Labels, bars: Sequence[Bar]) -> None:
             width, height = labels.size(bar.name)
             if width <= x1 - x0 and height <= y1 - y0 + 2:
                 labels.put(bar.name, (x0 + x1 - width) / 2, (y0 + y1) / 2)
+            elif len(bars) <= FEW and (left := _free(labels, bar, bars)) is not None:
+                labels.put(bar.name, left, (y0 + y1) / 2)
+
+
+def _free(labels: Labels, bar: Bar, bars: Sequence[Bar]) -> float | None:
+    """Return where the name fits behind a bar or before it, and covers no other."""
+    ax, width = labels.ax, labels.size(bar.name)[0]
+    others = [other for other in bars if other.lane == bar.lane and other != bar]
+    frame = ax.get_window_extent()
+
+    def pixel(time: float) -> float:
+        return float(ax.transData.transform((time, 0))[0])
+
+    before = (pixel(other.end) for other in others if other.end <= bar.begin)
+    behind = (pixel(other.begin) for other in others if other.begin >= bar.end)
+    start, stop = max([frame.x0, *before]), min([frame.x1, *behind])
+    # Where neither side has room for all of it, it may cover a part of its own bar.
+    places = pixel(bar.end) + GAP, pixel(bar.begin) - GAP - width, stop - width
+    return next((left for left in places if start <= left <= stop - width), None)

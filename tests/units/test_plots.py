@@ -303,6 +303,38 @@ def test_what_never_completed_lasts_to_the_end_of_what_is_looked_at():
     assert [(bar.begin, bar.end) for bar in seen.stuck] == [(0.1, 3)]
 
 
+def test_a_short_call_is_named_beside_its_bar():
+    """Behind it where there is room, else before it; it then covers no other call."""
+
+    def names(begin):
+        calls = [(0, "send", 1, begin, 0.51), (0, "recv", 1, 0.51, 1.0)]
+        calls += [(1, "recv", 0, 0.0, 0.52), (1, "send", 0, 0.6, 0.61)]
+        events = [
+            Event(rank, op, 8, peer=peer, issued=since, waited=since, completed=end)
+            for rank, op, peer, since, end in calls
+        ]
+        [ax] = plots.space_time(Trace.from_events(events, 2)).axes
+        return {text.get_text(): text.get_position()[0] for text in ax.texts}
+
+    at = names(begin=0.5)
+    assert at["send to 1"] < 0.5 and at["send to 0"] > 0.61
+    assert "send to 1" in names(begin=0.0)  # it has room inside
+    crowd = [
+        Event(0, "send", 8, peer=1, issued=t, waited=t, completed=t + 1e-3)
+        for t in np.arange(0, 1, 0.02)
+    ]
+    assert not plots.space_time(Trace.from_events(crowd, 2)).axes[0].texts
+
+
+def test_messages_that_nobody_receives_do_not_meet():
+    """Their crosses are apart, though two ranks send to each other at once."""
+    sends = [Event(r, "send", 8, peer=1 - r, issued=0.1, waited=0.1) for r in (0, 1)]
+    [ax] = plots.space_time(Trace.from_events(sends, 2)).axes
+    tips = [place for c in ax.collections for place in c.get_offsets()]
+    ends = sorted(y for x, y in tips if x == 0.1)
+    assert len(ends) == 2 and ends[1] - ends[0] > 0.1
+
+
 def test_some_ranks_can_be_looked_at():
     """They have the lanes, and messages with others are left out."""
     figure = plots.space_time(ring(4), ranks=[1, 2])
