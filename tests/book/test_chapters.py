@@ -262,8 +262,8 @@ CLAIMS = {
         assert all(np.isclose(1 / (1 / P + s * (P - 1) / P), law)
                    for P, law, _ in rows_of_law)
         computing_of = {P: compute_seconds(7e9, 64 * 2048 / P, H100) for P in (16, 64)}
-        sums = [round(1e3 * sum(bar)) for bar in [*each.values(), *shared_steps.values()]]
-        assert sums[:4] == [761, 243, 2796, 2379]
+        four = [*each.values(), *shared_steps.values()][:4]
+        assert [round(1e3 * sum(bar)) for bar in four] == [761, 243, 2796, 2379]
         update = 28 * 7e9 / 3.35e12 / 16  # bytes of an update with Adam, divided
         assert 1e-3 < update < 5e-3 and 16 * 7e9 > 80e9, "1.3: a few ms"
         with_update = (0.761 + update) / (0.243 + update / 4)
@@ -1292,7 +1292,7 @@ CLAIMS = {
         assert len([1 for a, b in of_nccl if NODE[DEALT.index(a)] !=
                     NODE[DEALT.index(b)]]) == 2
         assert all((rank - 1) % 8 == to for rank, to in downwards)
-        on_dgx, dealt_dgx = two_dgx, two_dgx.permuted(shared_steps)
+        on_dgx, dealt_dgx = two_dgx, two_dgx.permuted(in_turn)
         assert np.isclose(nccl_rings(dealt_dgx, LARGE), nccl_rings(on_dgx, LARGE))
         assert round(1e3 * one_ring) == 224 and seconds_569 == [0.363, 0.173, 0.132]
         assert np.allclose(np.divide(predicted_569, one_ring), [1, 1 / 2, 1 / 4],
@@ -1314,7 +1314,7 @@ CLAIMS = {
         assert round(single / two_levels) == 6 and eight_rings < two_levels
         assert round(misplaced / two_levels) == 5, "several times"
         assert plans.ring_all_reduce(16, LARGE).replay(
-            two_dgx.permuted(shared_steps)).elapsed == single
+            two_dgx.permuted(in_turn)).elapsed == single
         assert ring_time(4, NEAR) == 6 * NEAR.time(S / 4)
         assert np.all(np.array(measured_sums) > predicted_sums), measured_sums
         more = [5e-3 + predicted for predicted in predicted_sums]
