@@ -262,20 +262,20 @@ CLAIMS = {
         assert all(np.isclose(1 / (1 / P + s * (P - 1) / P), law)
                    for P, law, _ in rows_of_law)
         computing_of = {P: compute_seconds(7e9, 64 * 2048 / P, H100) for P in (16, 64)}
-        four = [*each.values(), *shared_steps.values()][:4]
+        four = [*each.values(), *one_card.values()][:4]
         assert [round(1e3 * sum(bar)) for bar in four] == [761, 243, 2796, 2379]
         update = 28 * 7e9 / 3.35e12 / 16  # bytes of an update with Adam, divided
         assert 1e-3 < update < 5e-3 and 16 * 7e9 > 80e9, "1.3: a few ms"
         with_update = (0.761 + update) / (0.243 + update / 4)
         assert round(with_update, 1) == round(by_rule[0], 1), "1.3: no other factor"
-        assert shared_steps["64 GPUs, NCCL"][1] > shared_steps["16 GPUs, NCCL"][1]
+        assert one_card["64 GPUs, NCCL"][1] > one_card["16 GPUs, NCCL"][1]
         through_card = [2 * (S - 1) / S * 14 / 12.5 for S in (2, 8)]
         by_fewest = (computing_of[16] + through_card[0]) / (
             computing_of[64] + through_card[1])
         assert 2 * 7 / 8 == 1.75 and round(by_fewest, 2) == 0.85, "1.7"
-        of_nccl = [shared_steps[f"{P} GPUs, NCCL"][1] for P in (16, 64)]
+        of_nccl = [one_card[f"{P} GPUs, NCCL"][1] for P in (16, 64)]
         assert 1 <= of_nccl[0] / through_card[0] < 1.1, "a tree over two servers"
-        assert of_nccl[1] >= shared_steps["64 GPUs"][1], "no better than the ring"
+        assert of_nccl[1] >= one_card["64 GPUs"][1], "no better than the ring"
         assert round(1 / s, 2) == 3.84 and 2 * (256 - 1) == 510, "1.7"
         fast = {P: by_formula[0] / sum(predict_step(P, BATCH)) for P in range(1, 257)}
         assert max(fast, key=fast.get) == 20 and round(fast[20], 2) == 3
