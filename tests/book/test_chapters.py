@@ -249,6 +249,9 @@ CLAIMS = {
         busy = H100 / (3.35 * 1e12)
         assert round(busy, -1) == 150
         assert round(100 * busy / (card_each + busy)) == 15
+        touched = 3 * 14e9 / 3.35e12  # seconds: two readings, one writing
+        assert round(1e3 * touched, 1) == 12.5, "1.5"
+        assert round(100 * touched / (touched + 0.0689)) == 15, "1.5"
         assert round(100 * (card_each / even[[*even][1]] - 1)) == 58
         assert 1 < by_latency < 2 and 51 < by_bytes + by_latency < 52
         assert 1.4 < by_latency < 1.6, "one token and a half"
@@ -258,20 +261,27 @@ CLAIMS = {
         assert all(0.97 < m / p < 1.25 for m, p in zip(by_clock, by_formula)), by_clock
         assert all(np.isclose(1 / (1 / P + s * (P - 1) / P), law)
                    for P, law, _ in rows_of_law)
-        assert [round(1e3 * sum(bar)) for bar in bars.values()][:4] == [
-            761, 243, 2796, 2379]
+        computing_of = {P: compute_seconds(7e9, 64 * 2048 / P, H100) for P in (16, 64)}
+        four = [*each.values(), *one_card.values()][:4]
+        assert [round(1e3 * sum(bar)) for bar in four] == [761, 243, 2796, 2379]
         update = 28 * 7e9 / 3.35e12 / 16  # bytes of an update with Adam, divided
         assert 1e-3 < update < 5e-3 and 16 * 7e9 > 80e9, "1.3: a few ms"
         with_update = (0.761 + update) / (0.243 + update / 4)
         assert round(with_update, 1) == round(by_rule[0], 1), "1.3: no other factor"
-        assert bars["64 GPUs, the same, NCCL"][1] > bars["16 GPUs, the same, NCCL"][1]
+        assert one_card["64 GPUs, NCCL"][1] > one_card["16 GPUs, NCCL"][1]
+        through_card = [2 * (S - 1) / S * 14 / 12.5 for S in (2, 8)]
+        by_fewest = (computing_of[16] + through_card[0]) / (
+            computing_of[64] + through_card[1])
+        assert 2 * 7 / 8 == 1.75 and round(by_fewest, 2) == 0.85, "1.7"
+        of_nccl = [one_card[f"{P} GPUs, NCCL"][1] for P in (16, 64)]
+        assert 1 <= of_nccl[0] / through_card[0] < 1.1, "a tree over two servers"
+        assert of_nccl[1] >= one_card["64 GPUs"][1], "no better than the ring"
         assert round(1 / s, 2) == 3.84 and 2 * (256 - 1) == 510, "1.7"
         fast = {P: by_formula[0] / sum(predict_step(P, BATCH)) for P in range(1, 257)}
         assert max(fast, key=fast.get) == 20 and round(fast[20], 2) == 3
         assert fast[8] == by_formula[0] / by_formula[-1] and round(fast[256], 1) == 1.3
         assert np.all(np.diff([summing for _, summing in predicted_steps]) > 0)
         at_16, at_64 = (lab.predict("all_reduce", 14e9, shared_card(n)) for n in (2, 8))
-        computing_of = {P: compute_seconds(7e9, 64 * 2048 / P, H100) for P in (16, 64)}
         assert round(with_nccl[1], 2) == 0.75
         assert round((computing_of[16] + at_16.high) / (
             computing_of[64] + at_64.low), 1) == 1.0
@@ -303,6 +313,8 @@ CLAIMS = {
         assert [round(x, 1) for x in (by_overlap, by_batch, by_both)] == [1.1, 3.1, 4.4]
         assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3)
         assert np.isclose(1.3 * by_batch, 4) and round(1.3 * by_both, 1) == 5.8
+        behind_backward = 1 / 3 + max(2 / 3, 9 / 4)
+        assert round(1.3 * 10 / behind_backward, 1) == 5.0, "1.11, exercise 6"
         assert 100e9 / 8 == 12.5e9, "1.5: a card of 100 Gb/s"
         assert 4 * 256 == 1024, "1.8: tokens of a rank, ranks"
         assert 4 * 16 == 64, "1.11: four times the GPUs"
