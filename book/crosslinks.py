@@ -89,7 +89,9 @@ class _Writer:
         self.unused = {
             name
             for name, term in self.terms.items()
-            if term.name in introduced and introduced[term.name].chapter != chapter
+            if not term.is_plain
+            and term.name in introduced
+            and introduced[term.name].chapter != chapter
         }
         # Terms that get no link are found too: "ring buffer" has no use of "ring".
         longest = sorted(self.terms, key=lambda name: -len(self.terms[name].name))

@@ -23,6 +23,9 @@ ENTRY = re.compile(
 )
 """`- **term** (another form, one more): What it means. (5.2)`; the section may lack."""
 
+PLAIN = "a plain word"
+"""Stands among the forms of a term that mostly has its everyday meaning: no links."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -32,6 +35,7 @@ class Term:
     forms: tuple[str, ...]
     meaning: str
     section: str = ""
+    is_plain: bool = False
 
     @property
     def anchor(self) -> str:
@@ -55,9 +59,11 @@ def terms(text: str) -> list[Term]:
 
 
 def _term(entry: re.Match[str]) -> Term:
-    forms = (entry["forms"] or "").split(", ")
+    forms = [form for form in (entry["forms"] or "").split(", ") if form]
+    is_plain = PLAIN in forms
     meaning, section = entry["meaning"], entry["section"] or ""
-    return Term(entry["name"], tuple(filter(None, forms)), meaning, section)
+    others = tuple(form for form in forms if form != PLAIN)
+    return Term(entry["name"], others, meaning, section, is_plain)
 
 
 def _any_of(words: Sequence[str]) -> str:

@@ -67,7 +67,8 @@ class Cells:
 
     widths: cells of a rank before and after. height: of a cell. tops: the middle of
     each rank's row. inch: inches in a unit. names: inches for the names of the ranks.
-    is_stacked: whether the cells after the verb are below those before it.
+    is_stacked: whether the cells after the verb are below those before it. own_slots:
+    whether a rank's only number stands in the column of that rank.
     """
 
     widths: list[int]
@@ -76,6 +77,7 @@ class Cells:
     inch: float
     names: float
     is_stacked: bool = False
+    own_slots: bool = False
 
     def sides(self) -> list[tuple[int, list[float]]]:
         """Return the first column before and after, and the middles of the rows."""
@@ -83,6 +85,18 @@ class Cells:
             return [(0, self.tops), (self.widths[0] + 1, self.tops)]
         below = self.tops[-1] + self.height + 0.6
         return [(0, self.tops), (0, [below + top for top in self.tops])]
+
+    def lefts(
+        self, left: int, shown: Sequence[int], side: Sequence[list[float]]
+    ) -> list[int]:
+        """Return the column of each rank's first number on a side.
+
+        left: the first column of the side.
+        """
+        return [
+            left + rank * (self.own_slots and len(values) == 1)
+            for rank, values in zip(shown, side, strict=True)
+        ]
 
     def columns(self) -> int:
         """Return how many cells are beside each other, an arrow's place counted."""
@@ -126,10 +140,14 @@ def part_of(
 
 
 def cells_of(
-    part: Part, sides: Sequence[Sequence[list[float]]], counts: Sequence[int]
+    part: Part,
+    sides: Sequence[Sequence[list[float]]],
+    counts: Sequence[int],
+    own_slots: bool = False,
 ) -> Cells:
     """Lay out the cells; counts: contributors of each number."""
-    widths = [max(1, *map(len, side)) for side in sides]
+    least = part.world_size if own_slots else 1
+    widths = [max(least, *map(len, side)) for side in sides]
     dotted = max([0, *(n for n in counts if n <= MOST_DOTS)])
     is_counted = max([0, *counts]) > MOST_DOTS
     rows = max(-(-dotted // ROW), 2 * is_counted)  # a count is as high as two
@@ -140,7 +158,7 @@ def cells_of(
     tops = [
         row * height + gap * (row >= FIRST_AND_LAST) for row in range(len(part.shown))
     ]
-    return Cells(widths, height, tops, inch, names)
+    return Cells(widths, height, tops, inch, names, own_slots=own_slots)
 
 
 def _length(buffer: Any) -> int:

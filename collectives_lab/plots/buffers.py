@@ -62,6 +62,7 @@ def before_after(
     who: Callable[[float], Sequence[int]] = ranks_in,
     ranks: Iterable[int] | None = None,
     numbers: tuple[int, int] | None = None,
+    own_slots: bool = False,
     caption: str | None = None,
 ) -> Diagram:
     """Draw what every rank holds before and after a verb, with dots for who is in it.
@@ -69,7 +70,8 @@ def before_after(
     before, after: the buffer of each rank, a one-dimensional tensor or a list of
     numbers; None where a rank has none. who: the ranks whose contributions are in a
     number; of more than 32 their count is written in place of dots. ranks: those to
-    look at, of all. numbers: `(start, stop)`, those of a buffer to look at. Of a buffer
+    look at, of all. numbers: `(start, stop)`, those of a buffer to look at. own_slots:
+    whether a rank's only number stands in the column of that rank. Of a buffer
     at most 16 numbers are drawn, and in all at most 512; where that is too few for all
     ranks, the first and the last ranks are drawn. The caption says what is left out.
     Raises ValueError unless the ranks are the same before and after, for a rank that is
@@ -79,7 +81,7 @@ def before_after(
     sides = [part.of(before), part.of(after)]
     contributors = [[[who(v) for v in values] for values in side] for side in sides]
     counts = [len(whose) for side in contributors for row in side for whose in row]
-    cells = cells_of(part, sides, counts)
+    cells = cells_of(part, sides, counts, own_slots)
     figure = _picture(part, sides, contributors, cells)
     stacked = cells.for_a_phone()
     if stacked:
@@ -104,8 +106,9 @@ def _picture(
     for (left, tops), side, rows in zip(
         cells.sides(), sides, contributors, strict=True
     ):
-        _draw(ax, side, left, tops, cells)
-        _draw_contributors(ax, dots, rows, left, tops, cells)
+        lefts = cells.lefts(left, part.shown, side)
+        _draw(ax, side, lefts, tops, cells)
+        _draw_contributors(ax, dots, rows, lefts, tops, cells)
     dots.draw(ax)
     figure.is_large = len(dots.places) > LARGE
     return figure
@@ -142,12 +145,12 @@ def _draw_contributors(
     ax: Axes,
     dots: Dots,
     rows: Sequence[Sequence[Sequence[int]]],
-    left: int,
+    lefts: Sequence[int],
     tops: Sequence[float],
     cells: Cells,
 ) -> None:
     """Place dots below each number, in rows of a few, or write how many they are."""
-    for middle, row in zip(tops, rows, strict=True):
+    for middle, left, row in zip(tops, lefts, rows, strict=True):
         top = middle - cells.height / 2
         for x, ranks in enumerate(row, left):
             if len(ranks) > MOST_DOTS:
@@ -184,13 +187,13 @@ def _set_axes(ax: Axes, shown: Sequence[int], cells: Cells) -> None:
 def _draw(
     ax: Axes,
     side: Sequence[list[float]],
-    left: int,
+    lefts: Sequence[int],
     tops: Sequence[float],
     cells: Cells,
 ) -> None:
     """Draw the cells and, where there is room, their numbers, or None without any."""
     boxes = []
-    for middle, values in zip(tops, side, strict=True):
+    for middle, left, values in zip(tops, lefts, side, strict=True):
         top = middle - cells.height / 2
         for x, value in enumerate(values, left):
             boxes.append(Rectangle((x - 0.5, top), 1, cells.height))

@@ -41,7 +41,7 @@ MOST_LINES = 384  # in all panels; a drawing with more is larger than a page can
 MOST_NEAREST = 384  # rows and columns of cells that are not smaller than pixels
 WHOLE = {True: 0.3, False: 0.9}  # the shade of a whole chunk, with dots and without
 WIDEST = 9.5  # inches
-NAMES, GAP, ABOVE, KEY = 0.6, 0.2, 0.66, 0.3  # inches that are not cells
+NAMES, GAP, ABOVE, KEY = 0.6, 0.2, 0.72, 0.3  # inches that are not cells
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class View:
     world_size: int
     ranks: list[int]
     chunks: list[int]
+    most: int  # ranks in one chunk
 
     @property
     def is_large(self) -> bool:
@@ -96,9 +97,10 @@ def chunk_table(
         raise ValueError("there is no state to draw; give one or more of chunk_states")
     shown = states if len(states) <= MOST_PANELS else _ends(states)
     p = states[0].world_size
-    view = View(p, chosen_of(p, ranks), chosen_of(p, chunks, "chunk"))
+    most = max(int(state.counts().max()) for state in shown)
+    view = View(p, chosen_of(p, ranks), chosen_of(p, chunks, "chunk"), most)
     cell = view.cell(len(shown))
-    has_dots = _dots(p, cell).has_numbers
+    has_dots = _dots(view, cell).has_numbers
     figure = _panels(shown, view, cell, has_dots)
     if figure.get_figwidth() > PHONE and len(shown) <= MOST_STACKED:
         narrow = _panels(shown, view, cell, has_dots, widest=PHONE)
@@ -212,16 +214,19 @@ def _means(shades: np.ndarray) -> np.ndarray:
     return np.add.reduceat(shades, firsts, axis=0) / counts[:, None]
 
 
-def _dots(p: int, cell: float) -> Dots:
-    """Return no dots yet, of a size that gives p of them room in a cell."""
-    return Dots(min(0.38, 0.74 / math.ceil(math.sqrt(p))), cell, p)
+def _dots(view: View, cell: float) -> Dots:
+    """Return no dots yet, of a size that gives those of a cell room in it."""
+    places = view.world_size if view.most > 1 else 1
+    size = min(0.38, 0.74 / math.ceil(math.sqrt(places)))
+    return Dots(size, cell, view.world_size)
 
 
 def _draw_dots(ax: Axes, state: ChunkState, view: View, cell: float) -> None:
-    dots = _dots(state.world_size, cell)
+    dots = _dots(view, cell)
+    place = dots.grid if view.most > 1 else dots.row  # a row of one is in the middle
     for row, rank in enumerate(view.ranks):
         for column, chunk in enumerate(view.chunks):
-            dots.grid(column, row, state.terms(rank, chunk))
+            place(column, row, state.terms(rank, chunk))
     dots.draw(ax)
 
 
@@ -247,9 +252,12 @@ def _key(figure: Diagram, shown: Sequence[ChunkState], has_dots: bool) -> None:
         several = any(_counts(state).most_common(1)[0][1] > 1 for state in moving)
         name = "received, in its sender's colour" + ", grey from several" * several
         signs[name] = Patch(fc="none", ec=INK, lw=1.6)
-    signs["whole"] = Patch(fc=(INK, WHOLE[has_dots]))
+    if any(state.whole().any() for state in shown):
+        signs["whole"] = Patch(fc=(INK, WHOLE[has_dots]))
     if not has_dots:
         signs["the darker, the more contributions are in it"] = Patch(fc=(INK, 0.25))
+    if not signs:
+        return
     place = {"loc": "outside upper center"}
     key = figure.legend(signs.values(), signs.keys(), ncols=len(signs), **place)
     if key.get_window_extent().width > figure.bbox.width:

@@ -193,7 +193,7 @@ def _box(
         ax.add_patch(Rectangle(corner, cell, cell, **style))
         middle = corner[0] + cell / 2
         dots.grid(middle, y, state.terms(rank, chunk))
-        ax.text(middle, bottom + 0.07, str(chunk), ha="center", va="center", size=6)
+        ax.text(middle, bottom + 0.07, str(chunk), ha="center", va="center", size=7)
         if chunk in senders:
             style = {"fc": "none", "ec": rank_color(senders[chunk]), "lw": 1.8}
             inside = (corner[0] + 0.015, top + 0.015)

@@ -128,4 +128,4 @@ def _words(spans: Sequence[Span]) -> str:
     names = (
         f"{s.name} {state}" for s, state in zip(sorted(spans), states, strict=True)
     )
-    return ", ".join(name.strip() for name in names)
+    return ", ".join(filter(None, map(str.strip, names)))

@@ -122,7 +122,7 @@ class VerbExplorer(page.Explorer):
             ]
             for side in holds(self.verb, p, root)
         )
-        return before_after(before, after, caption=self.words())
+        return before_after(before, after, own_slots=True, caption=self.words())
 
     def words(self) -> str:
         """Return what the verb does and must send; `verbWords` in verbs.js says it."""

@@ -26,6 +26,7 @@ TEXT = """# Glossary
 - **ring** (ring all-reduce): Round it goes.
 - **ring buffer**: Another thing.
 - **SHARP**: Switches that add.
+- **turn** (a plain word): A step of a ring. (1.1)
 - **unheard-of**: Nowhere in the book.
 """
 
@@ -70,7 +71,7 @@ def test_a_chapter_is_taken_apart_into_numbered_sections() -> None:
 def test_a_term_is_introduced_where_it_is_in_italics() -> None:
     """Unless its entry gives the section, or it is in italics nowhere."""
     numbers = {name: section.number for name, section in INTRODUCED.items()}
-    assert numbers == {"all-reduce": "1.2", "ring": "1.1"}
+    assert numbers == {"all-reduce": "1.2", "ring": "1.1", "turn": "1.1"}
 
 
 RING, SUM = "../docs/glossary.html#term-ring", "../docs/glossary.html#term-all-reduce"
@@ -100,7 +101,7 @@ RING, SUM = "../docs/glossary.html#term-ring", "../docs/glossary.html#term-all-r
     ],
 )
 def test_words_become_links(text: str, expected: str) -> None:
-    """Terms once and only in text, chapters and sections where they are named."""
+    """Terms once and only in text, plain words never, chapters where they are named."""
     assert linked(text) == expected
 
 

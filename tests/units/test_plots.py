@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.collections import PatchCollection, PolyCollection
+from matplotlib.collections import EllipseCollection, PatchCollection, PolyCollection
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from PIL import Image
@@ -933,6 +933,16 @@ def test_what_moves_in_bruck_s_all_gather_is_what_its_plan_sends(p):
         plots.bruck_states(0)
 
 
+def test_dots_of_an_all_gather_are_in_the_middle_of_their_cells():
+    """A cell has one of them at most, so none keeps a place for others."""
+    table = plots.chunk_table(plots.bruck_states(6))
+    dots = [c for c in table.axes[-1].collections if isinstance(c, EllipseCollection)]
+    assert len(dots) == 1
+    places = {(x, y) for x, y in dots[0].get_offsets().tolist()}
+    assert places == {(x, y) for x in range(6) for y in range(6)}
+    assert not any("whole" in t.get_text() for t in texts(table)), "nothing is a sum"
+
+
 def wrong_ring(p):
     """A ring whose second phase adds what it should put in place."""
     return [
@@ -1432,6 +1442,23 @@ def test_what_is_wider_than_a_phone_is_stacked_there():
     assert page.count("<source") == page.count("<img") == 1
     assert plots.before_after([[1.0]] * 2, [[5.0]] * 2).narrow is None
     assert plots.before_after([[1.0] * 9] * 2, after).narrow is None
+
+
+def test_an_only_number_can_stand_in_the_column_of_its_rank():
+    """Slot r of rank r is below slot r of a whole buffer, with its dots."""
+    whole = [85.0, 850.0, 8500.0]
+    figure = plots.before_after(
+        [[85.0], [850.0], [8500.0]], [whole, None, None], own_slots=True
+    )
+    for drawn in figure, figure.narrow:
+        x = {t.get_text(): [] for t in texts(drawn)}
+        for text in drawn.axes[0].texts:
+            x[text.get_text()].append(text.get_position()[0])
+        apart = [x[number] for number in ("85", "850", "8500")]
+        steps = {after - before for before, after in map(sorted, apart)}
+        assert len(steps) == 1, "each is as far from its copy"
+        assert len({*map(min, apart)}) == 3
+        assert_readable(drawn)
 
 
 def test_buffers_must_match():
