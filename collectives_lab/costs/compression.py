@@ -4,10 +4,10 @@ Here you can describe a way to sum gradients by its bytes (`Way`), take the usua
 (`WAYS`), and ask for the three parts of a step (`parts`) and for the bandwidth up to
 which packing pays (`pays_up_to`).
 
-The model leaves out latency. Computing hides as much of a sum as it is told to, and
-packing hides nothing. A packed sum has two phases, as `parallel.compression` has: an
-all-to-all of packed parts, whose owners add them up, and an all-gather of the packed
-sums.
+The model leaves out latency. Computing hides as much of a sum as it is told to, but not
+its last bucket, and nothing hides packing. A packed sum has two phases, as
+`parallel.compression` has: an all-to-all of packed parts, whose owners add them up, and
+an all-gather of the packed sums.
 """
 
 from __future__ import annotations
@@ -80,32 +80,43 @@ def parts(
     memory: float,
     world_size: int,
     hidden: float = 0.0,
+    buckets: int = 10,
 ) -> Parts:
     """Return the parts of a step, on average over steps with a sum and without.
 
     computing: its seconds. bandwidth: of the link, bytes a second one way. memory:
-    bytes a second that packing reads and writes. hidden: seconds of sending that
-    computing hides if the way sums in every step; sending is what is left of it.
+    bytes a second that packing reads and writes. hidden: the most seconds of sending
+    that computing hides if the way sums in every step; sending is what is left of it.
+    buckets: equal ones, in which such a sum goes; nothing hides the last.
     """
     packing = numbers * way.moved(world_size) / memory
     sending = numbers * way.sent(world_size) / bandwidth
     if way.every == 1:
-        sending = max(0.0, sending - hidden)
+        sending = max(sending - hidden, sending / buckets)
     return Parts(computing, packing, sending)
 
 
 def pays_up_to(
-    way: Way, plain: Way, memory: float, world_size: int, hidden: float = 0.0
+    way: Way,
+    plain: Way,
+    memory: float,
+    world_size: int,
+    hidden: float = 0.0,
+    buckets: int = 10,
 ) -> float:
     """Return the bandwidth up to which `way` takes less time than `plain`.
 
-    Both sum in every step. hidden: seconds of sending, for each number, that computing
-    hides. Infinite if the way packs nothing and nothing is hidden, 0 if it sends no
-    less.
+    Both sum in every step, in equal buckets, of which nothing hides the last. hidden:
+    the most seconds of sending, for each number, that computing hides. Infinite if the
+    way moves no more bytes in memory than `plain`, 0 if it sends no less.
     """
     saved = plain.sent(world_size) - way.sent(world_size)
     packing = (way.moved(world_size) - plain.moved(world_size)) / memory
     if saved <= 0:
         return 0.0
-    limits = [(saved, packing), (plain.sent(world_size), packing + hidden)]
-    return min(nbytes / cost if cost > 0 else float("inf") for nbytes, cost in limits)
+    if packing <= 0:
+        return float("inf")
+    # More than the last bucket is exposed in both ways, in the plain one, or in none.
+    in_plain = plain.sent(world_size) - way.sent(world_size) / buckets
+    limit = min(saved / packing, in_plain / (packing + hidden))
+    return max(limit, saved / buckets / packing)

@@ -34,11 +34,12 @@ class PackingExplorer(page.Explorer):
         packing: float,
         world_size: int,
         hidden: float,
+        buckets: int,
     ):
         if world_size < 2:
             raise ValueError(f"{world_size} ranks send nothing; need 2 or more")
         self.numbers, self.computing = numbers, computing
-        self.world_size, self.hidden = world_size, hidden
+        self.world_size, self.hidden, self.buckets = world_size, hidden, buckets
         self.link = bandwidth_knob("bandwidth of the link", BANDWIDTHS, bandwidth)
         name = "packing reads and writes"
         self.speed = knob("packing", name, SPEEDS, packing, format_bandwidth, -1)
@@ -46,7 +47,7 @@ class PackingExplorer(page.Explorer):
 
     def steps(self, bandwidth: float, packing: float) -> dict[str, Parts]:
         """Return the parts of a step in each way."""
-        network = bandwidth, packing, self.world_size, self.hidden
+        network = bandwidth, packing, self.world_size, self.hidden, self.buckets
         return {
             name: compression.parts(way, self.numbers, self.computing, *network)
             for name, way in WAYS.items()
@@ -77,8 +78,8 @@ class PackingExplorer(page.Explorer):
         """Say whether a byte beats bfloat16, up to which link, and who is first."""
         whole = {n: sum(parts) for n, parts in self.steps(bandwidth, packing).items()}
         byte, brain = WAYS["a byte"], WAYS["bfloat16"]
-        hidden = self.hidden / self.numbers
-        limit = compression.pays_up_to(byte, brain, packing, self.world_size, hidden)
+        overlap = self.hidden / self.numbers, self.buckets
+        limit = compression.pays_up_to(byte, brain, packing, self.world_size, *overlap)
         is_faster = whole["a byte"] < whole["bfloat16"]
         every = [name for name, way in WAYS.items() if way.every == 1]
         first = min(every, key=lambda name: whole[name])
@@ -108,12 +109,15 @@ def explore_packing(
     packing: float = 3.35e12,
     world_size: int = 4,
     hidden: float = 0.0,
+    buckets: int = 10,
 ) -> PackingExplorer:
     """Draw a training step with sums in fewer bytes, link and packing to turn.
 
     numbers: of the gradient. computing: seconds of a step. bandwidth: of the link,
     bytes a second one way. packing: bytes a second that packing reads and writes; an
-    H100's memory has 3.35e12. hidden: seconds of sending that computing hides in each
-    step with a sum of gradients. Raises ValueError for a single rank.
+    H100's memory has 3.35e12. hidden: the most seconds of sending that computing hides
+    in each step with a sum of gradients. buckets: equal ones, in which it goes; nothing
+    hides the last. Raises ValueError for a single rank.
     """
-    return PackingExplorer(numbers, computing, bandwidth, packing, world_size, hidden)
+    sums = world_size, hidden, buckets
+    return PackingExplorer(numbers, computing, bandwidth, packing, *sums)

@@ -1902,7 +1902,13 @@ CLAIMS = {
         shown = ("float32", "bfloat16", "int8", "1-bit Adam")
         assert [round(seconds[n]) for n in shown] == [38, 20, 11, 5]
         assert round(seconds["DiLoCo"], 1) == 8.5
-        assert 7e9 < up_to < 8e9 < 100e9 / 8
+        assert round(seconds["bfloat16"] / not_hidden["1-bit Adam"], 1) == 3.2
+        alone = costs.pays_up_to(byte, plain, H100, 4)
+        assert 100e9 / 8 < up_to and np.isclose(10 * up_to, alone), "15.9"
+        on_a_card = COPIES * N, COMPUTING, 100e9 / 8, H100, 4, hidden, BUCKETS
+        by_byte, by_bfloat16 = (sum(costs.parts(w, *on_a_card)) for w in (byte, plain))
+        assert round(1e3 * (by_bfloat16 - by_byte), 1) == 1.2, "15.9"
+        assert 0.3 < 50_257 * 768 / all_numbers < 1 / 3, "15.9"
         from collectives_lab.parallel import compression as tested
         numbers = torch.randn(4096)
         read = tested.Int8().decode(tested.Int8().encode(numbers), 4096)

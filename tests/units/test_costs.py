@@ -233,13 +233,31 @@ def test_packing_pays_up_to_where_both_take_as_long() -> None:
     both = [compression.parts(w, 1e8, 0.1, limit, 3e12, 8) for w in (byte, plain)]
     assert sum(both[0]) == pytest.approx(sum(both[1]))
     assert both[0].computing == 0.1 and both[1].packing == 0
-    hidden = 0.05  # now a byte is hidden whole, and packing is all that it costs
-    limit = compression.pays_up_to(byte, plain, 3e12, 8, hidden / 1e8)
-    rest = 1e8, 0.1, limit, 3e12, 8, hidden
-    both = [compression.parts(w, *rest) for w in (byte, plain)]
-    assert sum(both[0]) == pytest.approx(sum(both[1])) and both[0].sending == 0
+    hidden, last_alone = 0.05, []  # of a byte, and of bfloat16
+    for memory in (1e10, 2e11, 3e12):
+        limit = compression.pays_up_to(byte, plain, memory, 8, hidden / 1e8)
+        rest = 1e8, 0.1, limit, memory, 8, hidden
+        both = [compression.parts(w, *rest) for w in (byte, plain)]
+        assert sum(both[0]) == pytest.approx(sum(both[1]))
+        alone = (compression.parts(w, *rest[:-1]).sending / 10 for w in (byte, plain))
+        last_alone.append([p.sending == x for p, x in zip(both, alone, strict=True)])
+    assert last_alone == [[False, False], [True, False], [True, True]]
     tenth = compression.WAYS["float32, every 10th step"]
     assert compression.parts(tenth, *rest) == compression.parts(tenth, *rest[:-1])
     whole = compression.WAYS["float32"]
-    assert compression.pays_up_to(plain, whole, 3e12, 8) == float("inf")
+    assert compression.pays_up_to(plain, whole, 3e12, 8, hidden) == float("inf")
     assert compression.pays_up_to(whole, plain, 3e12, 8) == 0
+
+
+@pytest.mark.parametrize("sending", [0.01, 0.2])
+def test_of_a_sum_in_buckets_the_last_stays_exposed(sending: float) -> None:
+    """The part that is not hidden is that of buckets on a link, one after the other."""
+    way, count, backward = compression.Way(1), 4, 0.08
+    nbytes = way.sent(2)  # of a step of one number
+    spans = buckets.on_the_network(
+        [(backward / count, nbytes / count)] * count, 0.0, sending / nbytes
+    )
+    *_, (_, end) = spans
+    hidden = backward * (1 - 1 / count)
+    parts = compression.parts(way, 1, 0.1, nbytes / sending, 1e12, 2, hidden, count)
+    assert parts.sending == pytest.approx(end - backward)
