@@ -1387,3 +1387,18 @@ def test_an_unknown_tier_says_which_there_are() -> None:
     """Before anything is started."""
     with pytest.raises(ValueError, match="A, B, C, U, D"):
         Box("E")
+
+
+def test_ranks_run_a_notebook_without_what_only_its_trial_needs(box: Box) -> None:
+    """A rank alone says which statement it came to; more ranks say nothing of it.
+
+    And what numpy would load in each of them is there before they are forked.
+    """
+    text = "import sys\nearly = 'numpy.random' in sys.modules"
+    program = Program.notebook([("cell 1", text)])
+    for world_size, at in (1, ("cell 1", 1)), (2, None):
+        with box.ranks(world_size, program) as ranks:
+            assert ranks.at == at
+            assert ranks.call("early", [None] * world_size).results == (
+                [True] * world_size
+            )
