@@ -1389,16 +1389,20 @@ def test_an_unknown_tier_says_which_there_are() -> None:
         Box("E")
 
 
-def test_ranks_run_a_notebook_without_what_only_its_trial_needs(box: Box) -> None:
-    """A rank alone says which statement it came to; more ranks say nothing of it.
-
-    And what numpy would load in each of them is there before they are forked.
-    """
-    text = "import sys\nearly = 'numpy.random' in sys.modules"
-    program = Program.notebook([("cell 1", text)])
+def test_a_rank_alone_says_which_statement_it_came_to(box: Box) -> None:
+    """It tries a notebook; more ranks run what was tried, and say nothing of it."""
+    program = Program.notebook([("cell 1", "x = 1\ny = 2")])
     for world_size, at in (1, ("cell 1", 1)), (2, None):
         with box.ranks(world_size, program) as ranks:
-            assert ranks.at == at
-            assert ranks.call("early", [None] * world_size).results == (
-                [True] * world_size
+            assert (
+                ranks.at == at and ranks.call("y", [None] * world_size).failure is None
             )
+
+
+def test_ranks_find_numpys_random_numbers_loaded(box: Box) -> None:
+    """A notebook's ranks seed them; numpy would load them in each rank anew."""
+    program = Program.source(
+        [("cell 1", "import sys\nearly = 'numpy.random' in sys.modules")]
+    )
+    with box.ranks(2, program) as ranks:
+        assert ranks.call("early", [None, None]).results == [True, True]
