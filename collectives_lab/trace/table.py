@@ -50,6 +50,22 @@ class Table(NamedTuple):
     columns: dict[str, np.ndarray]
     texts: list[str]
 
+    def __reduce__(self) -> tuple:
+        # In one piece: pickled one by one, short columns take four times as long.
+        columns = [*map(np.ascontiguousarray, self.columns.values())]
+        kinds = {name: column.dtype.str for name, column in self.columns.items()}
+        return _of_bytes, (kinds, b"".join(columns), self.texts)
+
+
+def _of_bytes(kinds: Mapping[str, str], data: bytes, texts: list[str]) -> Table:
+    dtypes = {name: np.dtype(kind) for name, kind in kinds.items()}
+    length = len(data) // sum(dtype.itemsize for dtype in dtypes.values())
+    columns, start = {}, 0
+    for name, dtype in dtypes.items():
+        columns[name] = np.frombuffer(data, dtype, length, start)
+        start += length * dtype.itemsize
+    return Table(columns, texts)
+
 
 def of(events: Iterable[Event]) -> Table:
     """Return the table of events, in their order."""

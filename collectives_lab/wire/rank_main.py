@@ -32,9 +32,6 @@ def main(sock: socket.socket, rank: int, world_size: int) -> None:
     """Serve the switch until it closes the wire."""
     torch.set_num_threads(1)
     wire = Wire(sock, rank, world_size)
-    student_package.put_on()
-    futures.put_on()
-    group.put_on()
     namespace: dict[str, Any] = {}
     try:
         while True:
@@ -141,8 +138,15 @@ def _message(error: BaseException) -> str:
         return "(its message cannot be shown)"
 
 
-def warm_up() -> None:
-    """Do once, before any rank is forked, what each would do for the first time."""
+def prepare() -> None:
+    """Make what all ranks share, before any is forked: each would take milliseconds.
+
+    The package that students see is in the place of ours, torch asks the wire, and what
+    happens for the first time has happened.
+    """
+    student_package.put_on()
+    futures.put_on()
+    group.put_on()
     here, there = socket.socketpair()
     wire = Wire(here, 0, 1)
     connect(wire)

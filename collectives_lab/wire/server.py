@@ -221,7 +221,7 @@ def main(fd: int, sealed: bool, root: str) -> None:
     torch.set_num_threads(1)
     tempfile.tempdir = "/tmp"  # parts of torch ask for one, and a rank can try none
     (torch.ones(4) + torch.ones(4)).sum().item()
-    rank_module.warm_up()
+    rank_module.prepare()
     _share_what_is_there()
     sys.stdin = open(os.devnull)  # noqa: SIM115  (as long as we live)
     Server(socket.socket(fileno=fd), sealed, root).serve()

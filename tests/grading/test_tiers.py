@@ -136,10 +136,9 @@ wire.send(json.dumps([seen, written, os.getuid(), processes]).encode())
 
 
 def imported() -> set[str]:
-    """The files of the package that a server has imported once it can fork ranks."""
+    """The files of the package that a server has imported: later it can import none."""
     code = """
 from collectives_lab.wire import server
-server.rank_module.warm_up()
 for module in list(sys.modules.values()):
     print(getattr(module, "__file__", ""))
 """

@@ -1,6 +1,7 @@
 """The trace: counts are the table of conventions, messages match, files come back."""
 
 import json
+import pickle
 import random
 import time
 import tracemalloc
@@ -177,6 +178,24 @@ def test_what_ranks_recorded_becomes_one_trace():
         moved[0] if event == by_rank[2][1] else event for event in given
     ]
     assert list(Trace(4, *table.concatenate([])).events) == []
+
+
+def test_a_table_arrives_as_it_was_sent():
+    """With the kinds of its columns, whatever they are, and however they lie."""
+    recorded = table.of(mixed())
+    every_second = {name: c[::2] for name, c in recorded.columns.items()}
+    narrow = {name: recorded.columns[name].astype(np.int8) for name in table.TEXT}
+    for sent in (
+        recorded,
+        table.of([]),
+        recorded._replace(columns=every_second),
+        recorded._replace(columns=recorded.columns | narrow),
+    ):
+        columns, texts = pickle.loads(pickle.dumps(sent))
+        assert texts == sent.texts and list(columns) == list(sent.columns)
+        for name, column in columns.items():
+            assert column.dtype == sent.columns[name].dtype
+            np.testing.assert_array_equal(column, sent.columns[name])
 
 
 def test_an_empty_trace_counts_nothing():
