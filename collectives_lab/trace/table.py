@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
     def __reduce__(self) -> tuple:
         # In one piece: pickled one by one, short columns take four times as long.
-        columns = [*map(np.ascontiguousarray, self.columns.values())]
+        columns: list[Any] = [*map(np.ascontiguousarray, self.columns.values())]
         kinds = {name: column.dtype.str for name, column in self.columns.items()}
         return _of_bytes, (kinds, b"".join(columns), self.texts)
 
