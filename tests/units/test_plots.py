@@ -557,6 +557,7 @@ def many_buffers(p):
     return plots.before_after(before, after, who=lambda n: range(p if n == 7 else 1))
 
 
+@pytest.mark.slow
 def test_buffers_of_many_ranks_are_cut_and_it_says_so():
     """The first and the last ranks are drawn, with a gap, whatever the number."""
     p, figure = 512, many_buffers(512)
@@ -769,6 +770,7 @@ def test_the_page_gets_one_image_with_its_words():
     assert "<figcaption>a &lt; b &amp; &lt;script&gt;</figcaption>" in page
 
 
+@pytest.mark.slow
 def test_small_drawings_stay_sharp_and_big_ones_small():
     """A normal trace is SVG with text as text; one of hundreds of events is a PNG."""
     assert "image/svg+xml" in picture("ring")._repr_html_()
@@ -990,7 +992,7 @@ def dots(ax):
     return sum(len(c.get_offsets()) for c in kinds)
 
 
-@pytest.mark.parametrize("p", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("p", [1, 2, 4, 8, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_chunk_table_can_be_read(p):
     """Every contribution is seen and no words on words, for one step and for all."""
     states = plots.chunk_states(p)
@@ -1025,7 +1027,7 @@ def test_a_chunk_from_several_senders_has_a_grey_frame():
     )
 
 
-@pytest.mark.parametrize("p", [16, 96])
+@pytest.mark.parametrize("p", [16, pytest.param(96, marks=pytest.mark.slow)])
 def test_chunks_of_many_ranks_have_a_shade(p):
     """Where dots had no room for numbers: more ranks are darker, a whole is darkest."""
     states = plots.chunk_states(p)
@@ -1076,6 +1078,7 @@ def test_a_chunk_table_of_many_ranks_stays_small_and_says_what_it_leaves_out():
     assert_readable(figure)
 
 
+@pytest.mark.slow
 def test_a_million_chunks_are_played_without_their_terms():
     """Counts and wholes are those of the terms, and only what is asked for is built."""
     p = 1024

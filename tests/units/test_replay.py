@@ -364,6 +364,7 @@ def test_the_engine_says_what_the_definition_does(
         assert (found.end >= 0).all()
 
 
+@pytest.mark.slow
 def test_the_engine_says_the_same_when_it_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

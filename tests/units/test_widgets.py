@@ -262,7 +262,7 @@ UNTOLD = names_of("all_to_all")
 """Their parts differ by sender and receiver, for which the table has no place."""
 
 
-@pytest.mark.parametrize("p", [2, 4, 8])
+@pytest.mark.parametrize("p", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_every_plan_is_recognised_by_its_messages(p):
     """The chunks of all algorithms but all-to-alls are known from their messages."""
     for name in plans.__all__:
