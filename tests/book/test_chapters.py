@@ -1403,13 +1403,16 @@ CLAIMS = {
         assert nvlink.inside.bandwidth == 450e9 and ethernet.inside.bandwidth == 12.5e9
         both = [calls_over_one(A_nvlink, b_nvlink), calls_over_one(A_100, b_100)]
         assert np.round(both, 1).tolist() == [4.5, 1.9]
+        paid = [148 * a / (148 * a + S * b)
+            for a, b in ((A_nvlink, b_nvlink), (A_100, b_100))]
+        assert np.round(paid, 2).tolist() == [0.78, 0.47]
         m = best_number(A_100, b_100)
         assert round(best_size / MiB) == 42 and round(m) == 11 == even
         grid = time_in_buckets(np.linspace(1, 200, 1000), A_100, b_100)
         assert time_in_buckets(m, A_100, b_100) <= grid.min()
         assert math.isclose(best_size, S * (A_100 / C) ** 0.5)
         assert round(time_in_buckets(m, A_100, b_100) / ms) == 79
-        assert [round(row[-1], 2) for row in default_loses] == [1.02, 1.43, 4.13, 1.0]
+        assert [round(row[-1], 2) for row in default_loses] == [1.02, 1.43, 2.72, 1.0]
         for P, share in (8, 0.03), (64, 0.07):
             link = price(ethernet.inside, P)
             near = [time_in_buckets(f * best_number(*link), *link)
@@ -1478,6 +1481,9 @@ CLAIMS = {
         ends = [explorer.spans(cap, small_first, 8, 12.5e9)[-1][1]
             for cap in explorer.cap.values for small_first in (0, 1)]
         assert math.isclose(min(ends), replays["Ethernet"]["DDP"].elapsed, rel_tol=1e-3)
+        between = [end_of([*in_buckets(gradients, cap * MiB, first)], A_100, b_100)
+            for cap in range(1, 480) for first in (MiB, cap * MiB)]
+        assert round((min(ends) - min(between)) / ms, 1) == 0.4, "12.7"
         changes = np.subtract(ends[::2], ends[1::2])
         assert 1e-3 < abs(changes).max() < 2e-3, "12.7"
         assert abs(exposed("one for each", "NVLink") - exposed("DDP", "NVLink")) < 0.1
@@ -1488,6 +1494,17 @@ CLAIMS = {
         assert all(a[1] <= b[0] for a, b in zip(compute_spans, compute_spans[1:]))
         assert round(step_span[1]) == 220 and round(busy, 1) == 39.3
         assert round(busy / len(compute_spans) * 1e3) == 31
+        ended = {e["args"]["correlation"]: e["ts"] + e["dur"]
+            for e in entries if e["cat"] == "cuda_runtime"}
+        launched = [ended[e["args"]["correlation"]] for e in entries
+            if e["args"].get("stream") == 7]
+        before = [0, *(end for _, end in compute_spans)]
+        waited = [begin - max(launch * ms, end) for (begin, _), launch, end
+            in zip(compute_spans, launched, before)]
+        assert max(waited) * ms < 5e-6, "12.8"
+        sent_by_0 = [e["args"]["In msg nelems"] for e in entries
+            if e["args"].get("Collective name") == "broadcast"]
+        assert sent_by_0 == [2 * 26_560, 53], "means and variances; counts of steps"
         per_launch = step_span[1] * ms / len(compute_spans)
         assert abs(per_launch - 176e-6) < 5e-7 and 108 - 8 == 100
         assert abs(4 * all_reduces[0] - 8 * 2**20) < 0.2 * 2**20
