@@ -8,6 +8,7 @@ from __future__ import annotations
 import matplotlib as mpl
 
 from collectives_lab.plots.figure import (
+    INK,
     PHONE,
     STYLE,
     Diagram,
@@ -20,11 +21,18 @@ from collectives_lab.plots.figure import (
 
 
 @mpl.rc_context(STYLE)
-def arrivals(timeline: Traced, *, until: float, caption: str | None = None) -> Diagram:
+def arrivals(
+    timeline: Traced,
+    *,
+    until: float,
+    per_node: int | None = None,
+    caption: str | None = None,
+) -> Diagram:
     """Draw when each message arrives, by receiver, with the sender's number in it.
 
     timeline: a replay on a fabric where every message takes one unit of time. until:
-    the end of the axis, so that several pictures can share one scale.
+    the end of the axis, so that several pictures can share one scale. per_node: the
+    ranks of a node, where a line shall part the nodes.
     """
     trace = trace_of(timeline)
     figure, ax = diagram(PHONE, 0.55 + 0.33 * trace.world_size)
@@ -37,6 +45,8 @@ def arrivals(timeline: Traced, *, until: float, caption: str | None = None) -> D
         ax.barh(event.rank, left=end - 0.97, color=color, height=0.8, width=0.94)
         label = {"color": on_color(color), "ha": "center", "va": "center"}
         ax.text(end - 0.5, event.rank, str(sender), **label)
+    for first in range(per_node, trace.world_size, per_node) if per_node else ():
+        ax.axhline(first - 0.5, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     ax.set(xlabel="time, in messages", ylabel="receiver", xlim=(0, until))
     ax.set_yticks(range(trace.world_size))
     ax.invert_yaxis()

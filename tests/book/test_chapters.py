@@ -750,6 +750,9 @@ CLAIMS = {
             64, S).bytes_sent()[0] < S
         call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
         assert call.high == 2 * call.seconds and "No measurement" in call.support
+        racks = [plans.direct_all_to_all(P, S).replay(fabrics.gb200_nvl72(P)).elapsed
+                 for P in (8, 64)]
+        assert 1.1 < racks[1] / racks[0] < 1.15, "7.7: about an eighth in a rack"
         links = dgx.inside, dgx.across
         assert [(link.alpha, link.overhead) for link in links] == [
             (3.4e-6, 0.6e-6), (14e-6, 1e-6)]
@@ -759,8 +762,8 @@ CLAIMS = {
         assert 64 * max(4, experts.capacity(64, 64, 1, 1.0)) == 256
         assert np.round(slower, 1).tolist() == [7.8, 3.1]
         assert round(bad_order.elapsed) == 9 and round(good_order.elapsed) == 5
-        medians = np.median(in_messages, axis=0) / (5, 9)
-        assert (0.85 < medians).all() and (medians < 1.15).all(), in_messages
+        of_turns, of_crowd = np.median(in_messages, axis=0)
+        assert 4.25 < of_turns < 5.75 and 5.75 < of_crowd < 10.35, in_messages
         assert round(1e3 * ONE) == 131
         came = np.random.default_rng(0).permutation(6).tolist()  # ranks, as they arrive
         def as_they_come(rank):
@@ -773,7 +776,7 @@ CLAIMS = {
             causes = (P - 8) / P * S / 50e9 + (P - 8) * 14e-6
             assert abs(seconds_on_dgx[P][1] / causes * (P - 8) / (P - 1) - 1) < 0.01
         assert round((WORLDS[3] - 1) / (WORLDS[3] - 8), 1) == 1.1
-        assert dgx.across.overhead * 50e9 == 50e3
+        assert dgx.across.overhead * 50e9 == 50e3 < S / max(WORLDS), "7.7: hidden"
         assert sizes[0] == 2 * 4096 * 2 and 128 * sizes[0] // 2 == 2**20
         assert sizes[0] // 64 == 256
         assert all(two_level < bruck for two_level, bruck in

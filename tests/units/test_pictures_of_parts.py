@@ -246,6 +246,14 @@ def test_arrivals_are_those_of_the_replay() -> None:
         assert bar.get_facecolor()[:3] == pytest.approx(_rgb(rank_color(sender)))
 
 
+def test_a_line_parts_the_receivers_of_two_nodes() -> None:
+    """There is a line for each border between nodes, and none if no nodes are named."""
+    replayed = plans.pairwise_all_to_all(6, 6).replay(fabrics.uniform(6, 0, 1))
+    for per_node, borders in ((None, []), (2, [1.5, 3.5]), (6, [])):
+        (ax,) = plots.arrivals(replayed, until=6, per_node=per_node).axes
+        assert [line.get_ydata()[0] for line in ax.lines] == borders
+
+
 def test_routes_have_an_arrow_for_each_hop() -> None:
     """Hops between nodes are dashed, those inside are not, and all are in the words."""
     ways = {"direct": [(0, 7)], "in two": [(0, 4), (4, 7)]}
