@@ -1524,7 +1524,7 @@ CLAIMS = {
         assert not ranks.alive and not far.alive
     """,
     "13_strategies_as_sentences": """
-        assert H100.memory == 80e9 and 80 * 2**30 / 1e9 - 80 > 5 and 80 * 2**30 < 86e9
+        assert H100.memory == 80e9 and 80e9 + 5e9 < 80 * 2**30 < 86e9, "13.1"
         assert one.model.parameters == 33_952, "13.1"
         assert groups_of_5 == dict(pipeline=[1, 5], data=[5, 7], tensor=[4, 5])
         assert not wrong and len(recorded_calls) == 10 and 10 * 4 == 40
@@ -1680,6 +1680,7 @@ CLAIMS = {
                 for run in st.PUBLISHED]
         near = [n for n, ratio in enumerate(late) if abs(np.log(ratio)) < 0.05]
         assert near == [0, 1, 2, 3, 4, 5, 6, 9, 11] and round(100 * (1 - late[7])) == 14
+        assert st.PUBLISHED[7].strategy.world_size == 1536, "13.8"
         assert np.round(at_most).tolist() == [67, 40] and gaps[10:] == [0.99, 1.67]
         least = eight_pieces.estimate
         parts = least.seconds, least.computing, least.tensor, least.pipeline, least.data
