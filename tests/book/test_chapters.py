@@ -1665,6 +1665,11 @@ CLAIMS = {
         assert {group for group, _ in waited} == {
             "tensor", "context", "expert", "data", "replica"}
         assert {verb for group, verb in waited if group == "data"} == {"all_gather"}
+        zero_3 = st.step_time(ways["ZeRO-3"], H100)
+        a_call = max(zero_3.timed, key=lambda t: t.sentence.times)
+        a_call = a_call.seconds / a_call.sentence.times
+        assert {t.sentence.beside for t in zero_3.timed} == {"forward", "backward"}
+        assert 2 < zero_3.data / a_call < 2.1, "13.6"
         assert round(expert_steps[32].expert / expert_steps[8].expert) == 9
         assert 7.5 < (24 / 32) * 9 / (7 / 8) < 8
         blocks_of_slowest = {n: {t.sentence.times // 16 for t in expert_steps[n].timed
