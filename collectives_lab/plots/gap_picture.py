@@ -14,6 +14,7 @@ from collectives_lab.plots.figure import INK, PHONE, STYLE, Diagram, blank, key_
 
 WIDE = 6.0  # inches
 ROW = 0.36
+FORECAST = "#D55E00"
 
 
 @mpl.rc_context(STYLE)
@@ -41,7 +42,7 @@ def _picture(rows: Mapping[str, Sequence[float]], width: float, xlabel: str) -> 
     for row, (published, bound, forecast) in enumerate(rows.values()):
         (signs["at most"],) = ax.barh(row, bound, 0.56, color=INK, alpha=0.35)
         (signs["published"],) = ax.plot(published, row, "o", color=INK, ms=6)
-        tick = {"color": INK, "ms": 13, "mew": 1.6}
+        tick = {"color": FORECAST, "ms": 13, "mew": 2}
         (signs["forecast"],) = ax.plot(forecast, row, "|", **tick)
         _write(ax, f"{bound / published:.2f}", max(published, bound, forecast), row)
     ax.set_yticks(range(len(rows)), list(rows), fontsize=7.5)
