@@ -31,6 +31,9 @@ from collectives_lab.plots.series import bytes_axis, seconds_axis, series_look
 FEW = 20
 """Points up to which each has a mark."""
 
+LONG = 3.2
+"""Length of a line in the key, in letters: a whole period of the longest dashes."""
+
 WIDE = 4.0
 """Inches that a phone would have to scroll."""
 
@@ -98,7 +101,8 @@ def _curves(
         if len(drawn[name].get_xdata()) >= FEW:
             drawn[name].set_marker("")
     if not at_ends:
-        key_above(ax, drawn, most=4)
+        with mpl.rc_context({"legend.handlelength": LONG} if len(drawn) > 4 else {}):
+            key_above(ax, drawn, most=4)
     if log:
         ax.set(xscale="log", yscale="log")
         seconds_axis(ax)

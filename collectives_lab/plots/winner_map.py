@@ -6,12 +6,16 @@ Here you can draw it from formulas or numbers (`winner_map`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, pairwise
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from collectives_lab.plots.figure import (
@@ -36,6 +40,7 @@ SIZES = np.geomspace(1, 1e10, 301)
 WORLD_SIZES = 2 ** np.arange(1, 18)
 CLOSE = 0.05
 EDGE = 6  # pixels between a name and the right edge of the map
+DASHES = "--", ":", "-."
 
 
 @mpl.rc_context(STYLE)
@@ -46,12 +51,14 @@ def winner_map(
     *,
     nbytes: ArrayLike = SIZES,
     world_sizes: ArrayLike = WORLD_SIZES,
+    lines: Mapping[str, ArrayLike] | None = None,
     caption: str | None = None,
 ) -> Diagram:
     """Draw which algorithm is fastest at each size and number of ranks.
 
     costs: by name, a function of (world_size, nbytes, alpha, beta) as in `costs`, or
     seconds `[world size, size]`. world_sizes: powers of two up to 131072 if left out.
+    lines: sizes by name, one for each number of ranks, nan where there is none.
     Pale is where the next best is at most 5 % slower. Of equals the first one wins.
     """
     sizes, worlds = np.asarray(nbytes, float), np.asarray(world_sizes)
@@ -66,10 +73,12 @@ def winner_map(
     second = _next(times, winner)
     _draw(ax, winner, second >= 0, sizes)
     _set_axes(ax, sizes, worlds)
-    signs = {"the next is within 5 %": Patch(fc=(INK, 0.3))}
+    signs: dict[str, Any] = {"the next is within 5 %": Patch(fc=(INK, 0.3))}
+    signs |= _draw_lines(ax, lines or {})
     key_above(ax, signs)  # so that the layout knows of a key before it is settled
     settle(figure)
     labels = Labels(ax, 8.5)
+    labels.occupied += [box for line in ax.lines for box in _boxes(ax, line)]
     small = _name_regions(labels, winner, names)
     _name_next(labels, second, names)
     patches = {n: Patch(fc=SERIES[names.index(n) % len(SERIES)]) for n in small}
@@ -106,6 +115,29 @@ def _draw(
     ax.pcolormesh(_edges(sizes), rows, pixels, rasterized=True)
 
 
+def _draw_lines(ax: Axes, lines: Mapping[str, ArrayLike]) -> dict[str, Line2D]:
+    """Draw sizes by number of ranks, on white to be seen; return a sign of each."""
+    signs = {}
+    for (name, sizes), dashes in zip(lines.items(), cycle(DASHES), strict=False):
+        at = np.asarray(sizes, float)
+        rows, free = np.arange(len(at)), {"scalex": False, "scaley": False}
+        ax.plot(at, rows, color="white", linewidth=3.5, **free)
+        ax.plot(at, rows, color="black", linestyle=dashes, **free)
+        signs[name] = Line2D([], [], color=INK, linestyle=dashes)
+    return signs
+
+
+def _boxes(ax: Axes, line: Line2D, parts: int = 8) -> Iterator[Bbox]:
+    """Yield small boxes in pixels that cover what is seen of a line."""
+    frame = ax.get_window_extent()
+    points = line.get_transform().transform(line.get_xydata())
+    for start, end in pairwise(points):
+        corners = np.linspace(start, end, parts + 1)
+        for one, other in pairwise(corners):
+            if frame.contains(*one) and frame.contains(*other):
+                yield Bbox([np.minimum(one, other), np.maximum(one, other)])
+
+
 def _edges(sizes: np.ndarray) -> np.ndarray:
     """Return the logarithmic middles between sizes, and as far beyond the ends.
 
@@ -119,7 +151,7 @@ def _edges(sizes: np.ndarray) -> np.ndarray:
 
 def _set_axes(ax: Axes, sizes: np.ndarray, worlds: np.ndarray) -> None:
     bytes_axis(ax.xaxis, sizes[0], sizes[-1])
-    rows = range(0, len(worlds), -(-len(worlds) // 9))
+    rows = range(0, len(worlds), -(-len(worlds) // 17))
     ax.set_yticks(rows, [str(worlds[row]) for row in rows])
     ax.set(xlabel="size", ylabel="ranks")
 

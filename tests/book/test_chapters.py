@@ -478,6 +478,7 @@ CLAIMS = {
         two = [cost(64, 6 / (6 - 2 * 63 / 64) * ALPHA / BETA, ALPHA, BETA) for cost in
             (costs.recursive_doubling_all_reduce, costs.halving_doubling_all_reduce)]
         assert math.isclose(*two) and round(6 / (6 - 2 * 63 / 64), 1) == 1.5, "5.8"
+        assert count(plans.halving_doubling_all_reduce, 64)[0] == 12 == 6 + 6, "5.8"
         assert ring_to_doubling(2**16) > 4 and ring_to_doubling(8 * 2**22) < 0.5
         few, one, many = (model_ratio(n) for n in sizes)
         assert (round(few, 1), round(one, 4), round(many, 2)) == (4.6, 1, 0.77)
@@ -500,6 +501,7 @@ CLAIMS = {
             line = float(from_here_on(share)[of_96])
             assert math.isclose(levels(96, line, share),
                 RIVALS["ring"](96, line, ALPHA, BETA)) and round(line, digits) == border
+        assert round(float(from_here_on(1)[of_96] / from_here_on(0.92)[of_96])) == 9
         assert math.isclose(96 * (96 - 1 - 7) * ALPHA / BETA, from_here_on(1)[of_96])
         double = [[n for n in MAP_SIZES
             if against_the_fastest(n, P)[1] == "double tree"] for P in thirds]
@@ -556,6 +558,9 @@ CLAIMS = {
         more = [tree_of.prediction.parts[part] - ring_of.prediction.parts[part]
             for part in ("transfer", "latency", "filling the pipeline")]
         assert more[0] > 7 / 8 * sum(more), "nearly all of the 12 %"
+        in_range = [one.prediction.low <= one.call.seconds <= one.prediction.high
+            for one in lab.truth.compared()]
+        assert (len(in_range), sum(in_range)) == (119, 115), "5.10"
         assert math.isclose(tree_of.prediction.parts["transfer"],
             ring_of.prediction.parts["transfer"] * 40 / 39 / 0.92), "5.10"
         few_bytes = times["ring", True]

@@ -1574,6 +1574,21 @@ def test_the_map_names_its_regions_inside_of_them():
     assert_readable(figure)
 
 
+def test_no_name_on_the_map_covers_a_line():
+    """A line goes through its sizes, is in the key, and no name lies on it."""
+    name, *_ = plots.winner_map(RIVALS, **LINK).axes[0].texts
+    through = np.full(17, np.nan)
+    through[2:15] = name.get_position()[0]
+    figure = plots.winner_map(RIVALS, **LINK, lines={"a bound": through})
+    ax = figure.axes[0]
+    assert "a bound" in [text.get_text() for text in ax.get_legend().get_texts()]
+    for line in ax.lines:
+        assert np.array_equal(line.get_xdata(), through, equal_nan=True)
+    names = [text.get_window_extent() for text in ax.texts]
+    points = ax.transData.transform(ax.lines[0].get_xydata()[2:15])
+    assert len(names) == 2 and not any(n.contains(*p) for n in names for p in points)
+
+
 def test_a_region_too_small_for_its_name_is_in_the_key():
     """Every algorithm that wins somewhere is named, inside or above."""
     spike = {"everywhere": np.ones((2, 99)), "in_one_place_only": np.ones((2, 99))}
