@@ -87,7 +87,10 @@ CLAIMS = {
         assert [row[4] for row in attained.rows] == ["80 %", "96 %"]
         assert nccl.HOP["ring", "network"][0] == 2.7, "2.9"
         crossed = lab.plots.cost_curves(by_protocol, grid).alt
-        assert "astest is LL, from 6 MiB LL128, from 140 MiB Simple" in crossed, crossed
+        assert "astest is LL, from 6 MiB LL128, from 1" in crossed, crossed
+        late = [[lab.predict("broadcast", n * 2**20, dgx, protocol=p).seconds
+                 for p in ("LL128", "Simple")] for n in (134, 136)]
+        assert [a < b for a, b in late] == [True, False], "135 MiB, 2.7"
         low, _, simple = np.add(nccl.BASE["ring"], nccl.HOP["ring", "NVLink"])
         rate_of_low = nccl.LL_CAP["Hopper"][0] * 1e9
         one_hop = (simple - low) * 1e-6 / (1 / rate_of_low - 1 / 360e9)
@@ -115,10 +118,12 @@ CLAIMS = {
         low_start, _, far_start = nccl.BASE["ring"]
         near, (far, _, far_simple) = 0.6, nccl.HOP["ring", "network"]
         assert round((low_start + far) / (low_start + near), 1) == 1.3, "2.9"
+        assert round(low_start + far, 1) == 9.3, "2.9"
         assert abs(low_start + near - 7.2) < 1e-9, "2.9"
         assert abs(far_start + far_simple - 22.4) < 1e-9, "2.9"
         assert round((far_start + far_simple) / (low_start + near), 1) == 3.1, "2.9"
         assert 32 * 2**19 / 2**20 == 16, "2.9: NCCL, 32 times its chunk of a send"
+        assert 64 / (32 / 4) <= 16 < 256 / (32 / 4) <= 2 * 16, "2.9: of 32 channels"
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
         assert np.isclose(1e-6 * nccl.HOP["tree", "network"][0], 5e-6), "2.9"
         assert 2 * nccl.BASE["ring"][0] > eight[1].seconds * 1e6, "half or more"
