@@ -238,11 +238,18 @@ CLAIMS = {
                 zip(machines.values(), busbws)]
         assert all(380 < x < 900 for x in near[:4]) and 6000 < near[4] < 7000
         assert busbws[2] > 450e9 and round(989 / 312, 1) == 3.2, "1.4"
+        attained = [b / B for b, (_, _, B) in zip(busbws, machines.values())]
+        assert all(abs(x - 1) < 0.1 for x in attained[1:]), "1.4: within a tenth"
+        assert round(busbws[0] / 1e9) == 232 and round(near[0]) == 392, "1.4"
+        assert near[1] > near[0] and near[3] > near[2], "1.4: with either B"
         assert 0.9 < busbws[5] / 12.5e9 < 1, "B of one card for eight"
         two, eight = (by_nccl(shared_card)(P) for P in (16, 64))
         assert 1.7 < two / eight < 2, "a tree over two servers"
         assert 2.9 < with_nccl[0] < 3.2 and 0.6 < with_nccl[1] < 0.9
         assert 48 <= 100 * 6 * 65.2e9 * 380 / 312e12 + 0.4 < 49, "1.3"
+        scores = 12 * 80 * 8192 * 2048  # operations a token, with no mask
+        attended = [6 * 65.2e9 + part * scores for part in (0.5, 1)]
+        assert [round(100 * x * 380 / 312e12) for x in attended] == [49, 50], "1.4"
         assert round(break_even(2048, A100, 200e9)) == 520
         assert round(tokens_per_gpu) == 1953 and 3.7 < tokens_per_gpu / 520 < 4
         assert 0.24 < seconds_of_sum / seconds_of_step < 0.27, "a quarter"
@@ -259,6 +266,8 @@ CLAIMS = {
         touched = 3 * 14e9 / 3.35e12  # seconds: two readings, one writing
         assert round(1e3 * touched, 1) == 12.5, "1.5"
         assert round(100 * touched / (touched + 0.0689)) == 15, "1.5"
+        longer = touched / 0.85
+        assert round(100 * longer / (longer + 0.0689)) == 18, "1.5"
         assert round(100 * (card_each / even[[*even][1]] - 1)) == 58
         assert 1 < by_latency < 2 and 51 < by_bytes + by_latency < 52
         assert 1.4 < by_latency < 1.6, "one token and a half"
@@ -280,6 +289,7 @@ CLAIMS = {
         by_fewest = (computing_of[16] + through_card[0]) / (
             computing_of[64] + through_card[1])
         assert 2 * 7 / 8 == 1.75 and round(by_fewest, 2) == 0.85, "1.7"
+        assert [round(2 * (P - 1) / P, 2) for P in (16, 64)] == [1.88, 1.97], "1.7"
         of_nccl = [one_card[f"{P} GPUs, NCCL"][1] for P in (16, 64)]
         assert 1 <= of_nccl[0] / through_card[0] < 1.1, "a tree over two servers"
         assert of_nccl[1] >= one_card["64 GPUs"][1], "no better than the ring"
@@ -292,6 +302,11 @@ CLAIMS = {
         assert round(with_nccl[1], 2) == 0.75
         assert round((computing_of[16] + at_16.high) / (
             computing_of[64] + at_64.low), 1) == 1.0
+        assert "Four in five" in at_64.support and "1.20" in at_64.support, "1.7"
+        trees = [lab.predict("all_reduce", 14e9, shared_card(8), algorithm=name)
+                 for name in ("tree", "nvlstree")]
+        assert at_64.algorithm == "ring" and "tree" in at_16.algorithm, "1.7"
+        assert all(tree.seconds > at_64.seconds for tree in trees), "1.7"
         assert [round(x, 1) for x in by_rule] == [3.1, 1.2]
         slow_gamma = shared / 2048
         assert 64 * 2048 / 16 == 8192, "1.7"
