@@ -196,6 +196,18 @@ CLAIMS = {
                    ) >= max(late_trace.of_rank(r)[1].issued for r in range(4))
         assert 1.3 < felt[0] / felt[1] < 1.6, felt
         assert felt[0] > 3 * transfer and felt[1] > 2 * transfer, felt
+        tree = lab.libraries.plan("gloo", "broadcast", slow, 2**20, root=2)
+        assert sorted((src, dst) for _, src, dst in by_tree) == sorted(
+            (e.rank, e.peer) for e in tree.events if e.op == "send"), "Figure 3.13"
+        assert [(e.rank, e.peer) for e in tree.events if e.op == "send" and e.rank == 2
+                ] == [(2, 3), (2, 0)], "rank 3 first"
+        def uneven():
+            slots = [torch.full((r + 1,), 4.0**dist.get_rank()) for r in range(4)]
+            dist.reduce_scatter(own := torch.empty(dist.get_rank() + 1), slots)
+            return own.tolist()
+        if torch.__version__.startswith("2.13"):
+            assert lab.run(uneven, 4, backend="gloo").results == [
+                [85] * (r + 1) for r in range(4)], "3.7"
         assert round(4 * equal_bits[0]) == 3 and equal_bits[1] == 1, "3.6"
         assert 5 + 10 + 15 + 20 + 20 + 30 == 100, "minutes of the exercises"
         assert by_the_bounds == 1 and abs(by_gloo - 1.5) < 0.01 > abs(by_rings - 1)
