@@ -685,6 +685,13 @@ CLAIMS = {
             with_five = np.max(run.results, axis=0)[..., 1] / G_SECONDS
             least = 5 * seconds_a_layer(f, 1.0)
             assert (with_five > 0.99 * least).all(), "a network is never faster"
+        with_five = np.max(at_double.results, axis=0)[..., 1] / G_SECONDS
+        assert (with_five > 0.99 * 5 * seconds_a_layer(2.0, 1.0)[[0, 3]]).all()
+        assert predicted_ratios(2.0, 1.0)[2] == 1
+        dgx = fabrics.dgx_h100()
+        sums, gathers = (
+            lab.predict(verb, 2**30, dgx) for verb in ("all_reduce", "all_gather"))
+        assert round(sums.seconds / gathers.seconds, 1) == 1.5 and (1 + 2) / 1.5 == 2
         from collectives_lab.costs import training
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
         assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
