@@ -199,15 +199,14 @@ def place(seen: Window, rows: Sequence[int]) -> dict[int, Bar]:
 def _lane(lane: int, rows: Sequence[tuple[int, Event]], seen: Window) -> dict[int, Bar]:
     """Lay out a rank's calls: those that overlap in time lie below its computing."""
     computes = any(event.op == "compute" for _, event in rows)
-    busy: list[float] = [math.inf] if computes else []
+    busy: list[tuple[float, str]] = [(math.inf, "")] if computes else []
     placed = []
     for row, event in sorted(rows, key=lambda pair: seen.begin[pair[0]]):
         begin, end = seen.begin[row].item(), seen.end[row].item()
-        slot = next((i for i, until in enumerate(busy) if until <= begin), len(busy))
-        if event.op == "compute":
-            slot = 0
-        else:
-            busy[slot : slot + 1] = [end]
+        slot = 0
+        if event.op != "compute":
+            slot = _free(busy, begin, event.op)
+            busy[slot : slot + 1] = [(end, event.op)]
         placed.append((row, event, begin, end, slot))
     height = FILLED / len(busy)
     gap = 0 if len(busy) == 1 else 0.18 * height
@@ -216,6 +215,18 @@ def _lane(lane: int, rows: Sequence[tuple[int, Event]], seen: Window) -> dict[in
         top, wait = lane - FILLED / 2 + slot * height, seen.wait[row].item()
         bars[row] = Bar(event, lane, begin, wait, end, top, top + height - gap)
     return bars
+
+
+def _free(busy: Sequence[tuple[float, str]], begin: float, op: str) -> int:
+    """Choose a slot that is free at `begin`: one whose last call was an `op`, if any.
+
+    busy: until when each slot is taken, and by what. So a rank that sends while it
+    receives has all of its sends in one row, also those beside which it receives
+    nothing.
+    """
+    free = [slot for slot, (until, _) in enumerate(busy) if until <= begin]
+    alike = [slot for slot in free if busy[slot][1] == op]
+    return next(iter(alike + free), len(busy))
 
 
 def _together(seen: Window) -> list[list[int]]:

@@ -940,6 +940,7 @@ CLAIMS = {
             assert lab.run(by_page, 4, args=[lag], backend="gloo").results[0] < 1e-12
         assert 8.9 < by_lag[0] < 13.5 and all(5.9 < time < 10.5 for time in by_lag[1:])
         assert by_lag[1:].max() < by_lag[0]
+        assert [6 - lag for lag in LAGS] == [6, 5, 2], "8.7: updates in six rounds"
         log = lab.run(partial(actors.train, lag=16), 2, backend="gloo").results[0]
         assert log.lags[:17] == [*range(17)] and max(log.lags) == log.lags[17]
         assert 16 + 1 == 17, "8.7: rounds that the first policy plays with lag 16"
@@ -965,6 +966,13 @@ CLAIMS = {
         by_table = (RANKS - 1 + m - 1) * (ALPHA + WEIGHTS / m * BETA)
         assert np.isclose(by_table, costs.chain_broadcast(
             RANKS, WEIGHTS, ALPHA, BETA, segment=WEIGHTS / m))
+        def quickest(nbytes, ways):
+            at = {name: way(RANKS, nbytes, ALPHA, BETA) for name, way in ways.items()}
+            return min(at, key=at.get)
+        for shown, sizes, last in ((ways, (87, 88, 2790, 2800), "chain"), (
+                to_compare, (87, 88, 9000, 9200), "chain, segments of 8 MiB")):
+            order = [quickest(1e6 * size, shown) for size in sizes]
+            assert order == ["tree", *2 * ["scatter, all-gather"], last], "8.8"
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
         assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
         assert np.isclose(UNIT * 2 / 4, 50e-3)

@@ -269,6 +269,15 @@ def test_calls_at_once_do_not_cover_each_other():
     assert all(-0.5 < bar.top < bar.bottom < 0.5 for bar in bars)
 
 
+def test_the_last_send_stands_in_the_row_of_the_sends():
+    """A rank of a chain sends in one row and receives in the other, alone or not."""
+    chain = plans.chain_broadcast(8, 8, segment=1).replay(uniform(8, 0, 1 / 8))
+    bars = [bar for bar in scene(chain.trace).bars if bar.lane == 1]
+    rows = {(bar.event.op, bar.top) for bar in bars}
+    assert [bar.event.op for bar in bars].count("send") == 8 == len(bars) / 2
+    assert [op for op, _ in sorted(rows, key=lambda row: row[1])] == ["recv", "send"]
+
+
 def test_blocked_time_counts_once():
     """Two threads of a rank blocked at the same time block it once."""
     calls = [call(0, "recv", 0.0, 4.0, peer=1), call(0, "recv", 1.0, 6.0, peer=1)]
