@@ -969,9 +969,9 @@ CLAIMS = {
         def quickest(nbytes, ways):
             at = {name: way(RANKS, nbytes, ALPHA, BETA) for name, way in ways.items()}
             return min(at, key=at.get)
-        for shown, sizes, last in ((ways, (87, 88, 2790, 2800), "chain"), (
-                to_compare, (87, 88, 9000, 9200), "chain, segments of 8 MiB")):
-            order = [quickest(1e6 * size, shown) for size in sizes]
+        for shown, sizes, last in ((ways, (87e6, 88e6, 2.79e9, 2.8e9), "chain"), (
+                to_compare, (87e6, 88e6, 9e9, 9.2e9), "chain, segments of 8 MiB")):
+            order = [quickest(size, shown) for size in sizes]
             assert order == ["tree", *2 * ["scatter, all-gather"], last], "8.8"
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
         assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
