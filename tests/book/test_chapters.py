@@ -793,6 +793,9 @@ CLAIMS = {
             21.5, 43.5, 44.6], "7.10"
         assert abs(1e3 * dispatching * 50 / (51 * 7 / 8) - 2.35) < 0.02
         assert round(1e3 * dispatching, 1) == 2.1
+        copies = 128 * 8 * (7168 + 7168 // 128 * 4)  # FP8, and a scale for 128 numbers
+        assert round(copies / 1e6, 1) == 7.6 and copies / 173e-6 // 1e9 == 43, "7.10"
+        assert round(1e6 * copies * 7 / 8 / 50e9) == 132, "7.10"
         assert S == 4096 * 4096 * 2 and node_by_node(
             64, S).bytes_sent()[0] < S
         call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
