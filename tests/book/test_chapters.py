@@ -1663,7 +1663,13 @@ CLAIMS = {
         assert round(100 * st.step_time(ways["ZeRO-3"], H100).mfu) == 96
         whole, cut = (st.step_time(ways[name], H100) for name in ("DP", "ZeRO-1"))
         assert [round(100 * way.mfu) for way in (whole, cut)] == [96, 88]
-        assert cut.data > 40 * whole.data
+        assert [round(way.data, 2) for way in (cut, whole)] == [0.70, 0.02], "13.4"
+        at_once = {name: [st.step_time(way.but(prefetch=after), H100)
+                          for after in (False, True)] for name, way in ways.items()}
+        assert round(100 * at_once["ZeRO-1"][1].mfu) == 96
+        assert np.isclose(at_once["ZeRO-1"][1].data, whole.data)
+        for waited, hidden in [*at_once.values()][4:]:
+            assert 0 < 100 * (hidden.mfu - waited.mfu) < 1, "13.4"
         sent_by = [round(st.busiest(w) / 1e9) for w in ways.values()]
         assert sent_by[:2] == [282, 282] and sent_by[2:4] == [845, 845]
 
@@ -1784,6 +1790,21 @@ CLAIMS = {
         parts = least.seconds, least.computing, least.tensor, least.pipeline, least.data
         assert [round(t, 2) for t in parts] == [4.03, 2.82, 0.56, 0.42, 0.24], "13.7"
         assert round(least.mfu * least.seconds, 2) == 2.72
+        sets = [run.strategy.prefetch for run in st.PUBLISHED]
+        assert sets == 8 * [False] + 4 * [True] and shared.prefetch
+        ours_too = [*ways.values(), cube, qwen, seven, *(s.strategy for s in best.values())]
+        assert not any(way.prefetch for way in ours_too), "13.6"
+        waiting = st.step_time(eight_pieces.strategy.but(prefetch=False), H100)
+        assert round(waiting.data, 2) == 0.29 and round(100 * waiting.mfu, 1) == 66.6
+        assert round(100 * least.mfu, 1) == 67.4, "13.8"
+        of_gpt3 = st.PUBLISHED[4:6]
+        assert [run.strategy.interleave for run in of_gpt3] == [4, 4]
+        in_a_piece = [st.step_time(run.strategy.but(interleave=1), run.cluster)
+                      for run in of_gpt3]
+        without_pieces = [round(run.seconds / bound.seconds, 2)
+                          for run, bound in zip(of_gpt3, in_a_piece)]
+        assert without_pieces == [1.64, 1.61], "13.8"
+        assert gaps[4:6] == [1.68, 1.74] and 12 * 8 == 96, "13.8"
         assert eight_pieces.strategy.blocks(1) == 8 > 126 / 16
         assert round(400 / 989, 3) == 0.404 and round(100 * 400 / 989 + 0.3) == 41
         of_405b = eight_pieces.strategy.model
