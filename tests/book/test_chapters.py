@@ -1792,8 +1792,9 @@ CLAIMS = {
         assert round(least.mfu * least.seconds, 2) == 2.72
         sets = [run.strategy.prefetch for run in st.PUBLISHED]
         assert sets == 8 * [False] + 4 * [True] and shared.prefetch
-        ours_too = [*ways.values(), cube, qwen, seven, *(s.strategy for s in best.values())]
-        assert not any(way.prefetch for way in ours_too), "13.6"
+        of_the_best = (step.strategy for step in best.values())
+        others = [*ways.values(), cube, qwen, seven, *of_the_best]
+        assert not any(way.prefetch for way in others), "13.6"
         waiting = st.step_time(eight_pieces.strategy.but(prefetch=False), H100)
         assert round(waiting.data, 2) == 0.29 and round(100 * waiting.mfu, 1) == 66.6
         assert round(100 * least.mfu, 1) == 67.4, "13.8"
