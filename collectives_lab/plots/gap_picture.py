@@ -10,11 +10,19 @@ from collections.abc import Mapping, Sequence
 import matplotlib as mpl
 from matplotlib.axes import Axes
 
-from collectives_lab.plots.figure import INK, PHONE, STYLE, Diagram, blank, key_above
+from collectives_lab.plots.figure import (
+    INK,
+    PALETTE,
+    PHONE,
+    STYLE,
+    Diagram,
+    blank,
+    key_above,
+)
 
 WIDE = 6.0  # inches
 ROW = 0.36
-FORECAST = "#D55E00"
+FORECAST = PALETTE[4]
 
 
 @mpl.rc_context(STYLE)

@@ -29,9 +29,12 @@ NOTATION = execution.ROOT / "docs" / "notation.md"
 DEADLINE = 240.0
 """Seconds until a chapter is given up, on a machine that has much else to do."""
 
-MINUTE = 3 * 60.0
-"""Seconds of processors that a chapter may use: those of a minute on two of them, and
-half as many again, since machines differ."""
+MINUTE = 2 * 60.0
+"""Seconds of processors that a chapter may use: those of a minute on two of them."""
+
+LONGER = {15: 1.5}
+"""Chapters that use more on a slow machine, where 133 seconds were seen: how many
+minutes each may use."""
 
 LONGEST, MEDIAN = 25, 6
 """Lines of a code cell at most, and non-blank lines of the median one."""
@@ -2311,7 +2314,7 @@ def test_a_chapter_runs_and_its_text_is_true(chapter: Path) -> None:
     claims = re.sub("^ {8}", "", CLAIMS.get(chapter.stem, ""), flags=re.MULTILINE)
     done = execution.execute(chapter, DEADLINE, claims and helper + claims)
     assert not execution.complaints(done.notebook)
-    assert used() - before < MINUTE
+    assert used() - before < MINUTE * LONGER.get(number_of(chapter), 1)
 
 
 def small(source: str) -> NotebookNode:
