@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from glob import iglob
 from pathlib import Path
 
 IS_LINUX = sys.platform == "linux"
@@ -66,12 +67,16 @@ def state(pid: int) -> str:
 
 
 def descendants(pid: int) -> list[int]:
-    """List all descendants of a process, parents before children."""
+    """List all descendants of a process, parents before children.
+
+    A process that ends meanwhile may be in the list or not.
+    """
     pids = [pid]
     for parent in pids:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+        # Path.glob fails where a process ends under it; glob finds nothing there.
+        for children in iglob(f"/proc/{parent}/task/*/children"):
             with suppress(OSError):
-                pids.extend(map(int, task.read_text().split()))
+                pids.extend(map(int, Path(children).read_text().split()))
     return pids[1:]
 
 

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ import torch.distributed as dist
 from conftest import alive, until
 
 import collectives_lab as lab
+from collectives_lab.basics import linux
 from collectives_lab.launch import group
 from collectives_lab.launch.processes import fork_server
 from collectives_lab.launch.processes.forked import servers
@@ -515,3 +517,15 @@ def test_a_run_leaves_no_zombie() -> None:
         return collected
 
     assert until(lambda: not zombies())
+
+
+def test_a_process_tree_is_read_while_its_processes_end() -> None:
+    """Each look takes a millisecond or less; some of a shell's children end in one."""
+    busy = subprocess.Popen(["sh", "-c", "while :; do (:) & (: | :); done"])
+    try:
+        seen = {pid for _ in range(2000) for pid in linux.descendants(busy.pid)}
+    finally:
+        busy.kill()
+        busy.wait()
+    assert len(seen) > 20
+    assert linux.descendants(busy.pid) == []
