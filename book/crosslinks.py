@@ -32,7 +32,8 @@ WORDS = (
     rf"|(?P<figure>\bFigure (?P<drawn>{NUMBER}))"
     rf"|\b[Ss]ection (?P<named>{NUMBER})(?!\.?\d)"
     rf"|(?<=\()(?P<alone>{NUMBER})(?=[),])"
-    rf"|\b(?:in|of|from|by|see) (?P<own>{NUMBER})(?=[.,;:)]|\s[a-z]{{2}}|$)"
+    rf"|\b(?<!factor )(?:in|of|from|by|see) (?P<own>{NUMBER})"
+    r"(?=[.,;:?)]|\s[a-z]{2}|$)"
 )
 EXERCISES, READING = "## Exercises", "## Reading"
 

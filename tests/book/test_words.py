@@ -109,6 +109,8 @@ def test_a_chapter_links_its_own_sections_and_not_its_own_terms() -> None:
     """ "in 1.1" is a section in chapter 1, and may be a figure elsewhere."""
     own = "A ring as in [1.1](01_verbs.html#circles) goes round."
     assert linked("A ring as in 1.1 goes round.", chapter=1) == own
+    asked = "By a factor of 1.1, as in that of [1.1](01_verbs.html#circles)?"
+    assert linked("By a factor of 1.1, as in that of 1.1?", chapter=1) == asked
 
 
 def test_a_figure_is_linked_where_it_is_numbered() -> None:
