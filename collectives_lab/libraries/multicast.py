@@ -43,11 +43,12 @@ def share(machine: Machine, gpus: int, version: tuple[int, int]) -> float:
     """Return the rate that NCCL counts for an all_reduce by NVLS, in units of a ring's.
 
     Every GPU is the head of one channel, which crosses that GPU's links twice and those
-    of each other GPU once. From 2.19 to 2.27 NCCL counts 5/6 of all channels as the rate
-    of the tensor; we take the same for older versions. From 2.28 on it counts the part `SHARE`, and no more for a channel than the
-    speed to which its search raises it: the first of twice its own, or the highest.
-    With 18 links NVLS has no less than a ring from 5 GPUs of Hopper on and from 6 of
-    Blackwell, and since 2.28 from 6 and from 8.
+    of each other GPU once. From 2.19 to 2.27 NCCL counts 5/6 of all channels as the
+    rate of the tensor; older versions are taken for these. From 2.28 on it counts the
+    part `SHARE`, and no more for a channel than the speed to which its search raises
+    it: the first of twice its own, or the highest. With 18 links NVLS has no less than
+    a ring from 5 GPUs of Hopper on and from 6 of Blackwell, and since 2.28 from 6 and
+    from 8.
     """
     speeds, heads = SPEEDS[machine.gpu], min(gpus, MOST)
     for_ring = [speed for speed in speeds if speed <= machine.inside]

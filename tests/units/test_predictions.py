@@ -162,7 +162,7 @@ def test_nvls_has_the_channels_of_nccl_s_search(preset, ring, busbw) -> None:
 
 
 def test_nvls_with_less_than_a_ring_is_taken_for_middle_sizes_only() -> None:
-    """Five H100 since 2.28: it starts after LL and before LL128 and Simple of a ring."""
+    """By 2.28 on five H100 it starts later than LL and sooner than LL128."""
     fabric = fabrics.dgx_h100(gpus_per_node=5)
     sizes = MiB, 4 * MiB, 16 * MiB, GiB
     found = [lab.predict("all_reduce", nbytes, fabric).algorithm for nbytes in sizes]
