@@ -107,34 +107,56 @@ def estimate(
     picked = aws.pick(machine.platform, verb, nbytes, shape.world_size, shape.nodes)
     if algorithm is None and protocol is None and picked:
         wanted = [c for c in wanted if (c.algorithm, c.protocol) == picked] or wanted
-    call = verb, nbytes, machine, shape
+    by_nvls = None
+    if verb == "all_reduce" and shape.nodes == 1 and machine.multicast:
+        by_nvls = _counted(at_work.inside, machine, shape, version)
+    call = verb, nbytes, machine, shape, by_nvls
     picked_by_nccl = min(wanted, key=lambda choice: _claimed(choice, *call))
     return _timed(picked_by_nccl, nbytes, machine, constants)
 
 
 def _is_enabled(choice: Choice, machine: Machine, shape: Shape) -> bool:
     """Return whether NCCL considers this without being told: CollNet needs SHARP."""
-    if choice.algorithm == "nvls" and shape.nodes == 1:
-        return multicast.is_considered(machine, shape.gpus)
     needs_sharp = choice.algorithm in ("nvls", "collnetchain", "collnetdirect")
-    return machine.sharp or not needs_sharp
+    return machine.sharp or not needs_sharp or shape.nodes == 1
+
+
+def _counted(
+    links: float, machine: Machine, shape: Shape, version: tuple[int, int]
+) -> float:
+    """Return the bytes/s by which NCCL compares NVLS in one server, for an all_reduce.
+
+    links: the bytes/s of a ring over the links of a GPU.
+    """
+    if not multicast.exists(machine, shape.gpus, version):
+        return 0.0
+    ring = links * (shape.gpus / (2 * (shape.gpus - 1)))
+    return ring * multicast.share(machine, shape.gpus, version)
 
 
 def _claimed(
-    choice: Choice, verb: str, nbytes: float, machine: Machine, shape: Shape
+    choice: Choice,
+    verb: str,
+    nbytes: float,
+    machine: Machine,
+    shape: Shape,
+    by_nvls: float | None,
 ) -> float:
     """Return the seconds by which NCCL compares: `ncclTopoGetAlgoTime`, tuning.cc.
 
     It has no pipeline that fills, but takes something off trees and adds to rings.
+    by_nvls: the bytes/s that it counts for NVLS, None for those that NVLS attains.
     """
     latency, rate = choice.latency, choice.rate
+    if choice.algorithm == "nvls" and by_nvls is not None:
+        rate = by_nvls
     if verb == "all_reduce" and choice.protocol == "Simple":
         index, tenths = int(math.log2(max(nbytes / 64, 1))), nccl.SAGGING["Simple"]
         if choice.algorithm == "tree" and index < len(tenths):
             rate *= tenths[index] / 10
         if choice.algorithm == "ring" and shape.nodes > 1:
             latency *= 1.9 if machine.gpu == "Volta" else 1.4
-    return latency + nbytes / rate
+    return latency + (nbytes / rate if rate else math.inf)
 
 
 def _timed(

@@ -62,8 +62,9 @@ SOURCES = {
     "aws-p4de-2": _Source(lambda ranks: fabrics.aws_p4de(ranks // 8)),
     "aws-p5-1": _Source(lambda ranks: fabrics.aws_p5(ranks // 8)),
     "mleng-a100-1": _Source(lambda ranks: fabrics.dgx_a100(ranks // 8)),
-    "mleng-nvls-h200": _Source(_h200),
-    "mleng-h200-verbs": _Source(_h200),
+    # network/README.md, "SHARP", names 2.27.7 for its calls on 8 H200.
+    "mleng-nvls-h200": _Source(_h200, "nccl 2.27"),
+    "mleng-h200-verbs": _Source(_h200, "nccl 2.27"),
     "mleng-latency": _Source(_h200),
     # The job's manifest forces NCCL_ALGO=COLLNETCHAIN, from 2023-05 on.
     "coreweave-h100": _Source(

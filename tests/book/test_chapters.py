@@ -1269,9 +1269,19 @@ CLAIMS = {
         assert 1.7 < ring_only / fastest < 1.8
         assert 1.5 < by_bytes < 1.6 and 1.3 < by_model < 1.36
         from collectives_lab.libraries import multicast
-        assert multicast.SHARE["Hopper"] == 0.85 and multicast.FEWEST["Hopper"] == 5
-        found = [2 * 60 * (n - 1) * multicast.SHARE["Hopper"] for n in (4, 5)]
-        assert found[0] < 6 * 60 < found[1], "10.8: a ring has six channels of 60 GB/s"
+        assert multicast.SHARE["Hopper"] == 0.85
+        of_ring = {v: [multicast.share(dgx.machine, n, v) for n in range(3, 9)]
+                   for v in ((2, 27), (2, 28))}
+        in_all = np.multiply(of_ring[2, 28], 6 * 60)  # a ring has six channels
+        assert np.allclose(in_all[1:3], [240, 300]) and 6 * 60 == 360, "10.8"
+        assert min(of_ring[2, 28][3:]) == 1 == of_ring[2, 28][3], "10.8: from six on"
+        assert of_ring[2, 27][1] < 1 < min(of_ring[2, 27][2:]), "10.8: from five on"
+        of_five = lambda n, **more: lab.predict(
+            "all_reduce", n * MiB, fabrics.dgx_h100(1, 5), **more)
+        taken = [of_five(n).protocol for n in (2, 2.3, 7.9, 8.1)]
+        assert taken == ["LL", "Simple", "Simple", "LL128"], "10.8: 2 to 8 MiB"
+        assert of_five(4).algorithm == "nvls" and of_five(1024).algorithm == "ring"
+        assert of_five(1024, library="nccl 2.27").algorithm == "nvls", "10.8"
         starts = [1e6 * lab.predict("all_reduce", 8, dgx, algorithm=a).seconds
                   for a in ("nvls", "ring")]
         assert round(starts[0]) == 25 and 14.5 < starts[1] < 15.1, starts

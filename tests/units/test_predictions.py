@@ -10,7 +10,7 @@ import collectives_lab as lab
 from collectives_lab import fabrics, libraries, predictions
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.costs import nccl
-from collectives_lab.libraries import Shape, aws, choices, version_of
+from collectives_lab.libraries import Shape, aws, choices, multicast, version_of
 from collectives_lab.notebook.prediction_html import prediction_html
 from collectives_lab.truth.cli import markdown
 
@@ -128,13 +128,53 @@ def test_a_rack_adds_no_faster_than_eight_gpus() -> None:
     assert rates[0] == rates[1] == rates[2] == pytest.approx(0.74 * 721.8e9 * 8 / 9)
 
 
-@pytest.mark.parametrize("gpus, picked", [(4, "ring"), (5, "nvls"), (8, "nvls")])
-def test_nvls_is_taken_from_five_gpus_of_hopper(gpus, picked) -> None:
-    """As measured on H200: with four NCCL stays with a ring, and NVLS can be forced."""
-    fabric = fabrics.dgx_h200(gpus_per_node=gpus)
-    assert lab.predict("all_reduce", 8 * GiB, fabric).algorithm == picked
-    forced = lab.predict("all_reduce", 8 * GiB, fabric, algorithm="nvls")
-    assert forced.algorithm == "nvls"
+@pytest.mark.parametrize(
+    "preset, version, fewest",
+    [
+        (fabrics.dgx_h200, "nccl 2.27", 5),
+        (fabrics.dgx_b200, "nccl 2.27", 6),
+        (fabrics.dgx_h200, "nccl 2.28", 6),
+        (fabrics.dgx_b200, "nccl 2.28", 8),
+    ],
+)
+def test_nvls_is_taken_from_so_many_gpus_on(preset, version, fewest) -> None:
+    """As measured with 2.27.7 on H200 and on B200; below, NVLS can be forced."""
+    for gpus in range(3, 9):
+        fabric = preset(gpus_per_node=gpus)
+        found = lab.predict("all_reduce", 8 * GiB, fabric, version)
+        assert found.algorithm == ("nvls" if gpus >= fewest else "ring"), gpus
+        forced = lab.predict("all_reduce", 8 * GiB, fabric, version, algorithm="nvls")
+        assert forced.algorithm == "nvls"
+
+
+@pytest.mark.parametrize(
+    "preset, ring, busbw",
+    [
+        (fabrics.dgx_h100, 360, {4: 240, 5: 300, 6: 360, 7: 408, 8: 476}),
+        (fabrics.dgx_b200, 720, {4: 360, 5: 450, 6: 540, 7: 630, 8: 720}),
+    ],
+)
+def test_nvls_has_the_channels_of_nccl_s_search(preset, ring, busbw) -> None:
+    """In 2.28 a channel has at most 60 GB/s on Hopper, and 90 GB/s on Blackwell."""
+    for gpus, rate in busbw.items():
+        found = multicast.share(preset().machine, gpus, (2, 28))
+        assert found * ring == pytest.approx(rate, rel=1e-9), gpus
+
+
+def test_nvls_with_less_than_a_ring_is_taken_for_middle_sizes_only() -> None:
+    """By 2.28 on five H100 it starts later than LL and sooner than LL128."""
+    fabric = fabrics.dgx_h100(gpus_per_node=5)
+    sizes = MiB, 4 * MiB, 16 * MiB, GiB
+    found = [lab.predict("all_reduce", nbytes, fabric).algorithm for nbytes in sizes]
+    assert found == ["ring", "nvls", "ring", "ring"]
+
+
+def test_links_too_slow_for_a_channel_have_no_nvls_by_the_search() -> None:
+    """Such a machine takes a ring at all sizes."""
+    machine = replace(fabrics.dgx_b200().machine, inside=100e9)
+    assert multicast.share(machine, 8, (2, 28)) == 0
+    fabric = replace(fabrics.dgx_b200(), machine=machine)
+    assert lab.predict("all_reduce", GiB, fabric).algorithm == "ring"
 
 
 def test_a_machine_without_multicast_has_no_nvls() -> None:
