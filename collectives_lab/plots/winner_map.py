@@ -190,9 +190,7 @@ def _name_regions(
     return without
 
 
-def _name_next(
-    labels: Labels, second: np.ndarray, names: Sequence[str]
-) -> list[int]:
+def _name_next(labels: Labels, second: np.ndarray, names: Sequence[str]) -> list[int]:
     """Write into the pale regions who is hardly slower; return for whom is room."""
     texts = [f"{name}\nis within 5 %" for name in names]
     return [

@@ -556,7 +556,7 @@ CLAIMS = {
         assert [P for P, of_P in zip(thirds, double) if of_P
             and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.13: to the end of the map"
         assert powers[-1] > 10**5
-        for P, next_one in (1024, "ring"), (4096, "double tree"), (2**17, "double tree"):
+        for P, next_one in (1024, "ring"), *((P, "double tree") for P in (4096, 2**17)):
             of_P = {n: cost(P, 1e10, ALPHA, BETA) for n, cost in RIVALS.items()}
             first, second, *_ = sorted(of_P, key=of_P.get)
             assert (first, second) == ("halving-doubling", next_one), "Figure 5.12"
