@@ -43,8 +43,8 @@ def everywhere(world_size: int) -> bool:
     return True
 
 
-def on_powers_of_two_from_4(world_size: int) -> bool:
-    return world_size == power_of_two(world_size) and world_size != 2
+def on_powers_of_two(world_size: int) -> bool:
+    return world_size == power_of_two(world_size)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ ROWS = {
     "whole_ring_all_reduce": Row(chunks=uncut, same_bits=False),
     "ring_all_reduce": Row("each", options=IN_64, in_step=False),
     "tree_all_reduce": Row("total", uncut),
-    "double_tree_all_reduce": Row("total", halves, on_powers_of_two_from_4, IN_64),
+    "double_tree_all_reduce": Row("total", halves, on_powers_of_two, IN_64),
     "recursive_doubling_all_reduce": Row(chunks=uncut),
     "halving_doubling_all_reduce": Row("power of two", power_of_two),
     "hierarchical_all_reduce": Row("each"),

@@ -91,16 +91,18 @@ def double_tree_all_reduce(
 ) -> Any:
     """Return 2 (2 ceil(log2 P) + 2 m - 3) (alpha + S/(2 m) beta), m messages a half.
 
-    With many segments about 2 S beta, as the ring, in a logarithmic number of steps
-    more. segment: bytes of the messages that carry a half; None for one. Exact for a
-    power of two from 4 on and segments that divide a half. Otherwise an upper bound,
-    with S rounded up to even halves and the last segment to a full one.
+    On two ranks 2 m (alpha + S/(2 m) beta), since neither has two children. With many
+    segments about 2 S beta, as the ring, in a logarithmic number of steps more.
+    segment: bytes of the messages that carry a half; None for one. Exact for a power of
+    two and segments that divide a half. Otherwise an upper bound, with S rounded up to
+    even halves and the last segment to a full one.
     Source: Sanders, Speck and Traeff 2009, section 2, for reduction and broadcast.
     """
     half = nbytes / 2
     messages = _messages(half, segment)
     longest = half if segment is None else np.minimum(half, segment)
-    steps = 2 * rounds(world_size) + 2 * messages - 3
+    inner = 2 * rounds(world_size) + 2 * messages - 3
+    steps = np.where(world_size == 2, messages, inner)
     return steps * (2 * alpha + longest * (2 * beta + reduce_cost))
 
 

@@ -252,21 +252,21 @@ class Labels:
     def __init__(self, ax: Axes, fontsize: float) -> None:
         self.ax, self.fontsize = ax, fontsize
         self.occupied: list[Bbox] = []
-        self._sizes: dict[str, tuple[float, float]] = {}
+        self._sizes: dict[tuple[str, float], tuple[float, float]] = {}
 
-    def size(self, text: str) -> tuple[float, float]:
-        """Return the width and height of a label in pixels."""
-        if text not in self._sizes:
-            drawn = self._text(0, 0, text)
+    def size(self, text: str, angle: float = 0) -> tuple[float, float]:
+        """Return the width and height of a label, turned by an angle, in pixels."""
+        if (text, angle) not in self._sizes:
+            drawn = self._text(0, 0, text, angle)
             box = drawn.get_window_extent()
             pad = 0.4 * self.fontsize * DPI / 72
-            self._sizes[text] = box.width + pad, box.height + pad
+            self._sizes[text, angle] = box.width + pad, box.height + pad
             drawn.remove()
-        return self._sizes[text]
+        return self._sizes[text, angle]
 
-    def put(self, text: str, left: float, middle: float) -> bool:
+    def put(self, text: str, left: float, middle: float, angle: float = 0) -> bool:
         """Write `text` from the pixel `left` on, or as near as the axes has room."""
-        width, height = self.size(text)
+        width, height = self.size(text, angle)
         frame = self.ax.get_window_extent()
         left = max(frame.x0, min(left, frame.x1 - width))
         box = Bbox.from_bounds(left, middle - height / 2, width, height)
@@ -276,11 +276,12 @@ class Labels:
         self.occupied.append(box)
         centre = (left + width / 2, middle)
         x, y = self.ax.transData.inverted().transform(centre)
-        self._text(x, y, text)
+        self._text(x, y, text, angle)
         return True
 
-    def _text(self, x: float, y: float, text: str) -> Text:
-        return pill_text(self.ax, x, y, text, self.fontsize, zorder=5)
+    def _text(self, x: float, y: float, text: str, angle: float) -> Text:
+        style = {"zorder": 5, "rotation": angle}
+        return pill_text(self.ax, x, y, text, self.fontsize, **style)
 
 
 def pill_text(

@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import Bbox
@@ -39,7 +40,7 @@ from collectives_lab.plots.series import (
 SIZES = np.geomspace(1, 1e10, 301)
 WORLD_SIZES = 2 ** np.arange(1, 18)
 CLOSE = 0.05
-EDGE = 6  # pixels between a name and the right edge of the map
+EDGE = 2  # pixels between a name and the right edge of the map
 DASHES = "--", ":", "-."
 
 
@@ -59,7 +60,8 @@ def winner_map(
     costs: by name, a function of (world_size, nbytes, alpha, beta) as in `costs`, or
     seconds `[world size, size]`. world_sizes: powers of two up to 131072 if left out.
     lines: sizes by name, one for each number of ranks, nan where there is none.
-    Pale is where the next best is at most 5 % slower. Of equals the first one wins.
+    Pale is where the next best is at most 5 % slower; a name there says which one, and
+    a thin line stands between two such names. Of equals the first one wins.
     """
     sizes, worlds = np.asarray(nbytes, float), np.asarray(world_sizes)
     names = list(costs)
@@ -80,7 +82,8 @@ def winner_map(
     labels = Labels(ax, 8.5)
     labels.occupied += [box for line in ax.lines for box in _boxes(ax, line)]
     small = _name_regions(labels, winner, names)
-    _name_next(labels, second, names)
+    named = _name_next(labels, second, names)
+    _part(ax, winner, np.where(np.isin(second, named), second, -1), _edges(sizes))
     patches = {n: Patch(fc=SERIES[names.index(n) % len(SERIES)]) for n in small}
     key_above(ax, patches | signs)
     where = setting(None, alpha, beta)
@@ -113,6 +116,21 @@ def _draw(
     rows = np.arange(len(winner) + 1) - 0.5
     ax.set_xscale("log")
     ax.pcolormesh(_edges(sizes), rows, pixels, rasterized=True)
+
+
+def _part(ax: Axes, winner: np.ndarray, second: np.ndarray, edges: np.ndarray) -> None:
+    """Rule a line where the winner stays and the next, -1 for none, is another."""
+    others = np.where(second < 0, np.nan, second)
+    under, beside = (
+        np.argwhere((np.diff(winner, axis=n) == 0) & (abs(np.diff(others, axis=n)) > 0))
+        for n in (0, 1)
+    )
+    rules = [[(edges[c], r + 0.5), (edges[c + 1], r + 0.5)] for r, c in under]
+    rules += [[(edges[c + 1], r - 0.5), (edges[c + 1], r + 0.5)] for r, c in beside]
+    if rules:
+        for color, width in ("white", 2.5), ("black", 1):  # on white to be seen
+            style = {"colors": color, "linewidths": width, "capstyle": "projecting"}
+            ax.add_collection(LineCollection(rules, **style), autolim=False)
 
 
 def _draw_lines(ax: Axes, lines: Mapping[str, ArrayLike]) -> dict[str, Line2D]:
@@ -172,17 +190,21 @@ def _name_regions(
     return without
 
 
-def _name_next(labels: Labels, second: np.ndarray, names: Sequence[str]) -> None:
-    """Write into the pale regions, where there is room, who is hardly slower."""
-    for number, name in enumerate(names):
-        _name(labels, second == number, f"{name}\nis within 5 %")
+def _name_next(labels: Labels, second: np.ndarray, names: Sequence[str]) -> list[int]:
+    """Write into the pale regions who is hardly slower; return for whom is room."""
+    texts = [f"{name}\nis within 5 %" for name in names]
+    return [
+        number
+        for number, text in enumerate(texts)
+        if any(_name(labels, second == number, text, angle) for angle in (0, 90))
+    ]
 
 
-def _name(labels: Labels, region: np.ndarray, text: str) -> bool:
+def _name(labels: Labels, region: np.ndarray, text: str, angle: float = 0) -> bool:
     """Write a text into a region, if there is a place where it fits in."""
     frame = labels.ax.get_window_extent()
     cell_width, cell_height = frame.width / region.shape[1], frame.height / len(region)
-    width, height = labels.size(text)
+    width, height = labels.size(text, angle)
     box = math.ceil(width / cell_width), math.ceil(height / cell_height)
     free = region.copy()
     free[:, -math.ceil(EDGE / cell_width) :] = False
@@ -194,7 +216,7 @@ def _name(labels: Labels, region: np.ndarray, text: str) -> bool:
     if place is None:
         return False
     x = frame.x0 + (place[1] + 0.5) * cell_width - width / 2
-    return labels.put(text, x, frame.y0 + (place[0] + 0.5) * cell_height)
+    return labels.put(text, x, frame.y0 + (place[0] + 0.5) * cell_height, angle)
 
 
 def _in_two_lines(name: str) -> str:

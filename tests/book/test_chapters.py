@@ -500,6 +500,8 @@ CLAIMS = {
         assert round((3 * MiB * BETA / (4 * ALPHA)) ** 0.5, 1) == 2.8
         assert math.isclose(double_tree(8, MiB, ALPHA, BETA), 1e-6 * took[2],
             rel_tol=1e-4)
+        two_ranks = double_tree(2, 64 * MiB, ALPHA, BETA)
+        assert math.isclose(two_ranks, 2 * ALPHA + 64 * MiB * BETA), "one segment"
         assert of_twelve == [8, 3.75] and 3.75 - 1.75 == 2
         assert bruck_twice == [8, 2 * 11 / 12]
         assert 4 * 3 - 2 + 4 == count(
@@ -554,6 +556,14 @@ CLAIMS = {
         assert [P for P, of_P in zip(thirds, double) if of_P
             and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.13: to the end of the map"
         assert powers[-1] > 10**5
+        for P, next_one in (1024, "ring"), *((P, "double tree") for P in (4096, 2**17)):
+            of_P = {n: cost(P, 1e10, ALPHA, BETA) for n, cost in RIVALS.items()}
+            first, second, *_ = sorted(of_P, key=of_P.get)
+            assert (first, second) == ("halving-doubling", next_one), "Figure 5.12"
+            assert of_P[second] < 1.05 * of_P[first]
+        assert of_P["ring"] > 2 * of_P[first], "5.12: above the line the ring is not"
+        assert all(3 * max(min(2**k, P - 2**k) for k in range((P - 1).bit_length()))
+            >= P for P in range(2, 2049)), "5.9: a third of the circle"
         for P, is_same in (3, True), (6, False), (96, False):
             both = (2 * costs.bruck_all_gather(P, 2**30, ALPHA, BETA),
                 RIVALS["ring"](P, 2**30, ALPHA, BETA))

@@ -1617,6 +1617,25 @@ def test_close_is_pale():
     alpha = np.array(figure.axes[0].collections[0].get_facecolor()).reshape(8, 99, 4)
     assert (alpha[:, :9, 3] == 1).all() and np.allclose(alpha[:, 9:, 3], 0.5, atol=0.01)
     assert "second\nis within 5 %" in labels(figure)
+    assert len(figure.axes[0].collections) == 1, "no line where one is the next"
+
+
+def test_a_line_parts_those_who_are_close():
+    """Each name stands where its own is the next; a narrow one is turned upright."""
+    near = {"first": np.ones((8, 99)), "one": np.full((8, 99), 1.04)}
+    near["other"] = np.full((8, 99), 1.02)
+    near["other"][:, :92] = near["other"][0] = 1.1
+    sizes, worlds = np.geomspace(1, 1e6, 99), 2 ** np.arange(1, 9)
+    figure = plots.winner_map(near, nbytes=sizes, world_sizes=worlds)
+    ax = figure.axes[0]
+    place = {t.get_text().split("\n")[0]: t for t in ax.texts}
+    assert place["other"].get_rotation() == 90 and place["one"].get_rotation() == 0
+    assert place["one"].get_position()[0] < sizes[92] < place["other"].get_position()[0]
+    rules = np.array(ax.collections[-1].get_segments())
+    corner = 1e6 ** (91.5 / 98), 0.5
+    assert len(rules) == 14 and np.allclose(rules.min(axis=(0, 1)), corner)
+    assert (np.isclose(rules, corner).all(axis=1).any(axis=1)).all(), "along two edges"
+    assert_readable(figure)
 
 
 def test_predicted_beside_measured():
