@@ -119,11 +119,13 @@ def _node(
             continue
         middle = (xs[0] + xs[-1]) / 2
         _bar(ax, xs[0] - 0.16, xs[-1] + 0.16, PCIE, way)
+        # More cards than GPUs are drawn narrower, clear of the lines at their sides.
+        pitch, wide = (0.22, 0.19) if len(cards) > len(xs) else (PITCH, 0.28)
         for n, card in enumerate(cards):
-            x = middle + PITCH * (n - (len(cards) - 1) / 2)
+            x = middle + pitch * (n - (len(cards) - 1) / 2)
             inside = min(max(x, xs[0] - 0.12), xs[-1] + 0.12)
             _line(ax, inside, PCIE + 0.11, CARD - 0.1)
-            _box(ax, x - 0.14, CARD - 0.1, 0.28, 0.2, "none", ec=INK)
+            _box(ax, x - wide / 2, CARD - 0.1, wide, 0.2, "none", ec=INK)
             ax.text(x, CARD, str(card), ha="center", va="center", size=7.5, zorder=4)
 
 

@@ -1455,6 +1455,10 @@ CLAIMS = {
         from torch.distributed.elastic.rendezvous import dynamic_rendezvous
         assert "sorted(state.participants)" in getsource(dynamic_rendezvous), "11.8"
         assert round(of_both[0] / of_both[1], 1) == 2.3
+        both = [lab.predict("all_reduce", 2**26, f) for f in (eight_nodes, rack)]
+        assert [round(p.high / p.seconds, 1) for p in both] == [1.4, 1.4]
+        assert [round(p.seconds / p.low, 1) for p in both] == [1.4, 1.4]
+        assert all("At most one published set" in p.support for p in both), "11.9"
         assert round(through_cards / through_nvlink) == 16 and 18 * 4 == 72
         off = [c.prediction.seconds / c.call.seconds for c in lab.truth.compared()
                if c.call.row.set == "coreweave-gb200-72"]
