@@ -826,6 +826,10 @@ CLAIMS = {
             return [r for r in (np.arange(1, 6) + rank) % 6 if r in ahead] + later
         assert plan_of(as_they_come).replay(one_message).elapsed == 9, "last in all"
         assert [round(gain(n), 1) for n in (2**14, S)] == [2.7, 0.9]
+        assert gain(2**21) > 1.2 and 0.93 < gain(3 * 2**20) < 1, "7.9: 3 MiB"
+        below, above = (seconds_on_64(plans.pairwise_all_to_all, MB * 10**6)
+            / seconds_on_64(plans.bruck_all_to_all, MB * 10**6) for MB in (19.2, 20.8))
+        assert below > 1 > above, "7.9: Bruck in turn up to 20 MB"
         assert round(gain(S, plans.pairwise_all_to_all, one_by_one), 1) == 2.0
         for P in WORLDS[1:]:
             causes = (P - 8) / P * S / 50e9 + (P - 8) * 14e-6
