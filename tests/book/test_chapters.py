@@ -1303,7 +1303,7 @@ CLAIMS = {
         of_five = lambda n, **more: lab.predict(
             "all_reduce", n * MiB, fabrics.dgx_h100(1, 5), **more)
         taken = [of_five(n).protocol for n in (2, 2.3, 7.9, 8.1)]
-        assert taken == ["LL", "Simple", "Simple", "LL128"], "10.8: 2 to 8 MiB"
+        assert taken == ["LL", "Simple", "Simple", "LL128"] and 8 * MiB == 2**23, "10.8"
         assert of_five(4).algorithm == "nvls" and of_five(1024).algorithm == "ring"
         assert of_five(1024, library="nccl 2.27").algorithm == "nvls", "10.8"
         starts = [1e6 * lab.predict("all_reduce", 8, dgx, algorithm=a).seconds
