@@ -2005,6 +2005,7 @@ CLAIMS = {
         assert above["out of step, momentum"].min() > 50
         assert above["out of step"].max() < 20 and len(order) == 24
         assert round(240 / 3.5, 1) == 68.6, "15.7"
+        assert 4 * 20 == 80 > arrivals[-1][0], "15.7, Figure 15.6"
         assert [order.count(worker) for worker in range(4)] == [7, 7, 7, 3], "15.7"
         assert round(np.mean(diloco)) == 6 and 1 / (1 - 0.5) == 2, "15.7"
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)
