@@ -181,8 +181,7 @@ def test_the_preface_sends_readers_on_ways_of_the_hours_that_it_names() -> None:
             named = [str(n) for n in range(int(span[1]), int(span[2]) + 1)]
         else:
             named = re.findall(r"\d+|\w+", whole + handed_in)
-        way |= {
-            name: takes[name] for name in named if name in takes and name not in way
-        }
+        for name in takes.keys() & set(named):
+            way.setdefault(name, takes[name])
         assert sum(way.values()) == pytest.approx(60 * int(hours), rel=0.05), hours
     assert sum(takes[name] for name in exercises) == pytest.approx(600, rel=0.05)
