@@ -1587,6 +1587,7 @@ CLAIMS = {
         changes = np.subtract(ends[::2], ends[1::2])
         at_25 = explorer.cap.values.index(25)
         assert round(changes[at_25] / ms, 1) == 0.7, "12.7"
+        assert max(exposed(way, "NVLink") for way in WAYS) * ms < 2e-3, "12.7"
         assert abs(exposed("one for each", "NVLink") - exposed("DDP", "NVLink")) < 0.1
         assert sum(resnet50()) == 25_557_032 and len(resnet50()) == 161
         assert all_reduces == [n // 4 for _, n in in_buckets(
