@@ -42,8 +42,9 @@ def routes(
     """Draw the hops of each way between the GPUs of nodes.
 
     ways: by name, the hops as pairs of ranks; the first per_node ranks are node 0. A
-    hop inside a node is drawn as a bow, one between nodes as a straight line. rank_at:
-    by the same names, the rank at each place, where it is another than the place.
+    hop inside a node is drawn as a bow, one between nodes as a straight line, with a
+    head at each end if there is one back. rank_at: by the same names, the rank at each
+    place, where it is another than the place.
     Raises ValueError for ranks that the nodes do not have.
     """
     if not 0 < len(ways) <= MOST:
@@ -61,8 +62,9 @@ def routes(
         ax.text(apart / 2, -0.4, name, ha="center", va="center", size=9)
         ranks = list((rank_at or {}).get(name, range(nodes * per_node)))
         _nodes(ax, ranks, per_node)
-        for src, dst in hops:
-            _hop(ax, (ranks.index(src), ranks.index(dst)), per_node, nodes)
+        between = [(ranks.index(src), ranks.index(dst)) for src, dst in hops]
+        for hop in between:
+            _hop(ax, hop, per_node, nodes, has_way_back=hop[::-1] in between)
     figure.caption = caption or f"{', '.join(ways)}, between {nodes} nodes."
     words = (f"{name}: {', '.join(f'{a} to {b}' for a, b in hops)}"
              for name, hops in ways.items())  # fmt: skip
@@ -91,9 +93,14 @@ def _nodes(ax: Axes, ranks: Sequence[int], per_node: int) -> None:
         ax.text(x, y, str(rank), ha="center", va="center", zorder=3, **label)
 
 
-def _hop(ax: Axes, hop: Hop, per_node: int, nodes: int) -> None:
-    """Draw a hop between two places."""
+def _hop(
+    ax: Axes, hop: Hop, per_node: int, nodes: int, has_way_back: bool = False
+) -> None:
+    """Draw a hop between two places, and on the same line the way back."""
     is_inside = hop[0] // per_node == hop[1] // per_node
+    is_mutual = has_way_back and not is_inside
+    if is_mutual and hop[0] > hop[1]:
+        return  # two dashed lines on each other would look solid
     bow = 0.0
     if is_inside:  # to the left, in the last node to the right
         is_left = hop[0] // per_node < nodes - 1
@@ -104,7 +111,7 @@ def _hop(ax: Axes, hop: Hop, per_node: int, nodes: int) -> None:
         _point(hop[0], per_node),
         _point(hop[1], per_node),
         connectionstyle=f"arc3,rad={bow}",
-        arrowstyle="-|>",
+        arrowstyle="<|-|>" if is_mutual else "-|>",
         mutation_scale=11,
         shrinkA=8,
         shrinkB=8,

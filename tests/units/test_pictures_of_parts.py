@@ -270,6 +270,10 @@ def test_routes_have_an_arrow_for_each_hop() -> None:
     assert_readable(three)
     hops = [p for p in three.axes[0].patches if isinstance(p, FancyArrowPatch)]
     assert [p.get_linestyle() != "-" for p in hops] == [False, False, True, False, True]
+    both = plots.routes({"there and back": [(0, 4), (4, 0), (0, 1), (1, 0)]})
+    hops = [p for p in both.axes[0].patches if isinstance(p, FancyArrowPatch)]
+    assert [p.get_linestyle() != "-" for p in hops] == [True, False, False]
+    assert [p.get_arrowstyle().arrow for p in hops] == ["<|-|>", "-|>", "-|>"]
     with pytest.raises(ValueError, match="of 8"):
         plots.routes({"too far": [(0, 8)]})
     with pytest.raises(ValueError, match="0 ways; need 1 to 3"):
