@@ -1288,14 +1288,14 @@ CLAIMS = {
         assert list(handover.values()) == [1, 16 * MiB, 256 * MiB, 2 * GiB]
         assert 1.7 < ring_only / fastest < 1.8
         assert 1.5 < by_bytes < 1.6 and 1.3 < by_model < 1.36
-        from collectives_lab.libraries import multicast
+        from collectives_lab.libraries import multicast, version_of
         assert multicast.SHARE["Hopper"] == 0.85
-        of_ring = {v: [multicast.share(dgx.machine, n, v) for n in range(3, 9)]
-                   for v in ((2, 27), (2, 28))}
-        in_all = np.multiply(of_ring[2, 28], 6 * 60)  # a ring has six channels
+        older, newer = ([multicast.share(dgx.machine, n, version_of(library))
+            for n in range(3, 9)] for library in ("nccl 2.27", "nccl 2.28"))
+        in_all = np.multiply(newer, 6 * 60)  # a ring has six channels
         assert np.allclose(in_all[1:3], [240, 300]) and 6 * 60 == 360, "10.8"
-        assert min(of_ring[2, 28][3:]) == 1 == of_ring[2, 28][3], "10.8: from six on"
-        assert of_ring[2, 27][1] < 1 < min(of_ring[2, 27][2:]), "10.8: from five on"
+        assert min(newer[3:]) == 1 == newer[3], "10.8: from six on"
+        assert older[1] < 1 < min(older[2:]), "10.8: from five on"
         of_five = lambda n, **more: lab.predict(
             "all_reduce", n * MiB, fabrics.dgx_h100(1, 5), **more)
         taken = [of_five(n).protocol for n in (2, 2.3, 7.9, 8.1)]
