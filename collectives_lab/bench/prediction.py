@@ -15,7 +15,7 @@ from collectives_lab.fabrics import Link
 
 SEGMENT = 2**20
 """Bytes of the largest message in Gloo's all_reduce and reduce (gloo/allreduce.h), and
-in our own ring_all_reduce."""
+in our own ring_all_reduce by Gloo. By NCCL it sends a chunk in one message."""
 
 Cost = Callable[[int, int, float, float], float]
 
@@ -37,7 +37,8 @@ def predict(
     there.
     """
     if (verb, algorithm) == ("all_reduce", "ring"):
-        cost: Cost | None = partial(costs.ring_all_reduce, segment=SEGMENT)
+        segment = None if backend == "nccl" else SEGMENT
+        cost: Cost | None = partial(costs.ring_all_reduce, segment=segment)
     elif algorithm != "library":
         cost = getattr(costs, f"{algorithm}_{verb}", None)
     else:

@@ -508,6 +508,15 @@ def test_our_algorithms_are_predicted_by_their_costs() -> None:
     assert bench.predict("all_gather", "library", 4, 10**6, LINK, "nccl") is None
 
 
+def test_a_ring_is_predicted_by_the_messages_that_it_sends() -> None:
+    """A chunk of 2 MiB is two messages by Gloo, and one by NCCL."""
+    by_gloo = bench.predict("all_reduce", "ring", 4, 2**23, LINK, "gloo")
+    by_nccl = bench.predict("all_reduce", "ring", 4, 2**23, LINK, "nccl")
+    whole = 2 * 0.75 * 2**23 * LINK.beta
+    assert by_gloo == pytest.approx(12 * LINK.alpha + whole)
+    assert by_nccl == pytest.approx(6 * LINK.alpha + whole)
+
+
 @pytest.mark.parametrize(
     "verb, messages, share",
     [
