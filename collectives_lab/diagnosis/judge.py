@@ -16,12 +16,12 @@ from collectives_lab.diagnosis import (
     motion,
     network,
     plain_verdicts,
+    reports,
     stragglers,
     waits,
 )
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.phrases import healthy, slow_network, straggler
-from collectives_lab.diagnosis.reports import from_reports
 from collectives_lab.diagnosis.verdict import Verdict, Wait, alike, short_ranks
 
 
@@ -33,8 +33,9 @@ def judge(job: Job) -> Verdict:
         or plain_verdicts.ended(job, graph)
         or forgotten.gone_past(job)
         or forgotten.left_behind(job, graph)
+        or reports.gone(job)
         or hanging.waiting(job, graph)
-        or from_reports(job)
+        or reports.from_reports(job)
         or _by_stacks(job)
         or _at_rest(job)
     )

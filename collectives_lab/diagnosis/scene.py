@@ -111,6 +111,8 @@ def _circle(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
     ranks = graph.circling(cycle) if cycle else verdict.culprits
     if len(ranks) > MOST_IN_A_CIRCLE:
         ranks = cycle
+    if not ranks:
+        raise Unwritten("no file says which call each rank waits in")
     if not 1 < len(ranks) <= MOST_IN_A_CIRCLE:
         raise Unwritten(f"a circle of {len(ranks)} ranks makes no short program")
     scene = Scene(sorted(ranks))

@@ -22,8 +22,10 @@ class Communicator:
     """One communicator of one query.
 
     counts: by rank, the operations that it has launched; most: what most ranks have,
-    where the text names only those that differ. missing: ranks that gave no data; dead:
-    those that are considered dead. query: which of the file's queries it is of.
+    where the text names only those that differ. processes: by rank, its host and
+    process, which have the same name in all communicators, while a rank has not.
+    missing: ranks that gave no data; dead: those that are considered dead. query: which
+    of the file's queries it is of.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Communicator:
     query: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     most: int | None = None
+    processes: dict[int, str] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
     dead: list[int] = field(default_factory=list)
     healthy: bool = False
@@ -58,7 +61,12 @@ def read(path: str | Path) -> list[Communicator]:
     return communicators
 
 
+_LACKS_A_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status")')
+"""NCCL 2.28.9 leaves one out in what it writes of a missing rank."""
+
+
 def _of_json(text: str) -> Iterator[Communicator]:
+    text = _LACKS_A_COMMA.sub(r"\1,\2", text)
     decoder, at, query = json.JSONDecoder(), 0, 0
     while match := re.compile(r"\s*").match(text, at):
         at = match.end()
@@ -82,6 +90,11 @@ def _communicator(one: dict[str, Any], query: int) -> Communicator:
             int(r["rank"]): sum(map(int, r.get("collective_counts", {}).values()))
             for r in one.get("ranks", ())
         },
+        processes={
+            int(r["rank"]): f"{r['pid']} on {r['host']}"
+            for r in one.get("ranks", ())
+            if "pid" in r and "host" in r
+        },
         missing=[int(r["rank"]) for r in missing],
         dead=[
             int(r["rank"])
@@ -92,13 +105,16 @@ def _communicator(one: dict[str, Any], query: int) -> Communicator:
 
 
 _ROW = re.compile(
-    r"^\s*(\d+)\s+(\d+)\s+[\d-]+\s+[\d-]+\s+([\d-]+)\s+\d+\s+(\w+)\s+(\w+)\s*$"
+    r"^\s*(\d+)\s+(\d+)\s+[\d-]+\s+[\d-]+\s+([\d-]+)\s+\d+\s+(\w+)\s+([\w,]+)\s*$"
 )
 _NAME = re.compile(r"^#(\d+)-\d+ \((\w+)\) (\w+)")
 _MOST = re.compile(r"^\s*(\d+) ranks have launched up to operation (\d+)")
 _ONE = re.compile(r"^\s*Rank (\d+) has launched up to operation (\d+)")
 _NONE = re.compile(r"^\s*(?:(\d+) ranks have|Rank (\d+) has) not launched any")
 _MEMBER = re.compile(r"^\s*Rank (\d+) -- GPU")
+_PROCESS = re.compile(r"^\s*Rank (\d+) .*managed by process (\d+ on) node (\S+)")
+_WITHOUT_DATA = re.compile(r"^\s*Missing communicator data from")
+_OTHERS = re.compile(r"^\s*(?:\d+ ranks|Rank \d+ has)")
 _MISSING = re.compile(r"^\s*The missing ranks?: ([\d, ]+)")
 
 
@@ -114,6 +130,7 @@ def _of_query(text: str, query: int) -> Iterator[Communicator]:
     sizes: dict[str, int] = {}
     by_name: dict[str, Communicator] = {}
     current, count, most = None, 0, 0
+    listed: str = ""  # what is said of the ranks that follow, a line each
     dead = bool(re.search(r"^\s*DEAD\s*$", text, re.MULTILINE))
     for line in text.splitlines():
         if match := _ROW.match(line):
@@ -123,22 +140,31 @@ def _of_query(text: str, query: int) -> Iterator[Communicator]:
                 by_name[name] = Communicator(name, sizes[match[1]], query, healthy=True)
         elif match := _NAME.match(line):
             fresh = Communicator(match[2], sizes.get(match[1], 0), query)
-            current, most = by_name.setdefault(match[2], fresh), 0
+            current, most, listed = by_name.setdefault(match[2], fresh), 0, ""
         elif current is None:
             continue
         elif match := _MOST.match(line):
-            count = int(match[2])
+            count, listed = int(match[2]), "counts"
             if int(match[1]) > most:
                 most, current.most = int(match[1]), count
         elif match := _ONE.match(line):
             current.counts[int(match[1])] = int(match[2])
         elif match := _NONE.match(line):
-            count = 0
+            count, listed = 0, "counts"
             if match[2]:
                 current.counts[int(match[2])] = 0
-        elif match := _MEMBER.match(line):
+        elif _OTHERS.match(line):
+            listed = ""
+        elif _WITHOUT_DATA.match(line):
+            listed = "missing"
+        elif (match := _MEMBER.match(line)) and listed == "counts":
             current.counts[int(match[1])] = count
+        elif match and listed == "missing":
+            current.missing.append(int(match[1]))
+            current.dead = current.missing if dead else []
         elif match := _MISSING.match(line):
             current.missing = [int(n) for n in re.findall(r"\d+", match[1])]
             current.dead = current.missing if dead else []
+        if current and (match := _PROCESS.match(line)):
+            current.processes[int(match[1])] = f"{match[2]} {match[3]}"
     yield from by_name.values()

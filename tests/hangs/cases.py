@@ -107,6 +107,21 @@ GENERATED = [
          *HEALTHY),
 ]  # fmt: skip
 
+ON_NCCL = [
+    Case("missed_call", "the data loader of rank 2 of 3 waits",
+         (2,), ("busy",)),
+    Case("other_verb", "rank 0 of 2 gathers, rank 1 reduces",
+         (0, 1), ("order",)),
+    Case("died", "rank 1 of 3 is killed",
+         (1,), ("died",)),
+    Case("raised", "rank 1 of 3 raises and leaves",
+         (1,), ("exception",)),
+    Case("circle_groups", "rank 0 of 3 in rows, ranks 1 and 2 in columns; RAS and "
+         "logs only",
+         (), ("deadlock",)),
+]  # fmt: skip
+"""Jobs of `on_nccl/job.py`, by NCCL 2.28.9 and torch 2.11: dumps, logs, RAS."""
+
 
 @dataclass(frozen=True)
 class Job:

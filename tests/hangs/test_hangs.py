@@ -49,6 +49,38 @@ def test_without_a_file_explain_names_nobody_wrong(folder: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+ON_NCCL = ROOT / "tests/hangs/on_nccl"
+
+
+def test_what_jobs_on_nccl_left_names_the_culprit() -> None:
+    """All files, and all but one, of real jobs under NCCL on a GPU."""
+    for case in cases.ON_NCCL:
+        (line,) = marks(lab.explain, [case], ON_NCCL)
+        assert line.mark == "right", line
+    wrong = complaints_without(marks_without(lab.explain, cases.ON_NCCL, ON_NCCL))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_two_ranks_that_both_receive_are_not_well_for_ras() -> None:
+    """RAS counts no messages: where they hang it sees nothing, which is no health."""
+    verdict = lab.explain(ON_NCCL / "circle_recv")
+    assert (verdict.kind, verdict.culprits) == ("unknown", [])
+    assert "neither sends nor receives" in str(verdict)
+
+
+def test_a_dump_on_paper_has_the_fields_of_nccls(folder: Path) -> None:
+    """Names and types, as torch 2.11 writes them for NCCL."""
+    real = dumps(ON_NCCL / "missed_call")[0]
+    paper = dumps(folder / "pipeline_checkpoint")[0]
+    lacks = set(real) - set(paper)
+    assert lacks <= {"comm_lib_version"}, lacks
+    one, other = real["entries"][-1], paper["entries"][-1]
+    assert set(one) >= ENTRY and set(one) >= set(other)
+    for name in ENTRY:
+        if None not in (one[name], other[name]):  # what has not happened has no time
+            assert type(one[name]) is type(other[name]), name
+
+
 def test_the_command_says_what_the_function_says(folder: Path) -> None:
     """The exit status tells whether something hangs."""
     for name, status in (("pipeline_circle", 1), ("healthy_pipeline", 0)):
