@@ -1490,6 +1490,10 @@ CLAIMS = {
         assert median[2] < min(median[:2]), median
         assert all(np.add(median, 1) > (108.9, 108.9, 68.9)), median
         assert past_wait < (BACKWARD + SUM + UPDATE) / ms < done, (past_wait, done)
+        sum_ends, begins = on_h200[gpu, "nccl:all_reduce"][1], on_h200[gpu, "update"][0]
+        assert round(begins - on_h200[python, "update"][0]) == 81
+        assert round((begins - sum_ends) * 1e3) == 2
+        assert on_h200[python, "wait()"][1] < 1
         assert not any(call.waited == call.issued for run in [handles["wait_late"]]
             for call in run.trace.of_rank(0) if call.op == "all_reduce")
         assert round(A, 9) == 6e-3 and round(factor, 1) == 2.3
