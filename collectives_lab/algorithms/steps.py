@@ -35,7 +35,7 @@ def needs_batching(group: dist.ProcessGroup | None, tensor: torch.Tensor) -> boo
     """Return whether messages must be posted as one batch, as NCCL needs.
 
     NCCL runs messages one after another, so two that wait for each other must be given
-    to it together. This has never run on NCCL so far: the tests give Gloo such batches.
+    to it together.
     """
     return tensor.is_cuda and "cuda:nccl" in dist.get_backend_config(group)
 

@@ -4,8 +4,8 @@ A call of NCCL returns as soon as it is queued, so what the host's clock says th
 when it was launched. Here `Stamps` puts CUDA events round a call, without waiting for
 anything, and `read` turns them into seconds once the GPU has come by. What is read
 looks like a call of Gloo: when the stream came to the operation, when it came to the
-wait for it, and when the operation ended. It has never run on a GPU so far: the tests
-run it with events of their own.
+wait for it, and when the operation ended. Without a GPU the tests run it with events of
+their own.
 """
 
 from __future__ import annotations

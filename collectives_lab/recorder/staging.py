@@ -3,8 +3,8 @@
 Gloo's collectives take CUDA tensors and copy them themselves; its send and recv do not.
 Here a `detour` for these operators sends a copy in the memory of the CPU, and receives
 into one that is copied to the GPU when the message has been waited for (`wait`). The
-sender waits for the copy, so an isend is not free; times contain both copies. With CUDA
-tensors it has never run so far: the tests send it those of the CPU.
+sender waits for the copy, so an isend is not free; times contain both copies. Without
+a GPU the tests send it tensors of the CPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The checks: what must hold in every way that ranks can run.
 
 Each takes a `Way` and a folder for what it records, and raises where its promise is not
-kept. On CPU tensors all of them pass, so on a GPU only CUDA is new. Those that ask for
-a GPU or for NCCL have never passed anywhere so far.
+kept. On CPU tensors all of them pass, so on a GPU only CUDA is new. docs/gpus.md says
+on which machines they have passed.
 """
 
 from __future__ import annotations

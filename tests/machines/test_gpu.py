@@ -1,7 +1,7 @@
 """A node with GPUs: its checks, skipped where there is none, and all of them but CUDA.
 
-Never run on a GPU so far: there `make test-gpu`, or without pytest `tests/gpu/run.py`,
-proves what is said of one. Here the same checks run on CPU tensors, messages are staged
+On one `make test-gpu`, or without pytest `tests/gpu/run.py`, proves what is said of it
+(docs/gpus.md). Here the same checks run on CPU tensors, messages are staged
 that need not be, and events of a made-up GPU tell the time.
 """
 

@@ -58,6 +58,28 @@ def test_a_profile_has_the_calls_of_the_recorder(tmp_path: Path) -> None:
     assert trace.replay(lab.fabrics.loopback(2), compute=1).elapsed > 0
 
 
+ON_NCCL = Path(__file__).parent / "on_nccl"
+"""Steps of two ranks that share an H200: profiled, then recorded by `lab.record`.
+
+torch 2.11, NCCL 2.28.9; four layers of 512 x 512 in DDP with buckets of 1 MiB, and each
+layer sharded by FSDP2. A barrier precedes each step.
+"""
+
+
+@pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
+def test_a_profile_of_nccl_has_the_calls_of_the_recorder(wrap: str) -> None:
+    """Verbs and bytes on both ranks, and computing in kernels between them."""
+    profiled = lab.Trace.load(ON_NCCL / wrap)
+    recorded = lab.Trace.load(ON_NCCL / f"{wrap}_recorded")
+    for rank in range(2):
+        seen = [e for e in profiled.of_rank(rank) if e.op != "compute"]
+        wanted = [(e.op, e.nbytes) for e in recorded.of_rank(rank)]
+        assert [(e.op, e.nbytes) for e in seen] == wanted
+        assert all(e.issued < e.completed for e in seen)
+    assert profiled.ops()["compute"] > 2
+    assert lab.what_if(profiled, lab.fabrics.uniform(2, 1e-3, 1e-9)).elapsed > 0
+
+
 def test_a_profile_without_shapes_says_which_option_writes_them(tmp_path: Path) -> None:
     """The profiler's own default leaves out the bytes."""
     lab.run(partial(every_verb, tmp_path), world_size=2)

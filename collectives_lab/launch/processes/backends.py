@@ -3,7 +3,7 @@
 NCCL wants a GPU for each rank. With fewer, Gloo takes CUDA tensors too, by way of the
 CPU; and settings of NCCL let ranks share a GPU, which shows what happens and not
 how fast. Here you can choose (`choose`), and list the variables that such ranks need
-(`environment`). That ranks share a GPU under NCCL has never run so far.
+(`environment`). Ranks have shared a GPU by sockets so far, and not by the setting.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _nccl(world_size: int, gpus: int, env: Mapping[str, str]) -> str:
     version = ".".join(map(str, devices.nccl_version()))
     cure = (
         f", or let ranks share one: by NCCL {'.'.join(map(str, SHARE_SINCE))} (torch "
-        f"2.14; this one has {version}), or untested, by sockets, with "
+        f"2.14; this one has {version}), or by sockets with "
         f'env={{"{HOST}": "{{rank}}"}}'
     )
     raise LaunchError(
