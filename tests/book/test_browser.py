@@ -27,7 +27,7 @@ from collectives_lab import fabrics, plans, widgets
 playwright = pytest.importorskip("playwright.sync_api")
 
 CHAPTERS = ROOT / "chapters"
-CHAPTER = "01_why_communication_bounds_training.ipynb"
+CHAPTER = "03_the_eight_verbs.ipynb"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox",
@@ -316,7 +316,7 @@ def test_a_chapter_runs_and_its_sliders_move(opened):
     figure.wait_for(timeout=150_000)
     assert width(figure) > 300
     assert not errors(page)
-    assert_moves(cell(page, "explore_ratio()"), "ranks", page)
+    assert_moves(cell(page, "explore_verbs()"), "ranks", page)
     photograph(page, "chapter")
 
 

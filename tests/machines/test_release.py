@@ -172,13 +172,18 @@ def linked(src: str, dst: str) -> None:
         shutil.copy2(src, dst)
 
 
+def pip_of(python: Path) -> list[str]:
+    """Our pip, for an environment that then needs none of its own: seconds each."""
+    return [sys.executable, "-m", "pip", "--python", str(python)]
+
+
 def fresh_environment(folder: Path) -> Path:
     """A new environment with the files of our torch and what it needs; its Python.
 
     Hard links of those packages' files and of no others: neither the repository nor
     its editable install can be reached from there. It saves minutes of downloading.
     """
-    venv.create(folder, with_pip=True, symlinks=True)
+    venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     completed = subprocess.run([python, "-c", ask], capture_output=True, text=True)
@@ -204,7 +209,7 @@ def installed(request, built, tmp_path_factory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp(request.param)
     python = fresh_environment(folder / "env")
     package = wheel_in(built) if request.param == "wheel" else sdist_in(built)
-    command = [python, "-m", "pip", "install", str(package)]
+    command = [*pip_of(python), "install", str(package)]
     completed = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=quiet(), cwd=folder
     )
@@ -341,9 +346,10 @@ def test_theory_needs_numpy_only(version: str, tmp_path: Path) -> None:
     if base is None:
         pytest.skip(f"there is no Python {version} here")
     python = tmp_path / "env" / "bin" / "python"
-    subprocess.run([base, "-m", "venv", tmp_path / "env"], check=True, timeout=120)
+    create = [base, "-m", "venv", "--without-pip", tmp_path / "env"]
+    subprocess.run(create, check=True, timeout=120)
     wanted = [pins()[name] for name in ("numpy", "pytest", "pytest-timeout")]
-    install = [python, "-m", "pip", "install", *wanted]
+    install = [*pip_of(python), "install", *wanted]
     subprocess.run(install, check=True, timeout=300, env=quiet())
     (tmp_path / "without_torch.py").write_text(SKIPS)
     completed = subprocess.run(
