@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import inspect
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from conftest import alive, until
 import collectives_lab as lab
 from collectives_lab.basics import linux
 from collectives_lab.launch import group
-from collectives_lab.launch.processes import fork_server
+from collectives_lab.launch.processes import fork_server, reap
 from collectives_lab.launch.processes.forked import servers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -280,6 +281,109 @@ def test_a_dataloader_with_workers_runs_in_a_rank(left_over) -> None:
 
     assert lab.run(load, world_size=2).results == [240.0] * 2
     assert left_over() == []
+
+
+# -- semaphores and shared memory that have names --------------------------------------
+
+
+def holds(names: Path):
+    """Make a semaphore and shared memory that live as long as this rank; note both."""
+    import builtins
+    import multiprocessing
+    from multiprocessing.shared_memory import SharedMemory
+
+    lock = multiprocessing.get_context("spawn").Lock()
+    memory = SharedMemory(create=True, size=1)
+    builtins.held = lock, memory
+    made = [f"sem.{lock._semlock.name[1:]}", memory.name]
+    assert set(made) <= set(os.listdir("/dev/shm"))
+    (names / str(dist.get_rank())).write_text("\n".join(made))
+    dist.barrier()
+
+
+def holds_and_raises(names: Path):
+    holds(names)
+    if dist.get_rank() == 0:
+        raise ValueError("bad")
+    time.sleep(60)
+
+
+def holds_and_exits(names: Path):
+    holds(names)
+    os._exit(3)
+
+
+def holds_and_talks(names: Path):
+    """Talk until nobody listens any more, so that the pipe is full at the end."""
+    holds(names)
+    if dist.get_rank() == 0:
+        time.sleep(0.2)
+        raise ValueError("bad")
+    while True:
+        print("x" * 1000, file=sys.stderr)
+
+
+def holds_with_daemon(names: Path):
+    """Leave a process that has the rank's descriptors, in a session of its own."""
+    holds(names)
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(60)
+
+
+def still_there(names: Path) -> set[str]:
+    """Those of the files that two ranks have noted that are there."""
+    made = {line for rank in "01" for line in (names / rank).read_text().split()}
+    assert len(made) == 4
+    return made & set(os.listdir("/dev/shm"))
+
+
+@pytest.mark.parametrize(
+    "fn, method",
+    [
+        *[(holds, "fork"), (holds_and_raises, "fork"), (holds_and_exits, "fork")],
+        *[(holds_and_talks, "fork"), (holds_with_daemon, "fork")],
+        *[
+            pytest.param(fn, "spawn", marks=pytest.mark.slow)
+            for fn in (holds, holds_and_raises, holds_and_exits)
+        ],
+    ],
+)
+def test_what_a_rank_has_named_goes_with_it(fn, method, tmp_path, capfd) -> None:
+    """What a rank held at its end is unlinked when the run is over, without a word."""
+    with contextlib.suppress(lab.RankError, lab.RankDied):
+        lab.run(fn, world_size=2, args=[tmp_path], start_method=method)
+    assert still_there(tmp_path) == set()
+    assert "resource_tracker" not in "".join(capfd.readouterr())
+
+
+def test_what_standing_ranks_have_named_goes_with_python(script, tmp_path) -> None:
+    """A program that ends while ranks stand leaves none of their names."""
+    source = f"""
+import os
+from pathlib import Path
+import torch.distributed as dist
+import collectives_lab as lab
+{inspect.getsource(holds)}
+ranks = lab.Ranks(2)
+ranks.run(holds, [Path.cwd()])
+"""
+    script(source).output()
+    assert still_there(tmp_path) == set()
+
+
+def test_who_only_looks_like_a_resource_tracker_is_killed(monkeypatch) -> None:
+    """A process that says so of itself, and does not end, has until the deadline."""
+    monkeypatch.setattr(reap, "PATIENCE", 0.2)
+    sleeps = "import time; time.sleep(60)  # resource_tracker import main"
+    process = subprocess.Popen([sys.executable, "-c", sleeps])
+    try:
+        assert until(lambda: reap.is_resource_tracker(process.pid))
+        reap.end_all(lambda: [process.pid] if process.poll() is None else [])
+        assert process.returncode == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
 
 
 # -- interrupts ------------------------------------------------------------------------

@@ -26,7 +26,7 @@ import torch
 from collectives_lab import recorder
 from collectives_lab.basics import devices
 from collectives_lab.launch.processes import handles
-from collectives_lab.launch.processes.reap import has_ended, kill
+from collectives_lab.launch.processes.reap import end_all, has_ended, kill, kill_group
 from collectives_lab.launch.rank import process_setup
 from collectives_lab.launch.rank import rank_process as rank_module
 from collectives_lab.launch.rank.channel import Channel, ChannelClosed, pack, unpack
@@ -90,10 +90,14 @@ class ForkServer:
                 key.data()
             if not ready and not enough:
                 self.parked.append(self._fork())
-        for pid in [*(p.pid for p in self.parked), *self._pids()]:
+        ranks = [*(p.pid for p in self.parked), *self._pids()]
+        for pid in ranks:
             kill(pid)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        end_all(lambda: _strays(set(ranks)))
+        for pid in ranks:
+            kill_group(pid)
             os.waitpid(pid, 0)
-        _end_strays(set())
 
     def _pids(self) -> list[int]:
         return [pid for group in self.groups for pid in group.ranks]
@@ -162,7 +166,10 @@ class ForkServer:
     # -- ending --------------------------------------------------------------------
 
     def _end_group(self, group: Group) -> None:
-        """Kill the group's ranks: the launcher says so, or has gone."""
+        """Kill the group's ranks: the launcher says so, or has gone.
+
+        `_reap` ends what they leave running.
+        """
         try:
             group.channel.recv()
         except ChannelClosed:
@@ -174,13 +181,15 @@ class ForkServer:
         self._forget_ended()
 
     def _reap(self) -> None:
-        """Say how ranks have ended, and end what they have left running."""
+        """End what ranks that have ended left running, and say how they have ended."""
         with contextlib.suppress(BlockingIOError):
             while self.woken.recv(4096):
                 pass
+        ended = {pid for pid in self._pids() if has_ended(pid)}
+        end_all(lambda: _strays({p.pid for p in self.parked} | set(self._pids())))
         for group in self.groups:
-            for pid in [pid for pid in group.ranks if has_ended(pid)]:
-                kill(pid)  # its process group: the zombie keeps the number taken
+            for pid in [pid for pid in group.ranks if pid in ended]:
+                kill_group(pid)  # the zombie keeps its number taken
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 rank = group.ranks.pop(pid)
                 if not group.closed:
@@ -188,7 +197,6 @@ class ForkServer:
                         group.channel.send(("ended", rank, status))
         self._reap_parked()
         self._forget_ended()
-        _end_strays({p.pid for p in self.parked} | set(self._pids()))
 
     def _reap_parked(self) -> None:
         for forked in [p for p in self.parked if has_ended(p.pid)]:
@@ -201,19 +209,17 @@ class ForkServer:
         self.groups = [g for g in self.groups if g.ranks or not g.closed]
 
 
-def _end_strays(keep: set[int]) -> None:
-    """Kill the processes that outlived the rank that started them.
+def _strays(keep: set[int]) -> list[int]:
+    """List the processes that outlived the rank that started them; reap the others.
 
     A rank adopts its descendants' orphans, and this server adopts those of a rank that
     has ended. So a child of ours that is no rank is such an orphan.
     """
     with contextlib.suppress(OSError, ValueError):
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            strays = [pid for pid in map(int, file.read().split()) if pid not in keep]
-        for pid in strays:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+            orphans = [pid for pid in map(int, file.read().split()) if pid not in keep]
+        return [pid for pid in orphans if os.waitpid(pid, os.WNOHANG)[0] == 0]
+    return []
 
 
 def _become_rank(sock: socket.socket, out: int, err: int, server: int) -> None:

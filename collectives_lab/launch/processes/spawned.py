@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import socket
 import subprocess
+import time
 
 from collectives_lab.basics import linux
 from collectives_lab.launch.processes import reap
@@ -57,15 +56,15 @@ class SpawnedRanks(LocalRanks):
     def kill(self) -> None:
         for process in self._processes:
             if reap.reap(process) is None:  # so its group is still its own
-                for pid in linux.descendants(process.pid):
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
-                reap.kill(process.pid)
+                reap.strike(process.pid, linux.descendants(process.pid))
 
     def close(self, deadline: float = 10.0) -> None:
         try:
             self.kill()
+            until = time.monotonic() + deadline
             for rank, process in enumerate(self._processes):
-                self.ended[rank] = process.wait(deadline)
+                while reap.reap(process) is None and time.monotonic() < until:
+                    time.sleep(0.001)
+                self.ended[rank] = process.wait(0)
         finally:
             self.release()

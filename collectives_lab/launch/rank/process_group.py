@@ -64,6 +64,7 @@ class Membership:
         with contextlib.suppress(OSError):
             os.chdir(settings["cwd"])
         process_setup.heed_environment()
+        process_setup.silence_resource_tracker()
         self._record(Board(board, self.world_size))
         os.close(board)
         self.store = f"/proc/self/fd/{store[0]}" if store else settings["store"]

@@ -65,6 +65,16 @@ def heed_environment() -> None:
         dist.set_debug_level(getattr(dist.DebugLevel, level))
 
 
+def silence_resource_tracker() -> None:
+    """Let `multiprocessing` clean up after this rank without a word.
+
+    A rank is killed at its end, so what it holds then is no leak of the reader's. And a
+    warning into a full pipe, which nobody reads any more, would keep from cleaning up.
+    """
+    filters = [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker:UserWarning"]
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, filters))
+
+
 def adopt_orphans() -> None:
     """Become the parent of descendants that lose theirs, so that they can be ended.
 
