@@ -21,8 +21,9 @@ class Constants:
     """The fitted part of a forecast.
 
     matrix: share of the peak that products attain, by class of GPU. memory: share of
-    the memory's rate that passes over it attain; a pass attains some 80 to 90 %, so
-    less than that also stands for kernels that start late and ranks that are late.
+    the memory's rate that passes over it attain. A large product attains some 70 % and
+    a large pass 80 to 90 %, so less than that also stands for kernels that start late
+    and ranks that are late.
     """
 
     matrix: Mapping[str, float]
