@@ -1001,6 +1001,12 @@ CLAIMS = {
                 to_compare, (87e6, 88e6, 9e9, 9.2e9), "chain, segments of 8 MiB")):
             order = [quickest(size, shown) for size in sizes]
             assert order == ["tree", *2 * ["scatter, all-gather"], last], "8.8"
+        cuts = np.arange(1, 20000)
+        in_tree = ((2 * cuts + 16) * (ALPHA + 1e9 / cuts * BETA)).min()
+        both = costs.scatter_all_gather_broadcast(RANKS, 1e9, ALPHA, BETA)
+        assert [round(in_tree, 3), round(both, 3)] == [46e-3, 54e-3], "8.8"
+        least = ((cuts - 1 + 10) * (ALPHA + WEIGHTS / cuts * BETA)).min()
+        assert round(least, 2) == 2.03, "8.8"
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
         assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
         assert np.isclose(UNIT * 2 / 4, 50e-3)
