@@ -165,7 +165,7 @@ def call_seconds(
 
     No schedule is faster. An all_gather brings a node, and a rank, all bytes that are
     not there yet. A reduce_scatter takes as many out, and an all_reduce does both, if
-    ranks add and no switch does (Patarasuk and Yuan 2009, with nodes for ranks, too). In
+    ranks add and no switch does (Patarasuk and Yuan 2009; nodes stand for ranks). In
     an all_to_all (n-1)/n S is what each card takes. On one node NVLink carries all.
 
     rings: count the latencies of rings, n-1 across or `each` - 1 inside, as NCCL has

@@ -1720,7 +1720,7 @@ CLAIMS = {
         at_once = {name: [st.step_time(way.but(prefetch=after), H100)
                           for after in (False, True)] for name, way in ways.items()}
         assert round(100 * at_once["ZeRO-1"][1].mfu) == 96
-        assert at_once["ZeRO-1"][1].data <= whole.data * (1 + 1e-9), "13.4"
+        assert 0 < at_once["ZeRO-1"][1].data / whole.data - 1 < 0.01, "13.4"
         for waited, hidden in [*at_once.values()][4:]:
             assert 0 < 100 * (hidden.mfu - waited.mfu) < 1.05, "13.4"
         sent_by = [round(st.busiest(w) / 1e9) for w in ways.values()]
