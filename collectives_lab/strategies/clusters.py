@@ -1,7 +1,7 @@
 """The cluster of a strategy: a fabric of any number of nodes, and a GPU's rates.
 
 Here: `dgx_a100`, `dgx_h100`, `dgx_h200`, `mosaic_a100_40`, `grand_teton_500w`,
-`Cluster` for your own, and `call_seconds`, what one call of a sentence takes there.
+`Cluster` for your own, and `call_seconds`, the least that a call of a sentence takes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives_lab import costs, fabrics
+from collectives_lab import fabrics
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.strategies.compiler import Sentence
 from collectives_lab.strategies.strategy import Strategy
@@ -147,36 +147,59 @@ def _across(fabric: Fabric, world_size: int) -> Link:
     return Link(fabric.across.alpha, max(fabric.across.beta * sharing, spine))
 
 
-def call_seconds(sentence: Sentence, strategy: Strategy, fabric: Fabric) -> float:
-    """Return seconds of one call, every group of its kind calling at the same time.
+TIMES = {"all_gather": 1, "reduce_scatter": 1, "all_to_all": 1, "all_reduce": 2}
+"""How often a verb takes the time of its bytes: an all_reduce is both halves."""
 
-    Rings, as `costs` has them: of one level where a group has only one; else inside a
-    node and across in turn, an all_reduce as reduce_scatter inside, all_reduce across
-    of each rank's part, and all_gather inside. This is what a replay takes, where ranks
-    have NICs of their own. An all_to_all sends to each peer over the link that leads
-    there; with both kinds of link in a group a replay takes up to a half more, since
-    ranks wait for each other. A recv costs nothing: its time is the send's.
+
+def call_seconds(
+    sentence: Sentence, strategy: Strategy, fabric: Fabric, rings: bool = False
+) -> float:
+    """Return the least seconds of one call, all groups of its kind calling at once.
+
+    A GPU drives NVLink and its network card at the same time, so the times of the two
+    are not added. In a group of P ranks, with `each` on every one of n nodes, a call of
+    S bytes takes one latency and the longer of
+
+        into a node   (n-1)/n S, over the cards of the group's ranks there
+        into a rank   (P-1)/P S, over its NVLink and its card together
+
+    No schedule is faster. An all_gather brings a node, and a rank, all bytes that are
+    not there yet. A reduce_scatter takes as many out, and an all_reduce does both, if
+    ranks add and no switch does (Patarasuk and Yuan 2009; nodes stand for ranks). In
+    an all_to_all (n-1)/n S is what each card takes. On one node NVLink carries all.
+
+    rings: count the latencies of rings, n-1 across or `each` - 1 inside, as NCCL has
+    rings for all_gather and reduce_scatter. Trees have fewer, so this is no bound. A
+    recv costs nothing: its time is the send's.
     """
     at = levels(strategy, sentence.group, fabric)
-    return _seconds(sentence.verb, float(sentence.nbytes), at)
+    return _seconds(sentence.verb, float(sentence.nbytes), at, rings)
 
 
 @lru_cache(maxsize=4096)
-def _seconds(verb: str, nbytes: float, at: Levels) -> float:
-    inside, across = ((x.alpha, x.beta) for x in (at.inside, at.across))
-    part = nbytes / at.each
+def _seconds(verb: str, nbytes: float, at: Levels, rings: bool) -> float:
     if verb == "recv":
         return 0.0
+    inside, across, far = at.inside, at.across, at.nodes > 1
     if verb == "send":
-        return (at.across if at.nodes > 1 else at.inside).time(nbytes)
-    if verb == "all_to_all":
-        ranks, near, far = at.each * at.nodes, at.each - 1, at.each * (at.nodes - 1)
-        piece = nbytes / ranks
-        return near * at.inside.time(piece) + far * at.across.time(piece)
-    ring = costs.ring_all_gather  # a reduce_scatter takes as long
-    if verb in ("all_gather", "reduce_scatter"):
-        return ring(at.each, nbytes, *inside) + ring(at.nodes, part, *across)
-    if verb == "all_reduce":
-        twice = 2 * ring(at.each, nbytes, *inside)
-        return twice + costs.ring_all_reduce(at.nodes, part, *across)
-    raise ValueError(f"{verb!r} has no formula here; need a verb of `sentences`")
+        return (across if far else inside).time(nbytes)
+    if verb not in TIMES:
+        raise ValueError(f"{verb!r} has no bound here; need a verb of `sentences`")
+    ranks = at.each * at.nodes
+    if ranks == 1:
+        return 0.0
+    by_card = nbytes if verb == "all_to_all" else nbytes / at.each
+    into_node = (at.nodes - 1) / at.nodes * by_card * across.beta
+    beta = _together(inside.beta, across.beta) if far else inside.beta
+    into_rank = (ranks - 1) / ranks * nbytes * beta
+    if rings:
+        into_node += (at.nodes - 1) * across.alpha
+        into_rank += (at.each - 1) * inside.alpha
+        return TIMES[verb] * max(into_node, into_rank)
+    alpha = (across if far else inside).alpha
+    return alpha + TIMES[verb] * max(into_node, into_rank)
+
+
+def _together(*betas: float) -> float:
+    """Return the beta of links that carry parts of the same bytes side by side."""
+    return 1 / sum(1 / beta for beta in betas) if all(betas) else 0.0

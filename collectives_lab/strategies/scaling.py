@@ -62,14 +62,16 @@ def scaling(
     data: Sequence[int],
     hold: str,
     efficiency: float = 1.0,
+    rings: bool = False,
 ) -> Scaling:
     """Follow a strategy over these degrees along data.
 
     hold: "batch", strong scaling: the batch stays, so a rank has less of it, in fewer
     micro-batches of the same size as long as there is one. "batch a rank", weak
     scaling: the batch grows with the ranks, and so does what one step learns from.
-    Model, tensor, pipeline and the length of an example are the same in both. Raises
-    ValueError for a degree that does not divide the batch.
+    Model, tensor, pipeline and the length of an example are the same in both.
+    efficiency, rings: as in `step_time`. Raises ValueError for a degree that does not
+    divide the batch.
     """
     if hold not in HOLD:
         raise ValueError(f"hold is {hold!r}; need {HOLD[0]!r} or {HOLD[1]!r}")
@@ -81,7 +83,7 @@ def scaling(
         else:
             batch = batch * degree // strategy.data
         there = strategy.but(data=degree, batch=batch, micro_batches=micro)
-        steps.append(step_time(there, cluster, efficiency))
+        steps.append(step_time(there, cluster, efficiency, rings=rings))
     return Scaling(hold, tuple(steps))
 
 
@@ -92,6 +94,7 @@ def fastest(
     batch: int,
     sequence: int,
     efficiency: float = 1.0,
+    rings: bool = False,
     **fixed: Any,
 ) -> list[StepTime]:
     """Estimate strategies of so many ranks that fit into memory, quickest first.
@@ -99,8 +102,9 @@ def fastest(
     Powers of two along tensor, inside a node, and pipeline; ZeRO 0 to 3 and the copies
     of its shards, as in hybrid sharding; every size of a micro-batch; pieces of a
     stage; what is computed again: scores, or blocks. A strategy is left out where its
-    computing and bubble alone take longer than the quickest step. fixed: fields of
-    Strategy that are given: `fastest(..., tensor=1, pipeline=1)` looks at data alone.
+    computing and bubble alone take longer than the quickest step. efficiency, rings: as
+    in `step_time`. fixed: fields of Strategy that are given:
+    `fastest(..., tensor=1, pipeline=1)` looks at data alone.
     """
     rate = efficiency * cluster.peak
     candidates = _strategies(model, cluster, world_size, batch, sequence, fixed)
@@ -110,7 +114,7 @@ def fastest(
         if _operations(strategy) / rate > quickest:
             break
         if fullest(strategy).total <= cluster.memory:
-            steps.append(step_time(strategy, cluster, efficiency))
+            steps.append(step_time(strategy, cluster, efficiency, rings=rings))
             quickest = min(quickest, steps[-1].seconds)
     return sorted(steps, key=lambda step: step.seconds)
 

@@ -11,9 +11,12 @@ Here: `step_time`, by part. For a strategy on a cluster
     data         what of the gradients and parameters the computing does not hide
 
 What may be hidden says each sentence's `beside`; it uses other links than those that
-computing waits for, and all but one of its calls can be hidden. Not in it: the
-optimizer, norms and other work that is bound by memory, kernels that start late,
-unequal ranks, routing that is not even. So with efficiency 1 the time is a floor.
+computing waits for, and all but one of its calls can be hidden. Calls beside the same
+pass follow one another. A call takes the least that its bytes need (`call_seconds`).
+Not in it: the optimizer, norms and other work that is bound by memory, kernels that
+start late, unequal ranks, routing that is not even. So with efficiency 1 the time is a
+floor of all that keeps these rules and adds in ranks, not in switches. With `rings` a
+call has the latencies of rings, and the time is an estimate.
 """
 
 from __future__ import annotations
@@ -116,17 +119,19 @@ def step_time(
     cluster: Cluster,
     efficiency: float = 1.0,
     overlap: bool = True,
+    rings: bool = False,
 ) -> StepTime:
     """Estimate a step on as many nodes of the cluster as the strategy needs.
 
     efficiency: share of its peak at which a GPU computes while nothing else happens.
-    overlap: False lets computing wait for every call.
+    overlap: False lets computing wait for every call. rings: a call has as many
+    latencies as a ring, not one only; see `call_seconds`.
     """
     if not 0 < efficiency <= 1:
         raise ValueError(f"efficiency is {efficiency}; need a share of the peak, to 1")
     rate = efficiency * cluster.peak
     stages = [
-        _Stage.of(strategy, cluster, stage, rate, overlap)
+        _Stage.of(strategy, cluster, stage, rate, overlap, rings)
         for stage in strategy.unlike()
     ]
     slow = max(stages, key=lambda stage: stage.working + stage.idle)
@@ -167,12 +172,18 @@ class _Stage:
 
     @classmethod
     def of(
-        cls, s: Strategy, cluster: Cluster, stage: int, rate: float, overlap: bool
+        cls,
+        s: Strategy,
+        cluster: Cluster,
+        stage: int,
+        rate: float,
+        overlap: bool,
+        rings: bool,
     ) -> _Stage:
         forward, backward = (flops / rate for flops in hardware_flops(s, stage))
         fabric, m = cluster.fabric(s.world_size), s.micro_batches
         timed = tuple(
-            Timed(one, one.times * call_seconds(one, s, fabric))
+            Timed(one, one.times * call_seconds(one, s, fabric, rings))
             for one in sentences(s, stage)
         )
         computing = {

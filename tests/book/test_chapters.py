@@ -1722,17 +1722,17 @@ CLAIMS = {
         assert totals == [1311, 466, 189, 22, 60, 29]
         rates = [[round(100 * f(w, H100).mfu) for w in [*ways.values()][3:]]
                  for f in (st.step_time, st.forecast)]
-        assert rates == [[75, 68, 62], [40, 42, 38]], "13.4, 13.8"
+        assert rates == [[75, 70, 64], [40, 42, 38]], "13.4, 13.8"
         assert round(100 * st.step_time(ways["ZeRO-3"], H100).mfu) == 96
         whole, cut = (st.step_time(ways[name], H100) for name in ("DP", "ZeRO-1"))
-        assert [round(100 * way.mfu) for way in (whole, cut)] == [96, 88]
-        assert [round(way.data, 2) for way in (cut, whole)] == [0.70, 0.02], "13.4"
+        assert [round(100 * way.mfu) for way in (whole, cut)] == [96, 92]
+        assert [round(way.data, 2) for way in (cut, whole)] == [0.35, 0.01], "13.4"
         at_once = {name: [st.step_time(way.but(prefetch=after), H100)
                           for after in (False, True)] for name, way in ways.items()}
         assert round(100 * at_once["ZeRO-1"][1].mfu) == 96
-        assert np.isclose(at_once["ZeRO-1"][1].data, whole.data)
+        assert 0 < at_once["ZeRO-1"][1].data / whole.data - 1 < 0.01, "13.4"
         for waited, hidden in [*at_once.values()][4:]:
-            assert 0 < 100 * (hidden.mfu - waited.mfu) < 1, "13.4"
+            assert 0 < 100 * (hidden.mfu - waited.mfu) < 1.05, "13.4"
         sent_by = [round(st.busiest(w) / 1e9) for w in ways.values()]
         assert sent_by[:2] == [282, 282] and sent_by[2:4] == [845, 845]
 
@@ -1805,7 +1805,7 @@ CLAIMS = {
         assert 185 < by_hand["tensor"] / rest < 190
         node = H100.fabric(16)
         assert round(node.inside.bandwidth / node.across.bandwidth) == 9
-        assert 8.5 < placed["data"].tensor / placed["tensor"].tensor < 9
+        assert 8.95 < placed["data"].tensor / placed["tensor"].tensor < 9.05
         assert round(placed["tensor"].data, 2) == 0.05, "13.6"
         assert fabrics.gb200_nvl72().machine.gpus == 72
         assert shared.world_size == unshared.world_size == 16_384
@@ -1822,7 +1822,7 @@ CLAIMS = {
                  for way in (shared, as_masked)]
         assert [[round(run.seconds, 1), round(run.estimate.seconds, 1),
                  round(run.gap, 2)] for run in alike] == [
-            [15.3, 9.3, 1.65], [10.9, 6.8, 1.61]], "13.6"
+            [15.3, 9.1, 1.67], [10.9, 6.6, 1.64]], "13.6"
         whole, unmasked = (run.strategy.model.flops(131_072) for run in alike)
         assert 2 * (whole - unmasked) > whole / 2, "13.6: attention is half of all"
         whole_texts = long_texts(context=1, data=8, micro_batches=16)
@@ -1843,7 +1843,7 @@ CLAIMS = {
         a_call = a_call.seconds / a_call.sentence.times
         assert {t.sentence.beside for t in zero_3.timed} == {"forward", "backward"}
         assert 2 < zero_3.data / a_call < 2.1, "13.6"
-        assert round(expert_steps[32].expert / expert_steps[8].expert) == 9
+        assert round(expert_steps[32].expert / expert_steps[8].expert, 1) == 8.4
         assert 7.5 < (24 / 32) * 9 / (7 / 8) < 8
         blocks_of_slowest = {n: {t.sentence.times // 16 for t in expert_steps[n].timed
                                  if t.sentence.what == "tokens"} for n in (8, 32)}
@@ -1852,18 +1852,22 @@ CLAIMS = {
         assert round(100 * megatron.mfu) == 39 and megatron.flop_rate == 163e12
         assert round(163 / 312, 2) == 0.52 and len(st.PUBLISHED) == 12, "13.8"
         gaps = [round(run.gap, 2) for run in st.PUBLISHED]
-        assert (min(gaps[1:6]), max(gaps[1:6])) == (1.47, 1.79)
-        assert (gaps[0], *gaps[6:8]) == (2.28, 2.17, 4.40)
+        assert (min(gaps[1:6]), max(gaps[1:6])) == (1.48, 1.80)
+        assert (gaps[0], *gaps[6:8]) == (2.28, 2.17, 7.08)
+        far = st.PUBLISHED[7]
+        in_ring = st.step_time(far.strategy, far.cluster, rings=True)
+        assert round(far.gap, 1) == 7.1 and round(far.seconds / in_ring.seconds, 1) == 6
         late = [run.seconds / st.forecast(run.strategy, run.cluster).seconds
                 for run in st.PUBLISHED]
         near = [n for n, ratio in enumerate(late) if abs(np.log(ratio)) < 0.05]
         assert near == [0, 1, 2, 3, 4, 5, 6, 9, 11]
         assert round(100 * (1 / late[7] - 1)) == 16, "13.8"
         assert st.PUBLISHED[7].strategy.world_size == 1536, "13.8"
-        assert np.round(at_most).tolist() == [67, 40] and gaps[10:] == [0.99, 1.67]
+        assert np.round(at_most).tolist() == [68, 40] and gaps[10:] == [1.0, 1.69]
+        assert one_piece.gap < 0.999 and round(at_most[1], 1) == 40.4, "13.8"
         least = eight_pieces.estimate
         parts = least.seconds, least.computing, least.tensor, least.pipeline, least.data
-        assert [round(t, 2) for t in parts] == [4.03, 2.82, 0.56, 0.42, 0.24], "13.7"
+        assert [round(t, 2) for t in parts] == [3.98, 2.82, 0.54, 0.41, 0.21], "13.7"
         assert round(least.mfu * least.seconds, 2) == 2.72
         assert round(eight_pieces.seconds, 1) == 6.7, "Figure 13.7"
         sets = [run.strategy.prefetch for run in st.PUBLISHED]
@@ -1872,8 +1876,8 @@ CLAIMS = {
         others = [*ways.values(), cube, qwen, seven, *of_the_best]
         assert not any(way.prefetch for way in others), "13.6"
         waiting = st.step_time(eight_pieces.strategy.but(prefetch=False), H100)
-        assert round(waiting.data, 2) == 0.29 and round(100 * waiting.mfu, 1) == 66.6
-        assert round(100 * least.mfu, 1) == 67.4, "13.8"
+        assert round(waiting.data, 2) == 0.26 and round(100 * waiting.mfu, 1) == 67.4
+        assert round(100 * least.mfu, 1) == 68.3, "13.8"
         of_gpt3 = st.PUBLISHED[4:6]
         assert [run.strategy.interleave for run in of_gpt3] == [4, 4]
         in_a_piece = [st.step_time(run.strategy.but(interleave=1), run.cluster)
@@ -1918,19 +1922,21 @@ CLAIMS = {
                    for s in (eight_pieces.strategy, every_time)]
         assert np.round(sharded).tolist() == [88, 77]
         by_turns = st.step_time(every_time, H100)
-        assert round(100 * by_turns.mfu) == 42
-        assert round(eight_pieces.seconds / by_turns.seconds, 2) == 1.04
+        assert round(100 * by_turns.mfu) == 44
+        assert round(eight_pieces.seconds / by_turns.seconds, 2) == 1.09
         ends = [round(100 * s.efficiency()[-1]) for s in (strong, weak)]
-        assert ends == [96, 26] and 8192 / 8 - 1 == 1023
-        by_groups = st.step_time(on_8192.but(copies=128), H100, 0.6)
+        assert ends == [99, 27] and 8192 / 8 - 1 == 1023
+        by_bound = st.scaling(one_example, H100, weak_counts, "batch a rank", 0.6)
+        assert by_bound.efficiency()[-1] > 0.99, "13.9"
+        by_groups = st.step_time(on_8192.but(copies=128), H100, **in_rings)
         per_gpu = weak.steps[0].tokens_per_second / 8
         assert by_groups.tokens_per_second / 8192 > 0.99 * per_gpu
         assert round(st.memory(on_8192.but(copies=128)).total / 1e9, 1) == 4.4
-        assert [round(100 * n) for n in (ours[0], ours[-1], fair[1024])] == [79, 76, 99]
-        assert round(100 * ours[-1] / fair[1024]) == 76, "13.9"
+        assert [round(100 * n) for n in (ours[0], ours[-1], fair[1024])] == [79, 78, 99]
+        assert 0.75 < ours[-1] / fair[1024] < 0.8, "13.9"
         assert best[1024].strategy.copies == 32 and best[8].strategy.zero == 3
         assert best[8].strategy.recompute == "selective" and 4 * 1024 == 4096
-        plain = st.fastest(models.llama2_7b, H100, 4096, 1024, 4096, 0.6,
+        plain = st.fastest(models.llama2_7b, H100, 4096, 1024, 4096, **in_rings,
                            copies=1, interleave=1)[0]
         rate = plain.tokens_per_second / 4096 / best_on_a_node
         assert [round(100 * n) for n in (fair[4096], rate)] == [66, 38], "13.9"

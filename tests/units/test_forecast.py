@@ -107,6 +107,38 @@ def test_a_forecast_is_no_faster_than_the_floor() -> None:
         assert forecast(strategy, clusters.dgx_a100).seconds > floor.seconds
 
 
+CLUSTERS = (clusters.dgx_a100, clusters.dgx_h100, clusters.dgx_h200)
+DEGREES: tuple[dict, ...] = (
+    {"data": 16},
+    {"data": 64, "copies": 4},
+    {"data": 2048},
+    {"data": 64, "tensor": 8},
+    {"data": 64, "tensor": 8, "sequence_parallel": True},
+    {"data": 8, "tensor": 8, "pipeline": 8, "micro_batches": 8},
+    {"data": 64, "context": 16},
+)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda cluster: cluster.name)
+@pytest.mark.parametrize("unit", ["layer", "parameter"])
+@pytest.mark.parametrize("degrees", DEGREES, ids=str)
+def test_no_strategy_is_forecast_below_its_floor(degrees, unit, cluster) -> None:
+    """Large calls and small ones, at every stage of ZeRO; rings are no floor."""
+    batch = degrees["data"] * degrees.get("micro_batches", 1)
+    for zero in range(1 if "copies" in degrees else 0, 4):
+        strategy = Strategy(
+            model=models.llama3_8b,
+            batch=batch,
+            sequence=4096,
+            zero=zero,
+            unit=unit,
+            **degrees,
+        )
+        floor = step_time(strategy, cluster).seconds
+        assert floor <= forecast(strategy, cluster).seconds
+        assert floor <= step_time(strategy, cluster, rings=True).seconds
+
+
 @pytest.mark.parametrize("pieces", [2, 3, 4, 6])
 def test_interleaving_divides_the_bubble(pieces) -> None:
     """By the pieces that a stage has: Narayanan et al. 2021, section 2.2."""
@@ -292,11 +324,11 @@ def test_what_no_measurement_supports_is_said_with_a_wide_range() -> None:
 
 
 def test_the_bound_of_llama_3_has_no_room() -> None:
-    """With eight pieces a stage its bound is 67 %, and needs 87.6 GB of 80."""
+    """With eight pieces a stage its bound is 68 %, and needs 87.6 GB of 80."""
     run = PUBLISHED[-1]
     assert run.strategy.interleave == 8 and run.strategy.data == 128
     found = forecast(run.strategy, run.cluster)
-    assert run.estimate.mfu == pytest.approx(0.67, abs=0.005)
+    assert run.estimate.mfu == pytest.approx(0.68, abs=0.005)
     assert found.memory == pytest.approx(87.6e9, rel=1e-3) and not found.fits
 
 
