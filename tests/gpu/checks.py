@@ -176,9 +176,7 @@ def trainings_agree(way: Way, out: Path) -> None:
             wrong[name] = "is not refused under NCCL"
             continue
         try:
-            run = way.run(bodies.trained, name)
-            right = run if way == there else there.run(bodies.trained, name)
-            difference = differs(name, run.results, right.results)
+            difference = differs(name, way.run(bodies.trained, name), there)
         except lab.LabError as error:
             difference = str(error)[:2000]
         if difference:
@@ -186,10 +184,13 @@ def trainings_agree(way: Way, out: Path) -> None:
     assert not wrong, json.dumps(wrong, indent=1)
 
 
-def differs(name: str, results: list, right: list) -> str:
+def differs(name: str, run: lab.Run, there: Way) -> str:
     """How a training differs from the one on the CPU; empty if it does not."""
     tolerance = 1e-2 if name in bodies.ROUNDED else 1e-8
-    for rank, ((losses, _), (others, _)) in enumerate(zip(results, right, strict=True)):
+    right = there.run(bodies.trained, name).results
+    for rank, ((losses, _), (others, _)) in enumerate(
+        zip(run.results, right, strict=True)
+    ):
         near = torch.allclose(
             torch.tensor(losses), torch.tensor(others), rtol=tolerance, atol=tolerance
         )
