@@ -15,13 +15,14 @@ def gone(job: Job) -> Verdict | None:
     """Judge by ranks that RAS does not reach and of which there is no dump.
 
     A rank that has left a dump may be out of reach because its watchdog has ended it.
+    Only the largest communicator counts ranks as the dumps do, if it has all of them.
     """
-    lacking = [
-        r for r in _last(job) if r.missing and not set(r.missing) & set(job.calls)
-    ]
-    if not lacking:
+    lacking = [r for r in _last(job) if r.missing]
+    report = max(lacking, key=lambda r: r.size, default=None)
+    if report is None or set(report.missing) & set(job.calls):
         return None
-    report = max(lacking, key=lambda r: r.size)  # of the ranks' own numbers, if any is
+    if 0 < report.size < len(job.world):
+        return None
     dead = bool(report.dead)
     state = "is dead" if dead else "does not answer"
     return Verdict(
@@ -38,7 +39,7 @@ def from_reports(job: Job) -> Verdict | None:
     """Judge by the last query of RAS; None where there is none."""
     if not (last := _last(job)):
         return None
-    return _crossed(last) or _behind(job, last) or _quiet(job)
+    return _crossed(job, last) or _behind(job, last) or _quiet(job)
 
 
 def _last(job: Job) -> list[Communicator]:
@@ -47,7 +48,7 @@ def _last(job: Job) -> list[Communicator]:
     return [r for r in job.reports if r.query == newest]
 
 
-def _crossed(last: list[Communicator]) -> Verdict | None:
+def _crossed(job: Job, last: list[Communicator]) -> Verdict | None:
     """Judge a process that others wait for in one communicator while it waits for
     others in another one, because it has launched more than they have.
     """
@@ -57,22 +58,38 @@ def _crossed(last: list[Communicator]) -> Verdict | None:
             if process is None or count >= _most(late):
                 continue
             for early in last:
-                waits = {p: r for r, p in early.processes.items()}.get(process)
-                if waits is None or early.counts[waits] <= _least(early):
-                    continue
-                return Verdict(
-                    "deadlock",
-                    answer=f"Ranks wait for rank {rank} in communicator {late.name}, "
-                    f"and it waits for them in communicator {early.name}, as RAS "
-                    "reports: they call collectives of two groups in different orders.",
-                    reasons=[
-                        f"process {process} has launched {count} operations of "
-                        f"{_most(late)} in one, and {early.counts[waits]} where others "
-                        f"have launched {_least(early)} in the other"
-                    ],
-                    decides="the Flight Recorder dumps of all ranks",
-                )
+                launched = {early.processes.get(r): n for r, n in early.counts.items()}
+                if launched.get(process, 0) > _least(early):
+                    return _of_two_orders(job, rank, late, early)
     return None
+
+
+def _of_two_orders(
+    job: Job, rank: int, late: Communicator, early: Communicator
+) -> Verdict:
+    """Tell ranks that stand still from those that were seen at a bad moment."""
+    before = _before(job, late)
+    stands = bool(before) and before[-1].counts.get(rank) == late.counts[rank]
+    return Verdict(
+        "deadlock" if stands else "unknown",
+        answer=f"Ranks wait for rank {rank} in communicator {late.name}, and it waits "
+        f"for them in communicator {early.name}, as RAS reports: "
+        + ("they call" if stands else "if it lasts, they call")
+        + " collectives of two groups in different orders.",
+        reasons=[
+            f"it has launched {late.counts[rank]} of {_most(late)} operations in one, "
+            "and more than others in the other"
+        ],
+        decides="the Flight Recorder dumps of all ranks"
+        if stands
+        else "a second report, some seconds later: do the counts grow?",
+    )
+
+
+def _before(job: Job, report: Communicator) -> list[Communicator]:
+    """Return what earlier queries say of a communicator."""
+    same = [r for r in job.reports if r.name == report.name]
+    return [r for r in same if r.query < report.query]
 
 
 def _most(report: Communicator) -> int:
@@ -93,9 +110,7 @@ def _behind(job: Job, last: list[Communicator]) -> Verdict | None:
         behind = sorted(r for r, n in report.counts.items() if n < most)
         if not behind or len(behind) * 2 > (report.size or len(behind) * 2):
             continue
-        earlier = [
-            r for r in job.reports if r.name == report.name and r.query < report.query
-        ]
+        earlier = _before(job, report)
         who = short_ranks(behind)
         reasons = [f"it has launched {report.counts[behind[0]]} operations of {most}"]
         if not earlier:

@@ -68,6 +68,28 @@ def test_two_ranks_that_both_receive_are_not_well_for_ras() -> None:
     assert "neither sends nor receives" in str(verdict)
 
 
+def test_one_report_of_ras_may_be_of_a_bad_moment(tmp_path: Path) -> None:
+    """Two groups in different orders are said to hang where the counts stay."""
+    twice = (ON_NCCL / "circle_groups" / "ras.txt").read_text()
+    first, second = twice.split("NCCL version")[1:]
+    (tmp_path / "ras.txt").write_text(first)
+    assert lab.explain(tmp_path).kind == "unknown"
+    (tmp_path / "ras.txt").write_text(first + second)
+    assert lab.explain(tmp_path).kind == "deadlock"
+    went_on = second.replace("operation 2", "operation 4")
+    went_on = went_on.replace("operation 1", "operation 3")
+    (tmp_path / "ras.txt").write_text(first + went_on)
+    assert lab.explain(tmp_path).kind == "unknown"
+
+
+def test_a_rank_that_ras_lists_without_a_count_is_read(tmp_path: Path) -> None:
+    """It is behind in one communicator, and has an error in the other."""
+    report = (ON_NCCL / "circle_groups" / "ras.txt").read_text()
+    ahead = "Rank 0 has launched up to operation 2 --"
+    (tmp_path / "ras.txt").write_text(report.replace(ahead, "Rank 0 --"))
+    assert lab.explain(tmp_path).kind in ("busy", "unknown")
+
+
 def test_a_dump_on_paper_has_the_fields_of_nccls(folder: Path) -> None:
     """Names and types, as torch 2.11 writes them for NCCL."""
     real = dumps(ON_NCCL / "missed_call")[0]

@@ -3,7 +3,7 @@
 NCCL wants a GPU for each rank. With fewer, Gloo takes CUDA tensors too, by way of the
 CPU; and settings of NCCL let ranks share a GPU, which shows what happens and not
 how fast. Here you can choose (`choose`), and list the variables that such ranks need
-(`environment`). Ranks have shared a GPU by sockets so far, and not by the setting.
+(`environment`).
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ def asked(port, form):
     with socket.create_connection(("localhost", port), 3) as connection:
         connection.settimeout(10)
         talk = connection.makefile("rw")
-        for line in ("CLIENT PROTOCOL 2", "TIMEOUT 4", f"SET FORMAT {form}"):
+        asks = ["CLIENT PROTOCOL 2", "TIMEOUT 4"]
+        for line in [*asks, "SET FORMAT json"] if form == "json" else asks:
             talk.write(f"{line}\n")
             talk.flush()
             talk.readline()
@@ -162,8 +163,8 @@ def main(folder, name=""):
         as_rank(jobs[name], folder / name)
         return
     with ThreadPoolExecutor(len(jobs)) as pool:
-        for number, (name, job) in enumerate(jobs.items()):
-            pool.submit(run, job, folder / name, 29600 + 10 * number)
+        folders, ports = [folder / name for name in jobs], range(29600, 30000, 10)
+        list(pool.map(run, jobs.values(), folders, ports))  # raises what a job raised
 
 
 if __name__ == "__main__":
