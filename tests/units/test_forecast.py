@@ -1,9 +1,12 @@
 """Forecasts of steps: their parts, their memory, and how true they are."""
 
+import csv
 import math
 from dataclasses import astuple, replace
+from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 from collectives_lab import fabrics, predict, truth
 from collectives_lab.predictions.tools import CALL
@@ -13,6 +16,7 @@ from collectives_lab.strategies import (
     Constants,
     Strategy,
     clusters,
+    computing,
     constants,
     forecast,
     memory,
@@ -449,3 +453,75 @@ def test_settings_say_what_their_source_leaves_open() -> None:
     rows = truth.settings()
     assert len(rows) == len(truth.steps()) >= 59
     assert all(row.assumed for row in rows)
+
+
+# -- kernels of one GPU ----------------------------------------------------------------
+
+FITTED = constants()
+H200 = Pace.of(clusters.dgx_h200, FITTED.share(clusters.dgx_h200.gpu), FITTED.memory)
+KERNELS = Path(__file__).with_name("h200_kernels.csv")
+"""Kernels timed alone on an H200 (torch 2.11, bfloat16): medians of 15, by CUDA events.
+
+product: x of m x k by the transpose of n x k. by_weight: a gradient, m x k = n x k with
+inner size k. add: two vectors of m into a third. layer_norm: m x n. attention: causal,
+m tokens, n heads of 128, k examples; attention_back has both passes.
+"""
+
+
+def kernels() -> dict[str, list[tuple[float, float, float]]]:
+    """Operations or bytes, seconds measured, and seconds of the model, by kind."""
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for row in csv.DictReader(KERNELS.read_text().splitlines()):
+        kind, m, n, k = row["kind"], *(int(row[name]) for name in "mnk")
+        if kind in ("product", "by_weight"):
+            kind = "product"
+            work, model = 2.0 * m * n * k, product_seconds(m, n, k, H200)
+        elif kind in ("add", "layer_norm"):
+            work = 2.0 * (3 * m if kind == "add" else 2 * m * n)
+            model = work / H200.memory
+        elif kind in ("attention", "attention_back"):
+            llama = Strategy(
+                model=models.llama3_8b, batch=k, sequence=m, attention="flash"
+            )
+            work, (forward, backward) = 0.0, computing._attention(llama, H200)
+            model = forward.seconds + (kind == "attention_back") * backward.seconds
+            kind = "attention"
+        else:
+            continue
+        found.setdefault(kind, []).append((work, float(row["seconds"]), model))
+    return found
+
+
+def mean(values: list[float]) -> float:
+    """The geometric mean."""
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def test_the_page_says_how_far_kernels_of_a_gpu_are_off() -> None:
+    """`docs/truth.md` has these figures; nothing was fitted to the kernels."""
+    found = kernels()
+    products = [(seconds, model) for _, seconds, model in found["product"]]
+    ratios = [seconds / model for seconds, model in products]
+    off = mean([max(r, 1 / r) for r in ratios]) - 1
+    near = sum(1 / 1.2 <= r <= 1.2 for r in ratios) / len(ratios)
+    long = [pair for pair in products if pair[0] >= 3e-4]
+    fewer = 1 - sum(s for s, _ in long) / sum(m for _, m in long)
+    short = mean([s / m for s, m in products if s < 5e-5])
+    attention = [s / m for _, s, m in found["attention"]]
+    norms = mean([s / m for _, s, m in found["layer_norm"]])
+    rates = [w / s for w, s, _ in found["product"] if w >= 1e12]
+    of_peak = mean(rates) / clusters.dgx_h200.peak
+    _, seconds, model = max(found["add"])
+    of_memory = FITTED.memory * model / seconds
+    page = " ".join((ROOT / "docs" / "truth.md").read_text().split())
+    assert len(products) == 160 and round(near, 2) == 0.75
+    for said in (
+        f"{len(products)} products | off by {off:.0%} on average".replace("%", " %"),
+        f"0.3 ms and more | {fewer:.0%} less".replace("%", " %"),
+        f"under 50 µs | {short:.1f} times as long",
+        f"{min(attention):.2f} to {max(attention):.2f} of it",
+        f"PyTorch's own | {norms:.1f} times as long",
+        f"large products attained {of_peak:.0%} of".replace("%", " %"),
+        f"large vectors {of_memory:.0%} of".replace("%", " %"),
+    ):
+        assert said in page, said
