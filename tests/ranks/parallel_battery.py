@@ -5,10 +5,12 @@ Each test_parallel_*.py has rows of its own; test_parallel.py holds all of them 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 
+import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
@@ -16,6 +18,9 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from collectives_lab.parallel import problem
+
+# Ranks that imported this module would import pytest too, each of them.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 STEPS, BATCH = 3, 10  # 10 examples: uneven over 3, 4 and 6 ranks
 

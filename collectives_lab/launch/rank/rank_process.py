@@ -240,13 +240,16 @@ class Rank:
     def _imported(self) -> dict[str, list[str]]:
         """Return what was imported since the last job: the server can learn it.
 
-        Parts of torch, of which only the topmost ones, that bring the others; and other
-        libraries, module by module.
+        Parts of torch and rooms of this package, of which only the topmost ones, that
+        bring the others; and other libraries, module by module. Where a rank draws, its
+        rooms may be those that bring matplotlib, which is a library: they are left out.
         """
         if len(sys.modules) == len(self.known):
             return {}
         before, self.known = self.known, set(sys.modules)
-        new = {name for name in self.known - before if name.startswith("torch.")}
+        draws = {"matplotlib", "IPython"} & self.known
+        parts = ("torch.",) if draws else ("torch.", "collectives_lab.")
+        new = {name for name in self.known - before if name.startswith(parts)}
         topmost = sorted(name for name in new if name.rpartition(".")[0] not in new)
         return {"imported": topmost, "libraries": libraries(before)}
 
