@@ -2086,6 +2086,20 @@ def test_a_part_of_torch_is_imported_once() -> None:
     assert lab.run(imports, 2, args=(part,)).results == [True, True]
 
 
+def test_a_room_of_the_package_is_imported_once() -> None:
+    """As a part of torch: what a cell has used, later ranks need not import."""
+    room = "collectives_lab.strategies"
+    lab.run(imports, 2, args=(room,))
+    assert lab.run(imports, 2, args=(room,)).results == [True, True]
+
+
+def test_what_a_rank_draws_with_stays_with_it() -> None:
+    """matplotlib reads variables of the environment, which runs may be given."""
+    room = "collectives_lab.plots"
+    assert lab.run(imports, 1, args=(room,)).results == [False]
+    assert not any(name.startswith(room) for name in servers.modules)
+
+
 def draws() -> tuple[float, float, int]:
     """Draw from generators that nobody has seeded."""
     return random.random(), np.random.rand(), int(torch.randint(2**62, ()))

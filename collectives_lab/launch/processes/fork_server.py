@@ -248,7 +248,7 @@ def _warm_up() -> None:
 
 
 def _import_parts(modules: Iterable[str]) -> None:
-    """Import parts of torch; a rank that needs one that fails will say why."""
+    """Import modules; a rank that needs one that fails will say why."""
     for name in modules:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
@@ -263,7 +263,8 @@ def _freeze() -> None:
 def main(fd: int, modules: str = "", libraries: str = "") -> None:
     """Serve the launcher on the socket `fd`, with `modules` and `libraries` imported.
 
-    modules: parts of torch. Ends at once if the libraries do not suit all ranks.
+    modules: parts of torch and of this package. Ends at once if the libraries do not
+    suit all ranks.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process_setup.adopt_orphans()

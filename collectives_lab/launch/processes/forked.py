@@ -41,7 +41,8 @@ LOOKED_AT = 2**16
 class Server:
     """Our end of a fork server of this process, which has imported `modules` too.
 
-    modules: parts of torch. libraries: modules of others, in the order of imports.
+    modules: parts of torch and of this package. libraries: modules of others, in the
+    order of imports.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Server:
         return _surroundings(env) == self._surroundings
 
     def learn(self, modules: Collection[str]) -> None:
-        """Have it import parts of torch before it starts more ranks."""
+        """Have it import modules before it starts more ranks."""
         if new := set(modules) - self.modules:
             self.modules |= new
             with contextlib.suppress(ChannelClosed):  # it has gone: the next one learns
@@ -118,7 +119,7 @@ class Servers:
     current: it has imported torch. with_libraries: one that has also imported what
     ranks import again and again; its ranks are for runs in the same environment.
     coming: one that imports more of them, to take its place. modules: the parts of
-    torch that all of them import, later ones too.
+    torch and of this package that all of them import, later ones too.
     """
 
     def __init__(self) -> None:
@@ -166,8 +167,9 @@ class Servers:
     def learn(self, modules: Collection[str], libraries: Sequence[str]) -> None:
         """Have servers import what ranks did, once for all later ranks.
 
-        modules: parts of torch, by the servers themselves. libraries: those that came
-        before, by a new server in the background, which may refuse them.
+        modules: parts of torch and of this package, by the servers themselves.
+        libraries: those that came before, by a new server in the background, which may
+        refuse them.
         """
         with self.lock:
             self.modules.update(modules)
