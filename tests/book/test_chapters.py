@@ -523,6 +523,12 @@ CLAIMS = {
         assert min(map(len, busy)) == 4, "half of the ranks wait"
         steps, tensors = count(plans.ring_all_reduce, 64)
         assert steps == 126 and round(tensors, 2) == 1.97
+        of_64 = {name.split()[0]: at for name, at in points.items()}
+        fewest = [min(np.min(at[n]) for at in points.values()) for n in (0, 1)]
+        assert fewest[0] == of_64["recursive"][0][0] == 6, "5.11"
+        assert [fewest[1]] == of_64["ring"][1] == of_64["halving-doubling"][1], "5.11"
+        doubles = np.diff(of_64["double"])
+        assert (doubles[0] > 0).all() and (doubles[1] < 0).all(), "5.11"
         assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
         two = [cost(64, 6 / (6 - 2 * 63 / 64) * ALPHA / BETA, ALPHA, BETA) for cost in
             (costs.recursive_doubling_all_reduce, costs.halving_doubling_all_reduce)]
@@ -561,14 +567,14 @@ CLAIMS = {
             for n in MAP_SIZES) for P in (48, 56)]
         assert about_fifty == [False, True], "Recap"
         assert [P for P, of_P in zip(thirds, double) if of_P
-            and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.13: to the end of the map"
+            and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.14: to the end of the map"
         assert powers[-1] > 10**5
         for P, next_one in (1024, "ring"), *((P, "double tree") for P in (4096, 2**17)):
             of_P = {n: cost(P, 1e10, ALPHA, BETA) for n, cost in RIVALS.items()}
             first, second, *_ = sorted(of_P, key=of_P.get)
-            assert (first, second) == ("halving-doubling", next_one), "Figure 5.12"
+            assert (first, second) == ("halving-doubling", next_one), "Figure 5.13"
             assert of_P[second] < 1.05 * of_P[first]
-        assert of_P["ring"] > 2 * of_P[first], "5.12: above the line the ring is not"
+        assert of_P["ring"] > 2 * of_P[first], "5.13: above the line the ring is not"
         assert all(3 * max(min(2**k, P - 2**k) for k in range((P - 1).bit_length()))
             >= P for P in range(2, 2049)), "5.9: a third of the circle"
         for P, is_same in (3, True), (6, False), (96, False):
