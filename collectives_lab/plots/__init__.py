@@ -6,11 +6,12 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states` or `bruck_states`), the `ring` with its
 messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and cards
-(`cluster`). Of a server: what lies between GPUs and cards (`server`), and the rings
-through it (`channels`). Of a network of rails: its switches, and the ways through them
-(`rails`). Of NCCL: what its `protocols` write. Of a kernel that reads other GPUs'
-memory: which parts move (`moved_parts`). Of what nobody recorded: who is busy and who
-waits (`timetable` of `Span` and `Arrow`). Of a hang: who waits for whom (`waits_for`).
+(`cluster`). Of a server: what lies between GPUs and cards (`server`), the rings
+through it (`channels`), and what passes its one card (`through_cards`). Of a network of
+rails: its switches, and the ways through them (`rails`). Of NCCL: what its `protocols`
+write. Of a kernel that reads other GPUs' memory: which parts move (`moved_parts`). Of
+what nobody recorded: who is busy and who waits (`timetable` of `Span` and `Arrow`). Of
+a hang: who waits for whom (`waits_for`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
@@ -26,10 +27,11 @@ machines (`ratios`), or published runs from their bounds (`gaps`). Of a step: it
 in their order, layer by layer (`call_order`), which of them meet (`meeting_calls`), and
 what they hide behind computing (`overlap`).
 Of a GPU: what it computes by tokens (`roofline`), and what its `streams` did, as a
-profile has it. Of several ways to train: the parts of their steps (`step_parts`), both
-halves in turn and side by side (`serial_and_overlapped`), what came out by seed
-(`by_seed`) and in which time (`loss_by_time`), and the `paths` of weights that ranks
-train apart. Of anything else: `lines`.
+profile has it. Of several ways to train: a step of all ranks (`data_parallel_step`),
+the parts of steps (`step_parts`, `step_groups`), both halves in turn and side by side
+(`serial_and_overlapped`), what came out by seed (`by_seed`) and in which time
+(`loss_by_time`), and the `paths` of weights that ranks train apart. Of anything
+else: `lines`.
 
 Every function gives a `Diagram`: a matplotlib Figure that shows itself once at the end
 of a cell, with or without `%matplotlib inline`, and carries a caption and alternative
@@ -62,12 +64,14 @@ from collectives_lab.plans.chunks import (
 from collectives_lab.plots.arrivals import arrivals
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.call_picture import call_order, meeting_calls
+from collectives_lab.plots.card_picture import through_cards
 from collectives_lab.plots.channel_picture import channels
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.conjugate_picture import copy_and_sum
 from collectives_lab.plots.cost_curves import cost_curves
+from collectives_lab.plots.data_parallel_picture import data_parallel_step
 from collectives_lab.plots.expert_picture import expert_layer
 from collectives_lab.plots.figure import (
     INK,
@@ -102,7 +106,11 @@ from collectives_lab.plots.seeds_picture import by_seed, loss_by_time
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.server_picture import server
 from collectives_lab.plots.spacetime import space_time
-from collectives_lab.plots.step_picture import serial_and_overlapped, step_parts
+from collectives_lab.plots.step_picture import (
+    serial_and_overlapped,
+    step_groups,
+    step_parts,
+)
 from collectives_lab.plots.stream_picture import streams
 from collectives_lab.plots.timetable import Arrow, Span, timetable
 from collectives_lab.plots.traffic import bytes_by_rank, traffic_matrix
@@ -133,6 +141,8 @@ __all__ = [
     "arrivals",
     "routes",
     "moved_parts",
+    "data_parallel_step",
+    "step_groups",
     "step_parts",
     "serial_and_overlapped",
     "by_seed",
@@ -151,6 +161,7 @@ __all__ = [
     "cluster",
     "server",
     "channels",
+    "through_cards",
     "rails",
     "product",
     "verb_matrices",

@@ -37,6 +37,9 @@ LONG = 3.2
 WIDE = 4.0
 """Inches that a phone would have to scroll."""
 
+LETTER = 0.085
+"""Inches of a figure for a letter of a name in its axes, which are smaller."""
+
 SMALLEST = 1e-4
 """Below it a number has zeros that one has to count."""
 
@@ -52,6 +55,7 @@ def lines(
     *,
     at_ends: bool = False,
     below: str = "",
+    beside: Mapping[str, tuple[float, float]] | None = None,
     looks: Sequence[str] = (),
     log: bool = False,
     upright: Mapping[str, float] | None = None,
@@ -61,6 +65,7 @@ def lines(
 
     width, height: inches. at_ends: whether each name stands at the right end of its
     curve, and not in the key. below: the series that others lie on, broad and pale.
+    beside: where the names begin, as an x and a y by name, instead of in the key.
     looks: all names of several pictures, so that each looks the same in all of them.
     log: both axes logarithmic, y in seconds. upright: dotted lines at an x, by name.
     axes: what `Axes.set` takes, as `xlabel="step"` or `xscale="log"`; a logarithmic x
@@ -69,8 +74,9 @@ def lines(
     Raises ValueError for x and y of different lengths.
     """
     order = [*looks, *(name for name in series if name not in looks)]
+    places = at_ends, beside or {}
     curves = partial(
-        _curves, series, height, order, at_ends, below, log, upright or {}, axes
+        _curves, series, height, order, places, below, log, upright or {}, axes
     )
     figure = curves(width)
     if width > WIDE:
@@ -83,14 +89,18 @@ def _curves(
     series: Mapping[str, tuple[ArrayLike, ArrayLike]],
     height: float,
     order: Sequence[str],
-    at_ends: bool,
+    places: tuple[bool, Mapping[str, tuple[float, float]]],
     below: str,
     log: bool,
     upright: Mapping[str, float],
     axes: Mapping[str, Any],
     width: float,
 ) -> Diagram:
-    """Draw the curves in a width; order: the names, as their looks follow."""
+    """Draw the curves in a width; order: the names, as their looks follow.
+
+    places: whether the names stand at the ends, and where others do.
+    """
+    at_ends, beside = places
     figure, ax = diagram(width, height)
     drawn = {}
     for name, (x, y) in series.items():
@@ -100,17 +110,16 @@ def _curves(
         (drawn[name],) = ax.plot(x, y, **style, markersize=4)
         if len(drawn[name].get_xdata()) >= FEW:
             drawn[name].set_marker("")
-    if not at_ends:
+    for name, place in beside.items():
+        ax.text(*place, name, color=drawn[name].get_color(), size=8, va="center")
+    if not at_ends and not beside:
         with mpl.rc_context({"legend.handlelength": LONG} if len(drawn) > 4 else {}):
             key_above(ax, drawn, most=4)
     if log:
         ax.set(xscale="log", yscale="log")
         seconds_axis(ax)
     ax.set(**axes)
-    for name, at in upright.items():
-        ax.axvline(at, color=INK, linewidth=1, linestyle=":")
-        look = {"xytext": (3, -3), "textcoords": "offset points", "va": "top"}
-        ax.annotate(name, (at, 1), xycoords=ax.get_xaxis_transform(), **look)
+    _stand(ax, upright)
     for axis, where in ((ax.xaxis, "x"), (ax.yaxis, "y")):
         if axes.get(f"{where}scale") == "log":
             plain_ticks(axis)
@@ -122,6 +131,22 @@ def _curves(
     if at_ends:
         _name_ends(ax, drawn)
     return figure
+
+
+def _stand(ax: Axes, upright: Mapping[str, float]) -> None:
+    """Draw upright lines with their names, on the left where the next is too close."""
+    ax.autoscale_view()
+    where = ax.transData + ax.transAxes.inverted()
+    inches = {at: where.transform((at, 1))[0] * ax.figure.get_figwidth()
+              for at in upright.values()}  # fmt: skip
+    for name, at in upright.items():
+        ax.axvline(at, color=INK, linewidth=1, linestyle=":")
+        room = min((x - inches[at] for x in inches.values() if x > inches[at]),
+                   default=math.inf)  # fmt: skip
+        is_left = room < LETTER * len(name)
+        look = {"xytext": (-3 if is_left else 3, -3), "textcoords": "offset points"}
+        look |= {"ha": "right" if is_left else "left", "va": "top"}
+        ax.annotate(name, (at, 1), xycoords=ax.get_xaxis_transform(), **look)
 
 
 def _name_ends(ax: Axes, drawn: Mapping[str, Line2D]) -> None:

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.text import Annotation
 from test_plots import assert_readable, texts
 
 from collectives_lab import fabrics, plans, plots
@@ -595,8 +596,6 @@ def test_the_parts_of_a_step_follow_each_other() -> None:
     assert "680" in written(figure) and "packed 190 ms" in figure.alt
     slow = plots.step_parts({"plain": [2.0, 0, 0.796]})
     assert "plain 2796 ms" in slow.alt, "as it stands at the bar"
-    terms = plots.step_parts({"plain": [2.0, 0, 0.796]}, has_terms=True)
-    assert "2000 + 0 + 796 = 2796" in written(terms)
     with pytest.raises(ValueError, match="plain has 2 parts; need 3: computing"):
         plots.step_parts({"plain": [1, 2]})
 
@@ -611,6 +610,63 @@ def test_a_step_can_have_other_parts() -> None:
     assert {*halves} <= {*written(figure)} and "packing" not in written(figure)
     with pytest.raises(ValueError, match="few has 3 parts; need 2: computing, all"):
         plots.step_parts({"few": [1, 2, 3]}, parts=halves)
+
+
+def test_steps_in_groups_stand_below_the_name_of_their_group() -> None:
+    """A bar is as long as its terms, which stand behind it; on a phone, too."""
+    halves = "computing", "all-reduce"
+    groups = {"fast": {"16": [0.7, 0.1]}, "slow": {"16": [0.7, 2.1], "64": [0.2, 2.2]}}
+    figure = plots.step_groups(groups, parts=halves, caption="Groups.")
+    for drawn in (figure, figure.narrow):
+        assert_readable(drawn)
+        words = [text.get_text() for text in drawn.axes[0].texts]
+        assert words == [
+            *("fast", "700 + 100 = 800"),
+            *("slow", "700 + 2100 = 2800", "200 + 2200 = 2400"),
+        ]
+        heights = [text.xy[1] for text in drawn.axes[0].texts]
+        assert heights == sorted(heights), "a name is above its bars"
+        bars = [bar for bar in drawn.axes[0].patches if isinstance(bar, Rectangle)]
+        ends = [bar.get_x() + bar.get_width() for bar in bars]
+        assert ends == pytest.approx([700, 800, 700, 2800, 200, 2400])
+    assert "slow, 16: 700 + 2100 = 2800 ms" in figure.alt
+    with pytest.raises(ValueError, match="16 has 1 parts; need 2"):
+        plots.step_groups({"one": {"16": [1]}}, parts=halves, caption="")
+
+
+def test_one_all_reduce_of_a_step_is_of_all_ranks() -> None:
+    """It begins after every backward pass and ends before every update."""
+    figure = plots.data_parallel_step(3, caption="A step.")
+    assert_readable(figure)
+    boxes = [p for p in figure.axes[0].patches if type(p) is Rectangle]
+    (across,) = [box for box in boxes if box.get_height() > 1]
+    assert across.get_y() < 0 and across.get_y() + across.get_height() > 2
+    for rank in range(3):
+        tokens, forward, backward, update = sorted(
+            (b for b in boxes if abs(b.get_y() + b.get_height() / 2 - rank) < 0.1
+             and b is not across), key=Rectangle.get_x)  # fmt: skip
+        assert _rgb(rank_color(rank)) == pytest.approx(tokens.get_facecolor()[:3])
+        assert backward.get_width() == 2 * forward.get_width(), "4 operations, and 2"
+        assert backward.get_x() + backward.get_width() < across.get_x()
+        assert across.get_x() + across.get_width() < update.get_x()
+
+
+@pytest.mark.parametrize(
+    ("sums_first", "shares"), [(False, ["1.88", "1.97"]), (True, ["1", "1.75"])]
+)
+def test_a_link_of_cards_is_as_wide_as_what_passes_it(
+    sums_first: bool, shares: list[str]
+) -> None:
+    """Servers that sum first are a ring of servers, else all GPUs are one."""
+    figure = plots.through_cards([2, 8], sums_first=sums_first, caption="Cards.")
+    assert_readable(figure)
+    (ax,) = figure.axes
+    said = [text.get_text() for text in ax.texts if text.get_text()]
+    assert [words.split()[2] for words in said] == shares
+    arrows = [text for text in ax.texts if isinstance(text, Annotation)]
+    links = [text.arrow_patch.get_linewidth() for text in arrows]
+    few, many = (1.8 * float(share) for share in shares)
+    assert links == pytest.approx([few] * 2 + [many] * 8, abs=0.01), "closed rings"
 
 
 def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:

@@ -1773,6 +1773,33 @@ def test_a_place_on_the_x_axis_can_be_named():
     assert not len(ax.xaxis.get_minorticklocs())
 
 
+def test_names_of_two_close_places_stand_on_either_side():
+    """Each is at its own line, and none reaches into the other's."""
+    places = {"29 million": 29, "64 million": 64}
+    curve = {"a": ([1, 1e5], [1, 2])}
+    figure = plots.lines(curve, "A.", upright=places, xscale="log")
+    figure.draw_without_rendering()
+    left, right = (text.get_window_extent() for text in figure.axes[0].texts)
+    at = [figure.axes[0].transData.transform((x, 1))[0] for x in places.values()]
+    assert left.x1 < at[0] < at[1] < right.x0
+    apart = plots.lines(curve, "A.", upright={"29": 29, "8000": 8000}, xscale="log")
+    apart.draw_without_rendering()
+    beside = [text.get_window_extent().x0 for text in apart.axes[0].texts]
+    at = [apart.axes[0].transData.transform((x, 1))[0] for x in (29, 8000)]
+    assert beside[0] > at[0] and beside[1] > at[1], "both have room on the right"
+
+
+def test_a_curve_has_its_name_where_it_was_asked_for():
+    """The name has the colour of its curve, and there is no key."""
+    curves = {"low": ([1, 9], [1, 2]), "high": ([1, 9], [3, 4])}
+    figure = plots.lines(curves, "A.", beside={"low": (2, 1.5), "high": (2, 3.5)})
+    (ax,) = figure.axes
+    named = {t.get_text(): (t.get_position(), t.get_color()) for t in ax.texts}
+    low, high = (line.get_color() for line in ax.lines)
+    assert named == {"low": ((2, 1.5), low), "high": ((2, 3.5), high)}
+    assert low != high and ax.get_legend() is None
+
+
 def test_a_roofline_turns_at_break_even():
     """There a GPU reaches its rate at best, and half of it without overlap."""
     figure = plots.roofline(500e12, {"fast": 800, "slow": 25_000}, "Roofs.", tokens=2e3)
