@@ -14,12 +14,14 @@ what nobody recorded: who is busy and who waits (`timetable` of `Span` and `Arro
 a hang: who waits for whom (`waits_for`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
-(`verb_matrices`), and what is sent around divided layers (`copy_and_sum`). Of a merge:
-which item survives (`merge_trees`). Of a mesh: its ranks and their groups (`mesh`), and
-where the members of a `group` are. Of memory: the parts that ranks keep (`shards`,
-`hybrid_shards`), and bars against what a GPU has (`memory`). Of experts: where tokens
-go (`expert_layer`), what each rank receives when (`arrivals`), and the ways between two
-nodes (`routes`).
+(`verb_matrices`), what is sent around divided layers (`copy_and_sum`, `layer_stack`),
+and what an all_to_all moves (`rows_for_columns`). Of a merge: which item survives
+(`merge_trees`), and how sums come to one scale (`rescaled`). Of attention with a causal
+mask: who computes how much (`causal_work`). Of a mesh: its ranks and their groups
+(`mesh`), and where the members of a `group` are. Of memory: the parts that ranks keep
+(`shards`, `hybrid_shards`), and bars against what a GPU has (`memory`). Of experts:
+where tokens go (`expert_layer`), what each rank receives when (`arrivals`), and the
+ways between two nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
@@ -62,6 +64,7 @@ from collectives_lab.plans.chunks import (
     ring_steps,
 )
 from collectives_lab.plots.arrivals import arrivals
+from collectives_lab.plots.attention_picture import causal_work
 from collectives_lab.plots.buffers import before_after, ranks_in
 from collectives_lab.plots.call_picture import call_order, meeting_calls
 from collectives_lab.plots.card_picture import through_cards
@@ -72,6 +75,7 @@ from collectives_lab.plots.computing import computing
 from collectives_lab.plots.conjugate_picture import copy_and_sum
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.data_parallel_picture import data_parallel_step
+from collectives_lab.plots.exchange_picture import rows_for_columns
 from collectives_lab.plots.expert_picture import expert_layer
 from collectives_lab.plots.figure import (
     INK,
@@ -102,10 +106,12 @@ from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
 from collectives_lab.plots.roofline import roofline
 from collectives_lab.plots.route_picture import routes
+from collectives_lab.plots.scale_picture import rescaled
 from collectives_lab.plots.seeds_picture import by_seed, loss_by_time
 from collectives_lab.plots.series import series_look
 from collectives_lab.plots.server_picture import server
 from collectives_lab.plots.spacetime import space_time
+from collectives_lab.plots.stack_picture import Layer, layer_stack
 from collectives_lab.plots.step_picture import (
     serial_and_overlapped,
     step_groups,
@@ -166,6 +172,11 @@ __all__ = [
     "product",
     "verb_matrices",
     "copy_and_sum",
+    "layer_stack",
+    "Layer",
+    "rows_for_columns",
+    "causal_work",
+    "rescaled",
     "merge_trees",
     "Matrix",
     "mesh",

@@ -1,7 +1,8 @@
 """Causal attention over a divided text: which rank computes which block, and when.
 
-Here you can divide a text (`Divided`) and draw one step of ring attention on it
-(`attention_step`), as the explorer of `widgets.attention` shows it.
+Here you can divide a text (`Divided`), draw one step of ring attention on it
+(`attention_step`), as the explorer of `widgets.attention` shows it, and draw what each
+rank has to compute in all (`causal_work`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from fractions import Fraction
 import matplotlib as mpl
 from matplotlib.patches import Rectangle
 
-from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_color
+from collectives_lab.plots.figure import (
+    INK,
+    PHONE,
+    STYLE,
+    Diagram,
+    blank,
+    diagram,
+    rank_color,
+)
 
 CONTIGUOUS, ZIGZAG = "contiguous parts", "zigzag order"
 ORDERS = CONTIGUOUS, ZIGZAG
@@ -106,3 +115,58 @@ def attention_step(divided: Divided, step: int) -> Diagram:
         f"compute them. {figure.caption}"
     )
     return figure
+
+
+@mpl.rc_context(STYLE)
+def causal_work(
+    order: str, ranks: int = 4, tokens: int = 16, caption: str | None = None
+) -> Diagram:
+    """Draw which tokens each rank holds, the causal mask, and the pairs of each rank.
+
+    order: one of ORDERS. A row is a query in the colour of its rank, and ends at the
+    token itself; beside a piece of the text are its rank and its tokens. The bars count
+    the pairs of query and key of each rank. Raises ValueError unless every piece has
+    equally many tokens.
+    """
+    divided, count = Divided(ranks, order), 2 * ranks
+    if tokens <= 0 or tokens % count:
+        raise ValueError(
+            f"{tokens} tokens in {count} pieces; need equally many in each"
+        )
+    size, pairs = tokens // count, [0] * ranks
+    figure = blank(PHONE, 3.4)
+    mask, bars = figure.subplots(2, 1, height_ratios=[3, 1])
+    for query in range(tokens):
+        rank = divided.owner(query // size)
+        pairs[rank] += query + 1
+        row = {"fc": rank_color(rank), "ec": "white", "lw": 0.4}
+        for key in range(query + 1):
+            mask.add_patch(Rectangle((key, query), 1, 1, **row))
+    names = [
+        f"rank {divided.owner(piece)}: {_tokens(piece * size, size)}"
+        for piece in range(count)
+    ]
+    mask.set_yticks([(piece + 0.5) * size for piece in range(count)], names, size=8)
+    mask.set(xlim=(0, tokens), ylim=(tokens, 0), aspect="equal", xticks=[])
+    mask.set(xlabel="keys")
+    mask.tick_params(length=0)
+    mask.set_title(order, fontsize=9)
+    bars.barh(range(ranks), pairs, 0.8, color=[rank_color(r) for r in range(ranks)])
+    for rank, number in enumerate(pairs):
+        bars.text(number + 1, rank, str(number), va="center", size=8)
+    bars.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)], size=8)
+    bars.set(ylim=(ranks - 0.5, -0.5), xticks=[], xlabel="pairs of query and key")
+    most = max(sum(range(tokens - 2 * size + 1, tokens + 1)), max(pairs))
+    bars.set_xlim(0, 1.15 * most)  # the same in every order
+    bars.tick_params(length=0)
+    figure.caption = caption or f"{ranks} ranks, {order}."
+    counts = (f"rank {rank} {number}" for rank, number in enumerate(pairs))
+    figure.alt = (
+        f"{figure.caption} The text in {count} pieces: {'; '.join(names)}. Pairs of "
+        f"query and key under the causal mask: {', '.join(counts)}."
+    )
+    return figure
+
+
+def _tokens(first: int, size: int) -> str:
+    return f"{first}" if size == 1 else f"{first}–{first + size - 1}"

@@ -1178,6 +1178,14 @@ CLAIMS = {
         from collectives_lab.plots.attention_picture import CONTIGUOUS, ZIGZAG, Divided
         by_steps = [Divided(4, order).slowdown() for order in (CONTIGUOUS, ZIGZAG)]
         assert by_steps == [1.75, 1]
+        shares = [lab.plots.causal_work(order) for order in (CONTIGUOUS, ZIGZAG)]
+        pairs = [[bar.get_width() for bar in f.axes[1].patches] for f in shares]
+        assert pairs == [[10, 26, 42, 58], 4 * [34]] and 136 == 4 * 34, "Figure 9.11"
+        assert round(58 / 34, 2) == 1.71
+        weighing = [weigh([2, 1]), weigh([3, 1])]
+        assert [round(total, 2) for _, total in weighing] == [1.37, 1.14], "Figure 9.2"
+        shrunk = round(weighing[0][1] * math.exp(2 - 3), 2)
+        assert shrunk == 0.5 and round(merge(*weighing)[1], 2) == 1.64
         (ring, exchanged), (of_groups, beside) = sent_by(1), sent_by(16)
         assert of_groups == 0.875 and round(beside, 2) == 1.86
         assert exchanged / ring == 1 / 4 and beside / of_groups > 2, "9.10"

@@ -11,6 +11,7 @@ from test_plots import assert_readable, texts
 
 from collectives_lab import fabrics, plans, plots
 from collectives_lab.data import shipped
+from collectives_lab.plots.attention_picture import ORDERS
 from collectives_lab.plots.capacity_picture import capacity_bars
 from collectives_lab.plots.cluster_layout import THICKEST, THINNEST
 from collectives_lab.plots.figure import INK, PHONE, Diagram, rank_color
@@ -744,3 +745,74 @@ def test_every_card_of_a_server_has_a_ring_through_all_gpus() -> None:
     orders = ["".join(gpu for _, gpu in sorted(line)) for line in by_ring.values()]
     assert orders == ["0123", "1230", "2301", "3012"]
     assert {"in by card 3", "out by card 3"} <= {*written(figure)}
+
+
+def test_a_stack_of_layers_says_what_each_pass_sends() -> None:
+    """Shared layers have a box of each rank; arrows are bold where something moves."""
+    layers = [
+        plots.Layer("head", is_shared=True, forward="SUM"),
+        plots.Layer("loss", is_shared=False, backward="Copy"),
+        plots.Layer("end", is_shared=False),
+    ]
+    figure = plots.layer_stack(layers, ranks=3)
+    assert_readable(figure)
+    (ax,) = figure.axes
+    faces = [patch.get_facecolor()[:3] for patch in ax.patches]
+    for rank in range(3):
+        assert faces.count(pytest.approx(_rgb(rank_color(rank)))) == 1
+    assert len(faces) == 3 + 1 + 1
+    bold = [a.arrow_patch.get_linewidth() > 1 for a in ax.texts if arrow_of(a)]
+    assert bold == [True, False, False, True], "forward and backward, by gap"
+    assert "head, in parts on 3 ranks; below it, forward: SUM, backward" in figure.alt
+    with pytest.raises(ValueError, match="need two or more"):
+        plots.layer_stack(layers[:1])
+
+
+def arrow_of(text: object) -> object:
+    return getattr(text, "arrow_patch", None)
+
+
+def test_rows_become_columns_block_by_block() -> None:
+    """On the right each column has a block of every rank; the diagonal stays."""
+    figure = plots.rows_for_columns("tokens", "heads", ranks=3)
+    assert_readable(figure)
+    before, after = figure.axes
+    labels = [
+        [t.get_text() for t in ax.texts if t.get_text() != "→"]
+        for ax in (before, after)
+    ]
+    assert labels == [[*"012012012"], [*"000111222"]], "goes to, and comes from"
+    for ax in (before, after):
+        faces = [patch.get_facecolor()[:3] for patch in ax.patches[:9]]
+        rows = [_rgb(rank_color(n // 3)) for n in range(9)]
+        assert faces == [pytest.approx(color) for color in rows]
+    with pytest.raises(ValueError, match="9 ranks; need 2 to 8"):
+        plots.rows_for_columns("tokens", "heads", ranks=9)
+
+
+def test_the_causal_mask_shares_its_pairs_among_ranks() -> None:
+    """The bars count each rank's cells; all orders have the same scale."""
+    parts, zigzag = (plots.causal_work(order, 2, 8) for order in ORDERS)
+    for figure, pairs in ((parts, [10, 26]), (zigzag, [18, 18])):
+        assert_readable(figure)
+        mask, bars = figure.axes
+        faces = [patch.get_facecolor()[:3] for patch in mask.patches]
+        for rank, number in enumerate(pairs):
+            assert faces.count(pytest.approx(_rgb(rank_color(rank)))) == number
+        assert [bar.get_width() for bar in bars.patches] == pairs
+    assert parts.axes[1].get_xlim() == zigzag.axes[1].get_xlim()
+    assert "rank 0: 0–1; rank 1: 2–3; rank 1: 4–5; rank 0: 6–7" in zigzag.alt
+    with pytest.raises(ValueError, match="9 tokens in 4 pieces"):
+        plots.causal_work(ORDERS[0], 2, 9)
+
+
+def test_exponentials_shrink_to_the_largest_score_of_all() -> None:
+    """A rank's bars are relative to its own score first, and then to the largest."""
+    figure = plots.rescaled([[2, 1], [3]])
+    assert_readable(figure)
+    heights = [[bar.get_height() for bar in ax.patches] for ax in figure.axes]
+    assert heights[0] == pytest.approx([1, math.exp(-1), 1])
+    assert heights[1] == pytest.approx([math.exp(-1), math.exp(-2), 1])
+    assert "rank 0: largest 2, total 1.37, scaled 0.50" in figure.alt
+    with pytest.raises(ValueError, match="need one or more on every rank"):
+        plots.rescaled([[1], []])
