@@ -8,7 +8,8 @@ which chunk (`chunk_table` of `chunk_states` or `bruck_states`), the `ring` with
 messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and cards
 (`cluster`). Of a server: what lies between GPUs and cards (`server`), and the rings
 through it (`channels`). Of a network of rails: its switches, and the ways through them
-(`rails`). Of NCCL: what its `protocols` write. Of a kernel that reads other GPUs'
+(`rails`). Of NCCL: what its `protocols` write. Of libraries: who
+makes which of their `decisions`. Of a kernel that reads other GPUs'
 memory: which parts move (`moved_parts`). Of what nobody recorded: who is busy and who
 waits (`timetable` of `Span` and `Arrow`). Of a hang: who waits for whom (`waits_for`).
 
@@ -68,6 +69,7 @@ from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
 from collectives_lab.plots.conjugate_picture import copy_and_sum
 from collectives_lab.plots.cost_curves import cost_curves
+from collectives_lab.plots.decision_picture import decisions
 from collectives_lab.plots.expert_picture import expert_layer
 from collectives_lab.plots.figure import (
     INK,
@@ -164,6 +166,7 @@ __all__ = [
     "ChunkState",
     "Move",
     "cost_curves",
+    "decisions",
     "waits_for",
     "winner_map",
     "predicted_measured",
