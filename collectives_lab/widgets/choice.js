@@ -21,21 +21,29 @@ function choiceWords(data, at) {
     `${formatSeconds(time)} by the model. Instead, ${others.join(", and ")}.`;
 }
 
+// The least time of a size; an algorithm that the cluster does not have is null.
+const shortest = (seconds, size) =>
+  Math.min(...seconds.map((times) => times[size] ?? Infinity));
+
 function choicePicture(data, at, width) {
   const { ranks, picked, seconds } = choiceNow(data, at), { sizes } = data;
   const x = { low: sizes[0], high: sizes.at(-1), text: (n) => formatBytes(n), name: "size S" };
   // One scale for all sliders, or the curves would stand still and the axis move.
-  const y = { low: 5e-6, high: 1e1, text: formatSeconds, name: "time by the model" };
+  const y = { low: data.range[0], high: data.range[1], text: formatNumber };
+  y.name = "time / shortest time";
   x.ticks = powers(2, x.low, x.high, width / 90);
-  y.ticks = powers(10, y.low, y.high, 8);
+  y.ticks = data.ticks;
   const chart = new Chart(width, 320, x, y, choiceWords(data, at));
   const { top, bottom } = chart.box, mark = chart.x(sizes[at.size]);
   chart.add("line", { x1: mark, x2: mark, y1: top, y2: bottom, stroke: "currentColor" });
   seconds.forEach((times, n) => {
-    const points = sizes.map((size, i) => [size, times[i]]);
+    const points = sizes.map((size, i) => [size, times[i] / shortest(seconds, i)]);
     chart.line(points, { "stroke-width": 2, ...dash(data.looks[n]) });
   });
-  if (ranks > 1) chart.ring(sizes[at.size], seconds[picked][at.size], { r: 7, "stroke-width": 2.2 });
+  if (ranks > 1) {
+    const ratio = seconds[picked][at.size] / shortest(seconds, at.size);
+    chart.ring(sizes[at.size], chart.inside(ratio), { r: 7, "stroke-width": 2.2 });
+  }
   return chart.picture;
 }
 

@@ -1,8 +1,9 @@
 """An explorer of NCCL's choice: what it takes for an all-reduce, by size and cluster.
 
 Here you can turn the size, the servers and the GPUs in use of each, and see what NCCL
-picks and what each algorithm would take (`explore_choice`), in a notebook and in an
-exported page. All times and choices are those of `predict`, computed beforehand.
+picks and how much longer each algorithm takes than the fastest one (`explore_choice`),
+in a notebook and in an exported page. All times and choices are those of `predict`,
+computed beforehand.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 
 from collectives_lab.basics.units import format_bytes, format_seconds
 from collectives_lab.fabrics import Fabric, dgx_h100
-from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.figure import Diagram
+from collectives_lab.plots.lines import lines
 from collectives_lab.plots.series import SERIES
 from collectives_lab.predictions import predict
 from collectives_lab.widgets import page
@@ -30,6 +31,8 @@ NODES = sorted([2**n for n in range(10)] + [3 * 2**n for n in range(8)])
 GPUS = (1, 2, 4, 8)
 NAMES = ("a ring", "a tree", "the switches")
 """NCCL has one algorithm of switches at a time: NVLS, or NVLSTree over servers."""
+RANGE, TICKS = (0.95, 4.0), (1, 2, 3, 4)
+"""Of the axis, in units of the shortest time."""
 ALONE = "One GPU has nobody to sum with."
 SCRIPTS = ("units.js", "knobs.js", "chart.js", "choice.js")
 
@@ -60,6 +63,8 @@ class ChoiceExplorer(page.Explorer):
             "looks": page.looks(SERIES, ("", "9 3", "2 3")),
             "sizes": SIZES.tolist(),
             "table": table,
+            "range": RANGE,
+            "ticks": TICKS,
             "knobs": [vars(one) for one in self.knobs],
         }
 
@@ -87,13 +92,21 @@ class ChoiceExplorer(page.Explorer):
     def diagram(self) -> Diagram:
         """Return the curves for what the sliders begin with."""
         by_size = _by_size(self.servers, self.nodes.value, self.gpus.value)
-        curves = {
-            name: np.array(times, float)
-            for name, times in zip(NAMES, by_size["seconds"], strict=True)
-            if times[0] is not None
-        }
-        figure = cost_curves(curves, SIZES, caption=self.words())
-        figure.alt = f"Curves of time against size: {', '.join(curves)}. {self.words()}"
+        times = np.array(by_size["seconds"], float)  # None becomes NaN
+        ratios = dict(zip(NAMES, times / np.nanmin(times, axis=0), strict=True))
+        figure = lines(
+            {name: (SIZES, y) for name, y in ratios.items() if not np.isnan(y[0])},
+            self.words(),
+            xlabel="bytes",
+            ylabel="time / shortest time",
+            xscale="log",
+            yscale="log",
+            ylim=RANGE,
+            yticks=TICKS,
+        )
+        figure.alt = (
+            f"Curves of time by size, in units of the shortest time. {figure.alt}"
+        )
         return figure
 
 

@@ -1232,13 +1232,13 @@ CLAIMS = {
         assert equal[0] == equal[1] and switch / 4 == 2 * KiB
         assert 1.35 < np.median(halving / doubling) < 1.65, halving / doubling
         busiest_of = {row[0]: round(row[3], 1) for row in rows_forced}
-        assert busiest_of == dict(basic_linear=3, nonoverlapping=2, ring=1.5,
-                                  recursive_doubling=2, rabenseifner=1.5)
-        for name, by_rank_sent in (("basic_linear", [3, 1, 1, 1]),
-                                   ("nonoverlapping", [1, 2, 2, 1])):
-            wire = forced[name].said["calls"]["all_reduce"][str(MiB)]["wire"]
-            assert np.allclose(np.sum(wire, 1) / MiB, by_rank_sent, atol=0.01)
-            assert np.isclose(np.sum(wire, 0)[0] / MiB, 3, atol=0.01)
+        assert busiest_of == dict(basic_linear=3, ring=1.5, recursive_doubling=2,
+                                  rabenseifner=1.5)
+        through = forced["basic_linear"].said["calls"]["all_reduce"][str(MiB)]["wire"]
+        assert np.allclose(np.sum(through, 1) / MiB, [3, 1, 1, 1], atol=0.01)
+        assert np.isclose(np.sum(through, 0)[0] / MiB, 3, atol=0.01)
+        faster_from = [by_size[times <= 1][0] for times in relative.values()]
+        assert faster_from[0] == 8 * KiB and 0.9 < faster_from[1] / 400e3 < 1.1
         assert [left[name] for name in hlo] == [1, 1, 0, 0]
         assert "reduce-scatter(" in hlo["scattered_sum"][0]
         assert abs(scattered.sum() - 3.5) < 0.01 and abs(by_torch.sum() - 6) < 0.03
@@ -1273,7 +1273,7 @@ CLAIMS = {
                                     (197 * MiB, 200 * MiB, "ring Simple")):
             both = [" ".join(nccl.choose(cluster, n)) for n in (before, after)]
             assert both[0] != both[1] == then, both
-            assert before < fastest_from[then] <= after, "Figure 10.6"
+            assert before < fastest_from[then] <= after, "Figure 10.8"
         above = tree_of_nodes(4, 4)
         assert [r for r in range(16) if above[r] != r - 1] == [0, 4, 8, 12]
         of = {c: (nccl.latency(cluster, *c), nccl.bandwidth(cluster, *c))
@@ -1289,6 +1289,15 @@ CLAIMS = {
                 rate = min(rate, 20.4e9) if protocol == "LL" else rate
                 rate = rate * 0.85 / 2 if tree else rate / (46 / 24)
                 assert np.isclose(nccl.bandwidth(cluster, name, protocol), rate)
+        caps = (nccl.LL128_CAP["ring", "Hopper"], nccl.TREE_CAP["Hopper"],
+                nccl.LL128_CAP["tree", "Hopper"],
+                (nccl.LL_CAP["Hopper"][0], *nccl.LL_CAP_BY_CPU["Intel"][1:]))
+        assert caps == ((36.7, 36.7, 36.7), (38.7, 41.4, 36.0), (36.7, 36.7, 29.0),
+                        (141, 39, 20.4)), "10.6"
+        assert 24 < 29 and 0.94 == round(120 / 128, 2), "10.6: channels below caps"
+        alone = nccl.Cluster(1, 8, 1, 24e9, 24e9, spread=True)
+        assert np.isclose(nccl.bandwidth(alone, "tree", "LL128"),
+                          0.92 * 7 / 9 * 24e9 / 2), "10.6: spread, and one node"
         at_1_GiB = lab.predict("all_reduce", GiB, fabrics.dgx_h100(3), algorithm="ring")
         slower = nccl.seconds(cluster, GiB, "ring", "Simple") / at_1_GiB.seconds
         assert 1.7 < slower < 1.95, slower
@@ -1376,6 +1385,8 @@ CLAIMS = {
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
         of_one_shot = kernel_seconds(KiB)["one-shot"]
         assert 0.28 < of_one_shot / ring_of_one < 0.37, of_one_shot / ring_of_one
+        leaves = kernel_seconds(4.5 * MiB)["one-shot"]
+        assert abs(leaves / 1e-3 - 1) < 0.1, "Figure 10.12"
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]

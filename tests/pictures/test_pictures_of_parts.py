@@ -587,6 +587,22 @@ def test_a_way_may_have_its_ranks_at_other_places() -> None:
     assert near.get_linestyle() == "-" != far.get_linestyle()
 
 
+def test_who_decides_is_filled() -> None:
+    """Arrows join the boxes of a row, and a decider has one colour in all rows."""
+    heads, rows = ("verbs", "way"), {"A": ("kept", "table"), "B": ("table", "wire")}
+    figure = plots.decisions(heads, rows, deciders=["table"], caption="Who decides.")
+    assert_readable(figure)
+    (ax,) = figure.axes
+    boxes = [patch for patch in ax.patches if isinstance(patch, FancyBboxPatch)]
+    filled = [(box.get_x() > 1.5, box.get_y() > 0.5) for box in boxes if box.get_fill()
+              and box.get_facecolor()[3]]  # fmt: skip
+    assert filled == [(True, False), (False, True)], "the two tables"
+    arrows = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
+    assert len(arrows) == 2 and "A: kept, then table" in figure.alt
+    with pytest.raises(ValueError, match="B: 1 words; need 2"):
+        plots.decisions(heads, {"B": ["wire"]}, deciders=[], caption="")
+
+
 def test_the_parts_of_a_step_follow_each_other() -> None:
     """In milliseconds, computing first; the whole stands at the end of its bar."""
     figure = plots.step_parts({"plain": [0.08, 0, 0.6], "packed": [0.08, 0.01, 0.1]})

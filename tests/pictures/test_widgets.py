@@ -911,6 +911,18 @@ def test_the_page_says_what_python_says_of_a_choice(script, values):
     assert sentence == repr(widgets.explore_choice(**begun))
 
 
+@pytest.mark.parametrize("nodes", [1, 16])
+def test_the_curves_of_a_choice_are_in_units_of_the_fastest(nodes):
+    """At every size the lowest curve is 1, and the ring is where the words have it."""
+    explorer = widgets.explore_choice(2**26, nodes)
+    curves = {line.get_label(): line for line in explorer.diagram().axes[0].lines}
+    heights = np.array([line.get_ydata() for line in curves.values()])
+    assert np.allclose(np.nanmin(heights, axis=0), 1) and heights.max() > 2
+    seconds = explorer.data["table"][explorer.nodes.start][explorer.gpus.start]
+    times = [one for one in seconds["seconds"] if one[0] is not None]
+    assert np.allclose(heights * np.min(times, axis=0), times)
+
+
 def test_a_choice_of_other_sizes_is_refused():
     """The error names what was found, and what there is."""
     with pytest.raises(ValueError, match="nbytes is 1000; need a power of two"):
