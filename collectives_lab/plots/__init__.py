@@ -19,10 +19,11 @@ Of matrices: who has which block (`product` of `Matrix`), which verb is which
 and what an all_to_all moves (`rows_for_columns`). Of a merge: which item survives
 (`merge_trees`), and how sums come to one scale (`rescaled`). Of attention with a causal
 mask: who computes how much (`causal_work`). Of a mesh: its ranks and their groups
-(`mesh`), and where the members of a `group` are. Of memory: the parts that ranks keep
-(`shards`, `hybrid_shards`), and bars against what a GPU has (`memory`). Of experts:
-where tokens go (`expert_layer`), what each rank receives when (`arrivals`), and the
-ways between two nodes (`routes`).
+(`mesh`), which dimension of a large one lies on which link (`nested`), and where the
+members of a `group` are. Of memory: the parts that ranks keep (`shards`,
+`hybrid_shards`), and bars against what a GPU has (`memory`). Of experts: where tokens
+go (`expert_layer`), what each rank receives when (`arrivals`), and the ways between two
+nodes (`routes`).
 
 Of times: what they are by size (`message_time`, `cost_curves`), who is fastest where
 (`winner_map`), and how far a prediction is off (`predicted_measured`), or those of many
@@ -99,6 +100,7 @@ from collectives_lab.plots.merge_picture import merge_trees
 from collectives_lab.plots.mesh_picture import mesh
 from collectives_lab.plots.message_picture import message_time
 from collectives_lab.plots.moved_parts import moved_parts
+from collectives_lab.plots.nested_picture import nested
 from collectives_lab.plots.overlap_picture import overlap
 from collectives_lab.plots.path_picture import paths
 from collectives_lab.plots.predictions import predicted_measured
@@ -182,6 +184,7 @@ __all__ = [
     "merge_trees",
     "Matrix",
     "mesh",
+    "nested",
     "gaps",
     "group",
     "hybrid_shards",

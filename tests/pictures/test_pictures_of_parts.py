@@ -440,6 +440,48 @@ def test_a_mesh_has_a_line_for_each_group() -> None:
     assert_readable(figure)
 
 
+NESTED = {
+    "boxes": ("pipeline", "stage"),
+    "links": {"data": "network", "pipeline": "network", "tensor": "NVLink"},
+    "caption": "A large mesh.",
+}
+
+
+def test_boxes_in_boxes_name_each_dimension_and_its_link() -> None:
+    """Lines along a dimension join drawn neighbours; dots lead to the last box."""
+    figure = plots.nested({"data": 128, "pipeline": 16, "tensor": 8}, **NESTED)
+    (ax,) = figure.axes
+    colors = series_colors(["data", "pipeline", "tensor"])
+    styles = [(line.get_color(), line.get_linestyle()) for line in ax.lines]
+    for name in "data", "pipeline":
+        ends = [styles.count((colors[name], look)) for look in "-:"]
+        assert ends == [3, 3], "three rows of three boxes"
+    frames = [patch.get_edgecolor()[:3] for patch in ax.patches]
+    of_rows, of_boxes = (tuple(_rgb(colors[name])) for name in ("pipeline", "tensor"))
+    assert [frames.count(of_rows), frames.count(of_boxes)] == [3, 9]
+    assert len(ax.patches) == 3 + 9 + 9 * 8
+    named = {"pipeline 127", "stage 15", "tensor, 8 ranks: NVLink"}
+    assert named <= {*written(figure)} and "data, 128 ranks: network" in figure.alt
+    assert figure.get_figwidth() <= PHONE
+    assert_readable(figure)
+
+
+def test_few_boxes_are_all_drawn() -> None:
+    """Nothing is left out of a small mesh, so no line is dotted."""
+    figure = plots.nested({"data": 2, "pipeline": 3, "tensor": 4}, **NESTED)
+    (ax,) = figure.axes
+    assert {line.get_linestyle() for line in ax.lines} == {"-"}
+    assert len(ax.lines) == 2 * 2 + 3 and len(ax.patches) == 2 + 6 + 6 * 4
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize("last", [{}, {"tensor": 16}])
+def test_boxes_without_room_are_refused(last: dict[str, int]) -> None:
+    """Two dimensions need no boxes in boxes, and a box has room for eight GPUs."""
+    with pytest.raises(ValueError, match="at most 8 GPUs"):
+        plots.nested({"data": 2, "pipeline": 2, **last}, **NESTED)
+
+
 def test_each_node_of_hybrid_sharding_has_all_parts() -> None:
     """A rank fills its share of each kind; a line joins those that keep the same."""
     sizes = {"parameters": 4, "gradients": 4, "state": 8}
