@@ -37,8 +37,9 @@ GRACE = 5.0
 ONE_MACHINE = ["--allow-run-as-root", "--oversubscribe"]
 OVER_TCP = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
 OVER_TCP += ["--mca", "btl_tcp_if_include", "127.0.0.0/8"]
-FORCIBLE = ["basic_linear", "recursive_doubling", "ring", "rabenseifner"]
-"""Open MPI's names of algorithms for all_reduce, four of its seven."""
+FORCIBLE = ["basic_linear", "nonoverlapping", "recursive_doubling", "ring"]
+FORCIBLE += ["rabenseifner"]
+"""Open MPI's names of algorithms for all_reduce (and "segmented_ring")."""
 FORCED = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca"]
 
 

@@ -1385,8 +1385,6 @@ CLAIMS = {
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
         of_one_shot = kernel_seconds(KiB)["one-shot"]
         assert 0.28 < of_one_shot / ring_of_one < 0.37, of_one_shot / ring_of_one
-        leaves = kernel_seconds(4.5 * MiB)["one-shot"]
-        assert abs(leaves / 1e-3 - 1) < 0.1, "Figure 10.12"
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]
