@@ -234,7 +234,7 @@ VERBS = (
 
 def calls() -> list[Started]:
     """Start all calls that have a record in the package."""
-    names = [*FORCIBLE, "nonoverlapping"]  # a reduce and a broadcast, as its table has
+    names = [*FORCIBLE, "nonoverlapping"]  # which the table takes for many ranks
     forced = [mpi("all_reduce", 2**20, algorithm=name) for name in names]
     decided = [mpi("all_reduce", *SIZES), mpi("reduce_scatter", 2**22)]
     sums = mpi_program(SCRIPTS / "mpi_sum.py"), jax_program(SCRIPTS / "jax_sum.py")

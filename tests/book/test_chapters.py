@@ -1180,8 +1180,8 @@ CLAIMS = {
         assert by_steps == [1.75, 1]
         shares = [lab.plots.causal_work(order) for order in (CONTIGUOUS, ZIGZAG)]
         pairs = [[bar.get_width() for bar in f.axes[1].patches] for f in shares]
-        assert pairs == [[10, 26, 42, 58], 4 * [34]] and 136 == 4 * 34, "Figure 9.11"
-        assert round(58 / 34, 2) == 1.71
+        assert pairs == [[10, 26, 42, 58], 4 * [34]] and 136 == 4 * 34, "9.10"
+        assert round(58 / 34, 2) == 1.71, "9.10"
         weighing = [weigh([2, 1]), weigh([3, 1])]
         assert [round(total, 2) for _, total in weighing] == [1.37, 1.14], "Figure 9.2"
         shrunk = round(weighing[0][1] * math.exp(2 - 3), 2)
@@ -1211,7 +1211,8 @@ CLAIMS = {
         on_four, on_three = planned(KiB), planned(12, world_size=3)
         assert len({plan.tobytes() for plan in on_four.values()}) == 5, "10.2"
         assert (on_three["tree"] == on_three["recursive_doubling"]).all(), "10.2"
-        assert round(by_gloo[KiB].sum() / KiB, 2) == 12.75 and 6912 > 6 * KiB
+        assert round(by_gloo[KiB].sum() / KiB, 2) == 12.75
+        assert 6912 > 6 * KiB, "10.3"
         sent_by_mpi = [round(w.sum() / n, 2) for n, w in by_mpi.items()]
         assert sent_by_mpi[0] == 8.3 and sent_by_mpi[-1] == 6, sent_by_mpi
         assert all(by_mpi[n][0, 3] == by_mpi[n][3, 0] == 22 for n in (KiB, MiB))
@@ -1248,7 +1249,8 @@ CLAIMS = {
         for rank, reversed_bits in enumerate([0b00, 0b10, 0b01, 0b11]):
             by_bits[rank, rank ^ 1], by_bits[rank, rank ^ 2] = 1 / 2, 1 / 4
             by_bits[rank, reversed_bits] += 1 / 4 * (rank != reversed_bits)
-        assert abs(scattered - by_bits).max() < 0.001 and by_bits.sum() == 3 + 0.5
+        assert abs(scattered - by_bits).max() < 0.001
+        assert by_bits.sum() == 3 + 0.5, "10.4"
         import jax
         assert jax.config.jax_cpu_collectives_implementation == "gloo", "10.5"
         over_tcp = " ".join(libraries.OVER_TCP)
@@ -1260,14 +1262,15 @@ CLAIMS = {
                     tree_latency(6.8, 0.6, 5.0, M, G))
             theirs = [1e6 * nccl.latency(some, a, "LL") for a in ("ring", "tree")]
             assert np.allclose(ours, theirs)
-        assert np.isclose(nccl.HOP["tree", "network"][0], 5e-6 / 1e-6)
+        assert np.isclose(nccl.HOP["tree", "network"][0], 5e-6 / 1e-6), "10.6"
         assert cluster.cpu == "Intel" and nccl.POST["Intel"] == 1, "10.6"
         assert np.isclose(nccl.POST["AMD"], 2e-6 / 1e-6), "10.6"
         assert picked == ["tree LL", "ring LL128", "ring Simple"]
         assert nccl.choose(cluster, 11 * MiB)[0] == "tree"
         assert nccl.choose(cluster, 13 * MiB)[0] == "ring"
         taken = {nccl.choose(cluster, n) for n in 2.0 ** np.arange(6, 34, 0.125)}
-        assert taken == set(shown) and round(0.92 * 8 * 24) == 177
+        assert taken == set(shown)
+        assert round(0.92 * 8 * 24) == 177, "10.6, 10.10"
         for before, after, then in ((128 * KiB - 1, 128 * KiB, "tree LL128"),
                                     (11.8 * MiB, 12 * MiB, "ring LL128"),
                                     (197 * MiB, 200 * MiB, "ring Simple")):
@@ -1319,7 +1322,7 @@ CLAIMS = {
         assert 1.7 < ring_only / fastest < 1.8
         assert 1.5 < by_bytes < 1.6 and 1.3 < by_model < 1.36
         from collectives_lab.libraries import multicast, version_of
-        assert multicast.SHARE["Hopper"] == 0.85
+        assert multicast.SHARE["Hopper"] == 0.85, "10.6"
         older, newer = ([multicast.share(dgx.machine, n, version_of(library))
             for n in range(3, 9)] for library in ("nccl 2.27", "nccl 2.28"))
         in_all = np.multiply(newer, 6 * 60)  # a ring has six channels
@@ -1415,7 +1418,8 @@ CLAIMS = {
         assert {w for row in gaming.ways for w in row} - {"X"} == {"SYS"}
         assert [server.card_ways[g][g] for g in range(8)] == 8 * ["PIX"]
         assert dgx.card_ways[0][:3] == ("PXB", "PXB", "SYS")
-        assert speeds(my_machine) == [100, 25, 2, 4, 8] and 4 * 25 == 100
+        assert speeds(my_machine) == [100, 25, 2, 4, 8]
+        assert 4 * 25 == 100, "11.2"
         assert 3 * 4 * 25 / (25 / 2) == 24, "11.2: links"
         crossing = [[a, b] for a, b in ring if NODE[DEALT.index(a)] !=
                     NODE[DEALT.index(b)]]
@@ -1486,6 +1490,7 @@ CLAIMS = {
         node_of = {rank: place // 8 for place, rank in enumerate(dealt_64)}
         assert len({node_of[r] for r in range(8)}) == len({*node_of.values()}) == 8
         assert [dealt_64.index(r) for r in range(8)] == [0, 8, 16, 24, 32, 40, 48, 56]
+        assert B_569 == 100e9 / 8
         assert 8 + 8 - 1 == 15
         assert round(of_eight_nodes.seconds / of_a_node.seconds) == 8
         assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
@@ -1499,7 +1504,8 @@ CLAIMS = {
         assert [round(p.high / p.seconds, 1) for p in both] == [1.4, 1.4]
         assert [round(p.seconds / p.low, 1) for p in both] == [1.4, 1.4]
         assert all("At most one published set" in p.support for p in both), "11.9"
-        assert round(through_cards / through_nvlink) == 16 and 18 * 4 == 72
+        assert round(through_cards / through_nvlink) == 16
+        assert 18 * 4 == 72, "11.9"
         off = [c.prediction.seconds / c.call.seconds for c in lab.truth.compared()
                if c.call.row.set == "coreweave-gb200-72"]
         assert round(np.exp(np.mean(np.abs(np.log(off)))) - 1, 1) == 0.1
@@ -1534,7 +1540,8 @@ CLAIMS = {
         one = A_100 + S * b_100
         assert [round(t / ms) for t in (one, C + one)] == [70, 124]
         assert [round(t * 1e6) for t in (A_nvlink, A_100)] == [48, 420]
-        assert nvlink.inside.bandwidth == 450e9 and ethernet.inside.bandwidth == 12.5e9
+        assert nvlink.inside.bandwidth == 450e9
+        assert ethernet.inside.bandwidth == 12.5e9 == 100e9 / 8
         both = [calls_over_one(A_nvlink, b_nvlink), calls_over_one(A_100, b_100)]
         assert np.round(both, 1).tolist() == [4.5, 1.9]
         paid = [148 * a / (148 * a + S * b)
@@ -1556,7 +1563,8 @@ CLAIMS = {
             parts = n * [(C / n, S // n // 32 * 32)]
             assert math.isclose(backward_pass(parts).replay(ethernet).elapsed,
                 time_in_buckets(n, A_100, b_100), rel_tol=1e-4)
-        assert 256 * (256 + 1) * 4 == 257 * 2**10 and round(8 * 0.050, 2) == 400e-3
+        assert 256 * (256 + 1) * 4 == 257 * 2**10, "12.5"
+        assert round(8 * 0.050, 2) == 400e-3, "12.5"
         assert round(slow_link[1] * 8 * 257 * 2**10 / ms) == 253
         assert round(slow_link[0], 9) == 6e-3
         by_way = {way: [of_slowest(run)[1] for run in runs]
@@ -1644,7 +1652,8 @@ CLAIMS = {
             if e["args"].get("Collective name") == "broadcast"]
         assert sent_by_0 == [2 * 26_560, 53], "means and variances; counts of steps"
         per_launch = step_span[1] * ms / len(compute_spans)
-        assert abs(per_launch - 176e-6) < 5e-7 and 108 - 8 == 100
+        assert abs(per_launch - 176e-6) < 5e-7
+        assert 108 - 8 == 100, "12.8"
         assert abs(4 * all_reduces[0] - 8 * 2**20) < 0.2 * 2**20
         nccl_time = sum(end - begin for begin, end in nccl_spans)
         beside = sum(max(0, min(a[1], b[1]) - max(a[0], b[0]))
@@ -1707,7 +1716,8 @@ CLAIMS = {
         assert H100.memory == 80e9 and 80e9 + 5e9 < 80 * 2**30 < 86e9, "13.1"
         assert one.model.parameters == 33_952, "13.1"
         assert groups_of_5 == dict(pipeline=[1, 5], data=[5, 7], tensor=[4, 5])
-        assert not wrong and len(recorded_calls) == 10 and 10 * 4 == 40
+        assert not wrong and len(recorded_calls) == 10
+        assert 10 * 4 == 40, "13.2"
         for name, run in runs.items():
             events = [e for e in run.trace.events if e.op != "broadcast"]
             sent = lab.Trace.from_events(events, 4, run.trace.groups).bytes_sent()
@@ -1802,8 +1812,8 @@ CLAIMS = {
         assert all("at least as many" in words for words in half)
         on_2048 = [repr(lab.widgets.explore_memory("Llama 3 405B", 2048, 8, 16, again))
                    for again in ("selective", "full")]
-        assert "79.1 GB (ZeRO-1)" in on_2048[0], on_2048
-        assert "19.7 GB (ZeRO-1)" in on_2048[1], on_2048
+        assert "79.1 GB (ZeRO-1)" in on_2048[0], f"13.4: {on_2048}"
+        assert "19.7 GB (ZeRO-1)" in on_2048[1], f"13.4: {on_2048}"
         on_2k = one_piece.strategy.but(data=16, micro_batches=128)
         assert on_2k.world_size == 2048
         sums = [round(st.fullest(way).total / 1e9) for way in (on_2k,)]
@@ -1831,9 +1841,10 @@ CLAIMS = {
         assert round(node.inside.bandwidth / node.across.bandwidth) == 9
         assert 8.95 < placed["data"].tensor / placed["tensor"].tensor < 9.05
         assert round(placed["tensor"].data, 2) == 0.05, "13.6"
-        assert fabrics.gb200_nvl72().machine.gpus == 72
+        assert fabrics.gb200_nvl72().machine.gpus == 72, "13.6"
         assert shared.world_size == unshared.world_size == 16_384
-        assert st.step_time(unshared, H100).mfu < 1 / 16 and 8192 * 16 == 131_072
+        assert st.step_time(unshared, H100).mfu < 1 / 16
+        assert 8192 * 16 == 131_072, "13.6"
         report = st.Published(shared, H100, 380e12, False, "")
         assert round(100 * report.mfu) == 38
 
@@ -1850,11 +1861,12 @@ CLAIMS = {
         whole, unmasked = (run.strategy.model.flops(131_072) for run in alike)
         of_all = [(whole - unmasked) / unmasked, 2 * (whole - unmasked) / whole]
         assert np.round(of_all, 2).tolist() == [0.40, 0.57], "13.6: attention's share"
-        assert eight_pieces.strategy.order[0] == "tensor" and 128 * 16 * 8 == 16_384
+        assert eight_pieces.strategy.order[0] == "tensor"
+        assert 128 * 16 * 8 == 16_384, "13.1"
         whole_texts = long_texts(context=1, data=8, micro_batches=16)
         kept_whole = st.memory(whole_texts).activations / st.memory(shared).activations
         assert 15.5 < kept_whole < 16.5 and whole_texts.world_size == 1024
-        assert models.llama3_405b.key_width * 2 * 8 == models.llama3_405b.hidden
+        assert models.llama3_405b.key_width * 2 * 8 == models.llama3_405b.hidden, "13.6"
         assert [round(n / 1e9) for n in (qwen.model.parameters, qwen.model.active)] == [
             235, 22]
         assert fitting == [8, 32, 128] and qwen.world_size == 2048
@@ -1882,7 +1894,8 @@ CLAIMS = {
         assert (gaps[0], *gaps[6:8]) == (2.28, 2.17, 7.08)
         far = st.PUBLISHED[7]
         in_ring = st.step_time(far.strategy, far.cluster, rings=True)
-        assert round(far.gap, 1) == 7.1 and round(far.seconds / in_ring.seconds, 1) == 6
+        assert round(far.gap, 1) == 7.1, "13.8"
+        assert round(far.seconds / in_ring.seconds, 1) == 6, "13.8"
         late = [run.seconds / st.forecast(run.strategy, run.cluster).seconds
                 for run in st.PUBLISHED]
         near = [n for n, ratio in enumerate(late) if abs(np.log(ratio)) < 0.05]
@@ -1914,7 +1927,8 @@ CLAIMS = {
         assert without_pieces == [1.67, 1.64] and gaps[4:6] == [1.71, 1.77], "13.8"
         assert 12 * 8 == 96, "13.8"
         assert eight_pieces.strategy.blocks(1) == 8 > 126 / 16
-        assert round(400 / 989, 3) == 0.404 and round(100 * 400 / 989 + 0.3) == 41
+        assert round(400 / 989, 3) == 0.404, "13.8"
+        assert round(100 * 400 / 989 + 0.3) == 41, "13.8"
         of_405b = eight_pieces.strategy.model
         seen = of_405b.flops(8192, causal=True)
         in_seconds = seen * 2048 * 8192 / (eight_pieces.flop_rate * 16_384)
@@ -1924,7 +1938,7 @@ CLAIMS = {
         assert [round(100 * (n - 1)) for n in foreseen] == [4, 5], "13.8"
         points = [100 * st.PUBLISHED[n].mfu * (late[n] - 1) for n in (9, 11)]
         assert [round(n) for n in points] == [2, 2], "13.8"
-        assert st.PUBLISHED[6].strategy.world_size == 384
+        assert st.PUBLISHED[6].strategy.world_size == 384, "13.1, 13.8"
         assert eight_pieces.strategy.recompute == "selective"
         assert eight_pieces.strategy.precision.gradient == 4
         assert shared.precision.gradient == 4
@@ -1951,7 +1965,7 @@ CLAIMS = {
         assert round(100 * by_turns.mfu) == 44
         assert round(eight_pieces.seconds / by_turns.seconds, 2) == 1.09
         ends = [round(100 * s.efficiency()[-1]) for s in (strong, weak)]
-        assert ends == [99, 27] and 8192 / 8 - 1 == 1023
+        assert ends == [99, 27] and 8192 / 8 - 1 == 1023, "13.9"
         assert H100.nodes(2).across.alpha == 14e-6, "13.9"
         by_bound = st.scaling(one_example, H100, weak_counts, "batch a rank", 0.6)
         assert by_bound.efficiency()[-1] > 0.99, "13.9"
@@ -1962,7 +1976,8 @@ CLAIMS = {
         assert [round(100 * n) for n in (ours[0], ours[-1], fair[1024])] == [79, 78, 99]
         assert 0.75 < ours[-1] / fair[1024] < 0.8, "13.9"
         assert best[1024].strategy.copies == 32 and best[8].strategy.zero == 3
-        assert best[8].strategy.recompute == "selective" and 4 * 1024 == 4096
+        assert best[8].strategy.recompute == "selective"
+        assert 4 * 1024 == 4096, "13.9"
         plain = st.fastest(models.llama2_7b, H100, 4096, 1024, 4096, **in_rings,
                            copies=1, interleave=1)[0]
         rate = plain.tokens_per_second / 4096 / best_on_a_node

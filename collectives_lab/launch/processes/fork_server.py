@@ -143,7 +143,7 @@ class ForkServer:
             for end in forked.fds:
                 os.close(end)
         self.parked.clear()
-        _import_parts(modules)
+        _import_modules(modules)
         _freeze()
 
     def _fork(self) -> Forked:
@@ -247,7 +247,7 @@ def _warm_up() -> None:
     unpack(pack((_warm_up, torch.ones(4) + torch.ones(4))))
 
 
-def _import_parts(modules: Iterable[str]) -> None:
+def _import_modules(modules: Iterable[str]) -> None:
     """Import modules; a rank that needs one that fails will say why."""
     for name in modules:
         with contextlib.suppress(Exception):
@@ -269,7 +269,7 @@ def main(fd: int, modules: str = "", libraries: str = "") -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process_setup.adopt_orphans()
     recorder.install()
-    _import_parts(filter(None, modules.split(",")))
+    _import_modules(filter(None, modules.split(",")))
     alike = handles.environment(1, {}).items()
     os.environ.update((k, v) for k, v in alike if k not in BY_RANK)
     try:
