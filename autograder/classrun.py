@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from autograder import course, nbgrader_commands, receipts, workers
+from autograder.jobs import Job
 from autograder.notebook import strange
 from autograder.progress import progress
-from autograder.receipts import Job
 
 
 def grade(

@@ -15,6 +15,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Bool
 
 from autograder import receipts, words, workers
+from autograder.jobs import Job, Receipt
 from autograder.rebuild import OURS, exercise, marks, test_cells
 
 
@@ -77,7 +78,7 @@ class SaveVerdict(SaveAutoGrades):
             self.gradebook.db.commit()
 
 
-def outputs(receipt: receipts.Receipt, name: str, points: float) -> list[NotebookNode]:
+def outputs(receipt: Receipt, name: str, points: float) -> list[NotebookNode]:
     """Return the verdict as nbgrader's rule reads it: one finite number, and no stderr.
 
     It takes the first `execute_result` for the points; a NaN, a negative number or none
@@ -96,12 +97,12 @@ def outputs(receipt: receipts.Receipt, name: str, points: float) -> list[Noteboo
     ]
 
 
-def _checked(job: receipts.Job) -> receipts.Receipt:
+def _checked(job: Job) -> Receipt:
     made = workers.graded_here(job)
     receipts.save(made)
     return made
 
 
-def _graded(receipt: receipts.Receipt, name: str | None) -> bool:
+def _graded(receipt: Receipt, name: str | None) -> bool:
     """Return whether there is a verdict; cells that a person grades need none."""
     return name is None or receipt["exercises"][name]["status"] == "graded"

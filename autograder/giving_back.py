@@ -9,6 +9,7 @@ from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeReleaseFeedback
 
 from autograder import course, grades, nbgrader_commands, receipts, regrading, words
+from autograder.jobs import Receipt
 from autograder.progress import progress
 
 BY_EXCHANGE = ("timestamp.txt", "submission_secret.txt")
@@ -93,7 +94,7 @@ def text(book: Gradebook, assignment: str, student: str) -> str:
     )
 
 
-def _total(submission: Any, receipt: receipts.Receipt) -> str:
+def _total(submission: Any, receipt: Receipt) -> str:
     marks = nbgrader_commands.marks(submission)
     status, _ = grades.status_of(receipt, marks)
     if status not in (grades.GRADED, grades.BY_HAND):

@@ -10,6 +10,7 @@ from typing import Any
 from nbgrader.api import Gradebook
 
 from autograder import course, nbgrader_commands, receipts, regrading, words
+from autograder.jobs import Receipt
 
 GRADED, BY_HAND = "graded", "to be graded by hand"
 NOT_GRADABLE, UNCHECKED, MISSING = "not gradable", "not checked", "missing"
@@ -85,7 +86,7 @@ def _row(
 
 
 def _without_marks(
-    receipt: receipts.Receipt | None, handed_in: bool, failed: str | None
+    receipt: Receipt | None, handed_in: bool, failed: str | None
 ) -> tuple[str, str]:
     if receipt is None:
         return (UNCHECKED if handed_in else MISSING), ""
@@ -96,7 +97,7 @@ def _without_marks(
     return NOT_GRADABLE, "; ".join(filter(None, reasons_once))
 
 
-def status_of(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, str]:
+def status_of(receipt: Receipt, grades: Iterable[Any]) -> tuple[str, str]:
     """Return what marks wait for.
 
     One given by hand stands for a verdict that is missing.
@@ -114,7 +115,7 @@ def status_of(receipt: receipts.Receipt, grades: Iterable[Any]) -> tuple[str, st
     return (BY_HAND if waiting else GRADED), ""
 
 
-def _checked(receipt: receipts.Receipt) -> float | None:
+def _checked(receipt: Receipt) -> float | None:
     verdicts = receipt["exercises"].values()
     points = [verdict["points"] for verdict in verdicts if "points" in verdict]
     return sum(points) if points else None

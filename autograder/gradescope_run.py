@@ -19,6 +19,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from autograder import course, receipts, words, workers
+from autograder.jobs import ALONE, Job, Receipt
 from autograder.notebook import Cell, Unreadable, read
 from autograder.rebuild import is_answer, marks, test_cells
 from collectives_lab.basics import linux
@@ -132,12 +133,12 @@ def student(root: Path) -> str:
         return ""
 
 
-def checked(job: receipts.Job) -> receipts.Receipt:
+def checked(job: Job) -> Receipt:
     """Return the receipt of a job, tried once.
 
     Raises CourseError where there is no box.
     """
-    worker = workers.Worker(workers.ALONE)
+    worker = workers.Worker(ALONE)
     try:
         worker.ready()
         worker.give(job)
@@ -169,7 +170,7 @@ def refused(release: NotebookNode, why: str) -> Results:
     return {"output": text, "tests": tests}
 
 
-def shown(receipt: receipts.Receipt, release: NotebookNode) -> Results:
+def shown(receipt: Receipt, release: NotebookNode) -> Results:
     """Return the verdict as Gradescope wants it: a test for each property, with its
     points.
     """

@@ -21,8 +21,9 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import course
+from autograder.jobs import Receipt
 from autograder.rebuild import OURS
-from autograder.receipts import Receipt, verdict_id
+from autograder.receipts import verdict_id
 
 STAMP = "timestamp.txt"
 """Where the exchange and zip_collect write when a submission came."""

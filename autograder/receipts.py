@@ -10,12 +10,12 @@ import hashlib
 import json
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
 from autograder import course
+from autograder.jobs import Job, Receipt
 from autograder.notebook import Unreadable, read, strange
 from autograder.rebuild import OURS, marks, rebuild, test_cells
 
@@ -24,9 +24,6 @@ READING = (
     "remarks",
 )
 """The modules here that decide what of a submission is checked."""
-
-Job = dict[str, Any]
-Receipt = dict[str, Any]
 
 
 def cleaned(path: Path, release: NotebookNode) -> NotebookNode:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import course, receipts
+from autograder.jobs import Receipt
 from autograder.workers import IDENTITY, Worker
 
 Request = dict[str, Any]
@@ -85,7 +86,7 @@ def dismiss(assignment: str, student: str, reason: str) -> str:
     return f"{assignment} of {student} is left as it is, until it is handed in again"
 
 
-def _receipt(assignment: str, student: str) -> receipts.Receipt:
+def _receipt(assignment: str, student: str) -> Receipt:
     receipt = receipts.load(assignment, student)
     if receipt is None:
         raise course.CourseError(
@@ -126,7 +127,7 @@ def repeat(path: Path, tier: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def _receipt_in(path: Path) -> receipts.Receipt:
+def _receipt_in(path: Path) -> Receipt:
     with suppress(OSError, ValueError, KeyError, TypeError):
         receipt = json.loads(path.read_text())
         if receipt["exercises"] and receipt["engine"]:

@@ -3,7 +3,7 @@
 import html
 import re
 
-from autograder.receipts import Receipt
+from autograder.jobs import Receipt
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 LONGEST = 20_000

@@ -19,10 +19,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from autograder import remarks
+from autograder.jobs import ALONE, LOST, Job
 from autograder.program import read, texts
 from autograder.statements import Code
 from autograder.trial import tried
-from autograder.workers import ALONE, LOST, Job
 from collectives_lab import checking
 from collectives_lab.checking.engine import unjudged, with_prelude
 from collectives_lab.launch import LabError

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from autograder import course
-from autograder.receipts import Job, Receipt
+from autograder.jobs import LOST, Job, Receipt
 
 STARTING = 180.0
 ANSWERING = 75.0
@@ -33,10 +33,6 @@ MEMORY = 512 << 20
 """Bytes that a worker may need for one submission, beside what it had before."""
 LOOKING = 0.1
 """Seconds between two looks at that."""
-LOST = 2
-"""Workers that a submission may cost; the next one gives it a zero."""
-ALONE = "alone"
-"""In the place of a tier: the best on a machine that is there for one submission."""
 IDENTITY = ("key", "assignment", "student", "engine", "notes")
 """What of a job stands in its receipt."""
 LONGEST = 64 * 10**6
