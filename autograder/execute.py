@@ -1,7 +1,7 @@
-"""The preprocessors in place of a kernel in nbgrader's autograde (`nbgrader_config`).
+"""What stands in place of a kernel in nbgrader's autograde (`nbgrader_config`).
 
-`SubmittedNotebook` reads a submission as bytes that may be hostile, `WriteVerdict`
-writes the receipt's verdict as the outputs of each test cell, and `SaveVerdict` keeps a
+`SubmittedNotebook` reads a submission, as bytes that may be hostile, into a notebook
+whose test cells have the receipt's verdict as their outputs. `SaveVerdict` keeps a
 submission without a verdict from looking like one with zero points.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.preprocessors import SaveAutoGrades
 from traitlets import Bool
 
 from autograder import receipts, words, workers
@@ -22,8 +22,12 @@ from autograder.rebuild import OURS, exercise, marks, test_cells
 class SubmittedNotebook(NotebookExporter):
     """A notebook as nbgrader reads it, except that a submitted file is rebuilt."""
 
+    check = Bool(
+        True, help="Check here what has no receipt, or one that is to be tried again."
+    ).tag(config=True)
+
     def from_filename(self, filename: str, resources: Any = None, **more: Any) -> Any:
-        """Read a file for nbgrader: what was submitted, or what was made of it."""
+        """Read a file for nbgrader: what was submitted, with its verdict."""
         converter: Any = self.parent
         about, course = resources["nbgrader"], converter.coursedir
         student, assignment = about["student"], about["assignment"]
@@ -32,33 +36,29 @@ class SubmittedNotebook(NotebookExporter):
             return super().from_filename(filename, resources, **more)
         release = receipts.read_release(assignment)
         notebook = receipts.cleaned(Path(filename), release)
+        job = receipts.job(notebook, release, assignment, student)
+        receipt = receipts.find(job, final=self.check) or _checked(job)
+        write_verdict(receipt, notebook, job, receipts.points(release))
         return self.from_notebook_node(notebook, resources, **more)
 
 
-class WriteVerdict(NbGraderPreprocessor):
-    """Write the verdict on each exercise as the outputs of its test cell."""
+def write_verdict(
+    receipt: Receipt, notebook: NotebookNode, job: Job, points: dict[str, float]
+) -> None:
+    """Write the verdict on each exercise as the outputs of its test cell.
 
-    check = Bool(
-        True, help="Check here what has no receipt, or one that is to be tried again."
-    ).tag(config=True)
-
-    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
-        """Read the receipt of this notebook, or have it checked here and now."""
-        about = resources["nbgrader"]
-        release = receipts.read_release(about["assignment"])
-        job = receipts.job(nb, release, about["assignment"], about["student"])
-        receipt = receipts.find(job, final=self.check) or _checked(job)
-        for name, cell in test_cells(nb).items():
-            cell.outputs = outputs(receipt, name, float(marks(cell)["points"]))
-        nb.metadata[OURS]["verdict"] = receipts.verdict_id(receipt)
-        nb.metadata[OURS]["points"] = receipts.points(release)
-        nb.metadata[OURS]["ungraded"] = [
-            marks(cell)["grade_id"]
-            for cell in nb.cells
-            if job["unreadable"] or not _graded(receipt, exercise(cell))
-            if marks(cell).get("grade")
-        ]
-        return nb, resources
+    points: of each graded cell of the released notebook, by its id.
+    """
+    for name, cell in test_cells(notebook).items():
+        cell.outputs = outputs(receipt, name, float(marks(cell)["points"]))
+    notebook.metadata[OURS]["verdict"] = receipts.verdict_id(receipt)
+    notebook.metadata[OURS]["points"] = points
+    notebook.metadata[OURS]["ungraded"] = [
+        marks(cell)["grade_id"]
+        for cell in notebook.cells
+        if job["unreadable"] or not _graded(receipt, exercise(cell))
+        if marks(cell).get("grade")
+    ]
 
 
 class SaveVerdict(SaveAutoGrades):

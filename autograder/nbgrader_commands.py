@@ -38,7 +38,7 @@ def config() -> Config:
 
 @functools.cache
 def _api() -> NbGraderAPI:
-    receipts_only = Config({"WriteVerdict": {"check": False}})
+    receipts_only = Config({"SubmittedNotebook": {"check": False}})
     return NbGraderAPI(config=Config(config(), **receipts_only))
 
 

@@ -37,7 +37,6 @@ c.ClearSolutions.text_stub = "*Your answer here.*"
 c.Autograde.exporter_class = "autograder.execute.SubmittedNotebook"
 c.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.CheckCellMetadata"]
 c.Autograde.autograde_preprocessors = [
-    "autograder.execute.WriteVerdict",
     "nbgrader.preprocessors.LimitOutput",
     "autograder.execute.SaveVerdict",
     "nbgrader.preprocessors.AssignLatePenalties",
