@@ -45,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
         torch.set_num_threads(1)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the slow folders unread where no slow test is wanted."""
+    is_left = config.option.markexpr == "not slow" and collection_path.name in SLOW
+    return True if is_left and collection_path.is_dir() else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the slow folders, and put the longest files first."""

@@ -240,6 +240,7 @@ def test_what_nothing_explains_is_not_guessed(label: str, off: float) -> None:
     assert not judgement.holds and judgement.message.count(":") == 1, judgement.message
 
 
+@pytest.mark.slow
 def test_random_numbers_have_no_cause() -> None:
     """Garbage is not taken for a way of counting, in 200 tries on up to 8 ranks."""
     drawn = random.Random(5)

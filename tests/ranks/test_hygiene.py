@@ -357,6 +357,7 @@ def test_what_a_rank_has_named_goes_with_it(fn, method, tmp_path, capfd) -> None
     assert "resource_tracker" not in "".join(capfd.readouterr())
 
 
+@pytest.mark.slow
 def test_what_standing_ranks_have_named_goes_with_python(script, tmp_path) -> None:
     """A program that ends while ranks stand leaves none of their names."""
     source = f"""
@@ -573,7 +574,7 @@ subprocess.Popen.wait = lambda self, timeout=None: wait(self, timeout and 90)
     [
         "",
         pytest.param("os._exit(0)", marks=pytest.mark.slow),
-        "ranks.close()",
+        pytest.param("ranks.close()", marks=pytest.mark.slow),
     ],
 )
 def test_leaving_python_is_quick_and_ends_all(end: str, script) -> None:

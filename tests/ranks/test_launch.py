@@ -478,6 +478,7 @@ def test_a_memory_limit_is_named(monkeypatch, ranks_started: list[int]) -> None:
     assert ranks_started == []
 
 
+@pytest.mark.slow
 def test_too_few_open_files_are_named(script) -> None:
     """With ulimit -n too low for the ranks, the limit is named and nothing starts."""
     source = """
