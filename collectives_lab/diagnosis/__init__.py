@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from collectives_lab.basics.errors import LabError
-from collectives_lab.diagnosis import last_calls, moments, reproduction
+from collectives_lab.diagnosis import dump_times, last_calls, reproduction
 from collectives_lab.diagnosis.evidence import collect
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.judge import judge
@@ -46,7 +46,7 @@ def explain(
         problems = [f"{path}: {why}" for path, why in evidence.problems.items()]
         raise Unreadable("\n".join(problems) or "there is no file in these folders")
     job = Job.of(evidence)
-    moments.sort_out(job)
+    dump_times.sort_out(job)
     verdict = judge(job)
     verdict.notes += _problems(evidence.problems)
     verdict.picture = last_calls.drawing(job, verdict.culprits)

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from collectives_lab.diagnosis import code_place, habits, motion, phrases, stragglers
+from collectives_lab.diagnosis import (
+    call_order,
+    code_place,
+    phrases,
+    still_running,
+    stragglers,
+)
 from collectives_lab.diagnosis.job import Job
 from collectives_lab.diagnosis.verdict import Verdict, short_ranks
 from collectives_lab.diagnosis.waits import Graph
@@ -28,14 +34,14 @@ def judge_sinks(job: Job, graph: Graph) -> Verdict | None:
         if rank in job.stacks
         and code_place.communication(job.stacks[rank]) not in code_place.COLLECTIVES
     ]
-    if motion.is_moving(job):
+    if still_running.is_moving(job):
         return phrases.moving(job)
     if not with_stack and not unknown and job.earlier & set(sinks):
         return None
     if unknown and not with_stack:
         return _without_file(job, unknown, seen)
     return (
-        habits.odd_message(job, graph, sinks)
+        call_order.odd_message(job, graph, sinks)
         or in_a_message(job, sinks)
         or _late(job, seen)
         or _given_up(job, seen)

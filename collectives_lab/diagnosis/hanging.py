@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collectives_lab.diagnosis import (
     absence,
+    call_order,
     forgotten,
-    habits,
-    motion,
     network,
+    still_running,
     stragglers,
     waits,
 )
@@ -64,7 +64,7 @@ def _circle(job: Job, graph: waits.Graph) -> Verdict | None:
     culprits = graph.circling(cycle)
     if job.earlier & {*cycle, *graph.reached(cycle[0])}:
         return _apart(job)
-    return habits.odd_one(job, graph, culprits) or Verdict(
+    return call_order.odd_one(job, graph, culprits) or Verdict(
         "deadlock",
         culprits,
         proved=job.is_whole and waits.is_proved(job, graph, cycle),
@@ -77,7 +77,7 @@ def _circle(job: Job, graph: waits.Graph) -> Verdict | None:
 
 def _apart(job: Job) -> Verdict:
     """Judge dumps of several moments, by which nobody can say who waits for whom."""
-    if motion.is_moving(job):
+    if still_running.is_moving(job):
         return moving(job)
     return Verdict(
         "unknown",
@@ -159,7 +159,7 @@ def _opposite(job: Job) -> Verdict | None:
 
 def _all_came(job: Job, graph: waits.Graph) -> Verdict:
     """Judge calls in which nobody is missing and that are not over."""
-    if motion.is_moving(job):
+    if still_running.is_moving(job):
         return moving(job)
     decisive = absence.files_of(job)
     if graph.unsure or decisive:

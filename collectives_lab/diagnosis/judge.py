@@ -13,10 +13,10 @@ from collectives_lab.diagnosis import (
     code_place,
     forgotten,
     hanging,
-    motion,
     network,
     plain_verdicts,
     reports,
+    still_running,
     stragglers,
     waits,
 )
@@ -96,8 +96,8 @@ def _at_rest(job: Job) -> Verdict:
     ]
     if inside and (verdict := absence.in_a_message(job, inside)) is not None:
         return verdict
-    if any(motion.is_end(fact) for fact in job.facts):
-        ends = [f for f in job.facts if motion.is_end(f)]
+    if any(still_running.is_end(fact) for fact in job.facts):
+        ends = [f for f in job.facts if still_running.is_end(f)]
         texts = {f.rank: f.text[:100] for f in ends if f.rank is not None}
         others = short_ranks([rank for rank in job.world if rank not in texts])
         return Verdict(

@@ -1,4 +1,4 @@
-"""Program text: a scene of a job as a short program for `lab.run`.
+"""Program text: a hang of few ranks and calls as a short program for `lab.run`.
 
 Here `program` writes the one that shows a verdict; `reproduction` tries it.
 """
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from collectives_lab.basics.rank_sets import name_ranks
-from collectives_lab.diagnosis import call_code, scene, stragglers
+from collectives_lab.diagnosis import call_code, minimal_hang, stragglers
 from collectives_lab.diagnosis.call_code import Shapes, Unwritten
 from collectives_lab.diagnosis.job import DEFAULT, Job
+from collectives_lab.diagnosis.minimal_hang import MinimalHang
 from collectives_lab.diagnosis.mismatch import peer_of
-from collectives_lab.diagnosis.scene import Scene
 from collectives_lab.diagnosis.verdict import Offer, Verdict
 from collectives_lab.formats.flight_recorder import Call
 
@@ -57,7 +57,7 @@ def program(job: Job, verdict: Verdict) -> Offer:
             slow = f"    slow = lab.emulation.Emulated({fabric})\n"
             options = ", fabric=slow"
     else:
-        shown = scene.of(job, verdict)
+        shown = minimal_hang.of(job, verdict)
         body = _branches(shown, _Writer(job, shown))
     lines = [*_notes(job, shown), "rank = dist.get_rank()", *_groups(job, shown), *body]
     text = "\n".join(f"    {line}" for line in lines)
@@ -86,7 +86,7 @@ def _title(verdict: Verdict) -> str:
     return "\n".join(textwrap.wrap(f"In the job: {text}", WIDTH - 6))
 
 
-def _notes(job: Job, shown: Scene) -> list[str]:
+def _notes(job: Job, shown: MinimalHang) -> list[str]:
     """Say whom the ranks stand for, and what was made up."""
     notes = list(shown.notes)
     if shown.ranks != [*job.world]:
@@ -99,7 +99,7 @@ def _notes(job: Job, shown: Scene) -> list[str]:
     return [f"# {line}" for note in notes for line in textwrap.wrap(note, width)]
 
 
-def _groups(job: Job, shown: Scene) -> list[str]:
+def _groups(job: Job, shown: MinimalHang) -> list[str]:
     """Return the lines that make the groups, which all ranks do."""
     lines = []
     for group, name in _variables(job, shown).items():
@@ -109,7 +109,7 @@ def _groups(job: Job, shown: Scene) -> list[str]:
     return lines
 
 
-def _variables(job: Job, shown: Scene) -> dict[str, str]:
+def _variables(job: Job, shown: MinimalHang) -> dict[str, str]:
     """Return a variable for each group but that of all ranks."""
     names: dict[str, str] = {}
     for n, group in enumerate(sorted(set(shown.members) - {DEFAULT}), 1):
@@ -123,9 +123,9 @@ def _variables(job: Job, shown: Scene) -> dict[str, str]:
 
 
 class _Writer:
-    """Writes the calls of a scene."""
+    """Writes the calls of a minimal hang."""
 
-    def __init__(self, job: Job, shown: Scene):
+    def __init__(self, job: Job, shown: MinimalHang):
         self.job, self.shown = job, shown
         self.variables = _variables(job, shown)
         calls = shown.calls()
@@ -198,7 +198,7 @@ def _note(call: Call, shape: Sequence[int] = (), small: Sequence[int] = ()) -> s
     return f"  # {text}" if text else ""
 
 
-def _branches(shown: Scene, writer: _Writer) -> list[str]:
+def _branches(shown: MinimalHang, writer: _Writer) -> list[str]:
     """Return the lines of all ranks: a branch for those that do the same."""
     scripts = {n: writer.lines(rank) for n, rank in enumerate(shown.ranks)}
     tail: list[str] = []
@@ -232,19 +232,19 @@ def _code(line: str) -> str:
     return line.partition("  # ")[0]
 
 
-def _repeated(job: Job, verdict: Verdict) -> tuple[Scene, list[str]]:
+def _repeated(job: Job, verdict: Verdict) -> tuple[MinimalHang, list[str]]:
     """Return a call that is slow, or to which a rank comes late each time."""
     late = stragglers.straggler(job)
     rank, call = _slow_call(job, verdict)
     if call.is_p2p:
         peer = peer_of(job, call) or 0
-        shown = Scene(sorted({rank, peer}))
-        shown.steps = {rank: [call], peer: [scene.other_side(job, call, rank)]}
+        shown = MinimalHang(sorted({rank, peer}))
+        shown.steps = {rank: [call], peer: [minimal_hang.other_side(job, call, rank)]}
     else:
         members = job.ranks_of(call.group)[0]
-        shown = Scene(scene.chosen(job, verdict.culprits, members))
+        shown = MinimalHang(minimal_hang.chosen(job, verdict.culprits, members))
         shown.steps = {r: [call] for r in shown.ranks if r in members}
-    scene.name_members(job, shown)
+    minimal_hang.name_members(job, shown)
     writer = _Writer(job, shown)
     if verdict.kind == "slow_network":
         writer.small = lambda shape: (SLOW,)  # type: ignore[assignment]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from collectives_lab.basics.rank_sets import name_ranks
 from collectives_lab.formats.memory import MOST_PROBLEMS, Place, Value, alias
-from collectives_lab.formats.play import Play
 from collectives_lab.formats.program import BUFFERS, Program, Range
+from collectives_lab.formats.program_run import Play
 from collectives_lab.formats.stuck import reasons
 
 SUMS = ("all_reduce", "reduce", "reduce_scatter")

@@ -23,8 +23,8 @@ from collectives_lab.widgets.sharding import ShardingExplorer, explore_sharding
 from collectives_lab.widgets.staleness import StalenessExplorer, explore_staleness
 from collectives_lab.widgets.stepper import Stepper
 from collectives_lab.widgets.sums import SumExplorer, explore_sums
+from collectives_lab.widgets.trace_stepper import step_through
 from collectives_lab.widgets.verbs import VerbExplorer, explore_verbs
-from collectives_lab.widgets.walk import step_through
 
 __all__ = [
     "step_through",

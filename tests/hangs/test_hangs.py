@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 
 import collectives_lab as lab
-from collectives_lab.diagnosis import KINDS, moments
+from collectives_lab.diagnosis import KINDS, dump_times
 from collectives_lab.diagnosis.call_code import Unwritten
 from collectives_lab.diagnosis.evidence import collect
 from collectives_lab.diagnosis.job import Job
@@ -137,7 +137,7 @@ def test_each_failure_has_a_program_or_a_sentence(folder: Path) -> None:
 
 def read_job(paths: list[Path]) -> Job:
     job = Job.of(collect(paths))
-    moments.sort_out(job)
+    dump_times.sort_out(job)
     return job
 
 

@@ -1,7 +1,8 @@
 """Plan = cost: one battery over every algorithm there is, and no torch.
 
 A plan reaches everyone it must and wastes nothing where it says so, and replayed it
-takes what the formula says. That it is what a run records is held in test_acts.py.
+takes what the formula says. That it is what a run records is held in
+test_recorded_as_planned.py.
 """
 
 import inspect

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dump_files import Recorder, recorders
 
-from collectives_lab.diagnosis import explain, moments, reproduction
+from collectives_lab.diagnosis import dump_times, explain, reproduction
 from collectives_lab.diagnosis.call_code import Shapes, Unwritten
 from collectives_lab.diagnosis.evidence import collect
 from collectives_lab.diagnosis.job import Job
@@ -175,7 +175,7 @@ def offered(folder: Path, ranks: list[Recorder]) -> Offer:
     for recorder in ranks:
         recorder.save(folder)
     job = Job.of(collect([folder]))
-    moments.sort_out(job)
+    dump_times.sort_out(job)
     return program(job, judge(job))
 
 

@@ -1,4 +1,4 @@
-"""Motion: whether a job went on while its files were written."""
+"""Still running: whether a job went on while its files were written."""
 
 from __future__ import annotations
 

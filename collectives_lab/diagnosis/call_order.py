@@ -1,4 +1,4 @@
-"""Habits: the order in which a rank always made its calls, and the rank that departs.
+"""Call order: that in which a rank always made its calls, and the rank that departs.
 
 A rank that leaves out a call of one group and goes on to a call of another one closes a
 circle of waits, in which each rank is in the way of the next. The past of the ranks

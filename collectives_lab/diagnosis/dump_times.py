@@ -1,4 +1,4 @@
-"""Moments of dumps: those written at one time, and those of another run or too old.
+"""Times of dumps: those written at one time, and those of another run or too old.
 
 Here `set_strangers_aside` drops dumps of another run, `find_stale` those that are older
 than the others, and `reopen_failed` and `reopen_ended` find calls that Gloo gave up.

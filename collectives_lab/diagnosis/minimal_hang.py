@@ -1,4 +1,4 @@
-"""A scene: the ranks and calls of a hang that are enough to show it.
+"""A minimal hang: the ranks and calls of a job that are enough to show its hang.
 
 Here `of` takes them from a job, for the program of `reproduction`.
 """
@@ -25,7 +25,7 @@ CALLS = 4
 
 
 @dataclass
-class Scene:
+class MinimalHang:
     """What a program shows.
 
     ranks: of the job, in the order of those that stand for them. steps: by rank of the
@@ -47,25 +47,25 @@ class Scene:
         ]
 
 
-def of(job: Job, verdict: Verdict) -> Scene:
+def of(job: Job, verdict: Verdict) -> MinimalHang:
     """Return what shows a verdict; raises Unwritten where nothing does."""
     graph = waits.graph(job)
     if verdict.kind in ("shape", "dtype", "order"):
         odd = mismatch.first(job)
         if odd is not None:
-            scene = _differing(job, odd)
+            hang = _differing(job, odd)
         elif verdict.kind == "order":
-            scene = _departing(job, verdict, graph)
+            hang = _departing(job, verdict, graph)
         else:
-            scene = _misfit(job, verdict)
+            hang = _misfit(job, verdict)
     elif verdict.kind == "deadlock":
-        scene = _circle(job, verdict, graph)
+        hang = _circle(job, verdict, graph)
     elif verdict.kind == "forgotten_wait":
-        scene = _forgotten(job, verdict, graph)
+        hang = _forgotten(job, verdict, graph)
     else:
-        scene = _absent(job, verdict, graph)
-    name_members(job, scene)
-    return scene
+        hang = _absent(job, verdict, graph)
+    name_members(job, hang)
+    return hang
 
 
 def chosen(job: Job, first: Sequence[int], others: Iterable[int]) -> list[int]:
@@ -79,16 +79,18 @@ def chosen(job: Job, first: Sequence[int], others: Iterable[int]) -> list[int]:
 # -- calls that differ -----------------------------------------------------------------
 
 
-def _differing(job: Job, odd: mismatch.Mismatch) -> Scene:
+def _differing(job: Job, odd: mismatch.Mismatch) -> MinimalHang:
     calls = odd.calls
     if any(call.is_p2p for call in calls.values()):
-        return Scene(sorted(calls), {rank: [call] for rank, call in calls.items()})
+        return MinimalHang(
+            sorted(calls), {rank: [call] for rank, call in calls.items()}
+        )
     usual = [rank for rank in calls if rank not in odd.culprits]
     ranks = [r for r in chosen(job, odd.culprits, usual) if r in calls]
-    return Scene(ranks, {rank: [calls[rank]] for rank in ranks})
+    return MinimalHang(ranks, {rank: [calls[rank]] for rank in ranks})
 
 
-def _misfit(job: Job, verdict: Verdict) -> Scene:
+def _misfit(job: Job, verdict: Verdict) -> MinimalHang:
     """Show a rank that Gloo has ended, whose call no dump holds."""
     known = {r: job.pending(r)[0] for r in sorted(job.calls) if job.pending(r)}
     if not known:
@@ -100,13 +102,13 @@ def _misfit(job: Job, verdict: Verdict) -> Scene:
     steps: dict[int, list[Call | str]] = {r: [known[r]] for r in ranks if r in known}
     steps[rank] = [replace(call, inputs=halves, outputs=halves, where="")]
     notes = [f"The size on rank {rank} is made up: no dump holds it."]
-    return Scene(ranks, steps, notes=notes)
+    return MinimalHang(ranks, steps, notes=notes)
 
 
 # -- ranks that wait -------------------------------------------------------------------
 
 
-def _circle(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
+def _circle(job: Job, verdict: Verdict, graph: waits.Graph) -> MinimalHang:
     cycle = graph.cycle()
     ranks = graph.circling(cycle) if cycle else verdict.culprits
     if len(ranks) > MOST_IN_A_CIRCLE:
@@ -115,45 +117,45 @@ def _circle(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
         raise Unwritten("no file says which call each rank waits in")
     if not 1 < len(ranks) <= MOST_IN_A_CIRCLE:
         raise Unwritten(f"a circle of {len(ranks)} ranks makes no short program")
-    scene = Scene(sorted(ranks))
+    hang = MinimalHang(sorted(ranks))
     if not all(rank in graph.at for rank in ranks):
-        return _by_stacks(job, scene)
+        return _by_stacks(job, hang)
     left_out = verdict.culprits if verdict.kind == "order" else []
-    _add_waits(job, graph, scene, left_out)
-    return scene
+    _add_waits(job, graph, hang, left_out)
+    return hang
 
 
-def _departing(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
+def _departing(job: Job, verdict: Verdict, graph: waits.Graph) -> MinimalHang:
     """Show a rank that left a call out, in a circle, or that makes one more."""
     if graph.cycle():
         return _circle(job, verdict, graph)
     absent = [r for ranks in graph.absent.values() for r in ranks]
-    scene = Scene(chosen(job, verdict.culprits, dict.fromkeys(absent)))
-    _add_waits(job, graph, scene, scene.ranks)
-    return scene
+    hang = MinimalHang(chosen(job, verdict.culprits, dict.fromkeys(absent)))
+    _add_waits(job, graph, hang, hang.ranks)
+    return hang
 
 
 def _add_waits(
-    job: Job, graph: waits.Graph, scene: Scene, left_out: Sequence[int]
+    job: Job, graph: waits.Graph, hang: MinimalHang, left_out: Sequence[int]
 ) -> None:
     """Add the calls in which shown ranks wait, and those in which others wait for them.
 
     The latter come last, as their ranks do not come to them, but for the ranks that
     have left them out.
     """
-    at = [graph.at[rank] for rank in scene.ranks if rank in graph.at]
+    at = [graph.at[rank] for rank in hang.ranks if rank in graph.at]
     keys = {(call.group, call.number) for call in at if not call.is_p2p}
-    for rank in scene.ranks:
+    for rank in hang.ranks:
         made = [c for c in job.calls.get(rank, ()) if (c.group, c.number) in keys]
         steps = [call for call in made if not call.is_p2p]
         if rank in graph.at:
             messages = [c for c in job.standing(rank) if c.is_p2p]
-            steps += [c for c in messages if mismatch.peer_of(job, c) in scene.ranks]
+            steps += [c for c in messages if mismatch.peer_of(job, c) in hang.ranks]
         if rank not in left_out:
             seen = [_key(call) for call in steps]
-            met = _met_by(job, graph, scene, rank)
+            met = _met_by(job, graph, hang, rank)
             steps += [call for call in met if _key(call) not in seen]
-        scene.steps[rank] = [*steps[:CALLS]]
+        hang.steps[rank] = [*steps[:CALLS]]
 
 
 def _key(call: Call) -> tuple:
@@ -161,23 +163,23 @@ def _key(call: Call) -> tuple:
     return (call.verb, call.peer) if call.is_p2p else (call.group, call.number)
 
 
-def _by_stacks(job: Job, scene: Scene) -> Scene:
+def _by_stacks(job: Job, hang: MinimalHang) -> MinimalHang:
     """Show messages of which only stacks are known."""
-    for n, rank in enumerate(scene.ranks):
+    for n, rank in enumerate(hang.ranks):
         inside = (
             code_place.communication(job.stacks[rank]) if rank in job.stacks else ""
         )
         verb = inside.removeprefix("i")
         if verb not in ("send", "recv"):
             raise Unwritten("no file holds the calls of the circle")
-        peer = scene.ranks[(n + 1) % len(scene.ranks)]
+        peer = hang.ranks[(n + 1) % len(hang.ranks)]
         where = job.stacks[rank].where
-        scene.steps[rank] = [Call(verb, verb, DEFAULT, 1, peer=peer, where=where)]
-    scene.notes = ["No dump holds the messages: who meets whom is made up, and sizes."]
-    return scene
+        hang.steps[rank] = [Call(verb, verb, DEFAULT, 1, peer=peer, where=where)]
+    hang.notes = ["No dump holds the messages: who meets whom is made up, and sizes."]
+    return hang
 
 
-def _absent(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
+def _absent(job: Job, verdict: Verdict, graph: waits.Graph) -> MinimalHang:
     """Show ranks that do not come, and those that wait for them, over others too."""
     culprits = verdict.culprits
     waiting: list[int] = []
@@ -188,30 +190,30 @@ def _absent(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
             for r in graph.at
             if r not in wanted and wanted & {*graph.absent.get(r, ())}
         ]
-    scene = Scene(chosen(job, culprits, waiting))
-    _add_waits(job, graph, scene, ())
-    if not any(scene.steps.values()):
-        _add_last(job, scene, culprits)
-    for rank in {*culprits} & {*scene.ranks}:
-        scene.steps[rank].insert(0, _act(job, verdict, rank))
-    return scene
+    hang = MinimalHang(chosen(job, culprits, waiting))
+    _add_waits(job, graph, hang, ())
+    if not any(hang.steps.values()):
+        _add_last(job, hang, culprits)
+    for rank in {*culprits} & {*hang.ranks}:
+        hang.steps[rank].insert(0, _act(job, verdict, rank))
+    return hang
 
 
-def _add_last(job: Job, scene: Scene, culprits: Sequence[int]) -> None:
+def _add_last(job: Job, hang: MinimalHang, culprits: Sequence[int]) -> None:
     """Add the last call of ranks where no dump shows that one waits."""
     last = [c[-1] for r, c in job.calls.items() if c and r not in culprits]
     call = last[0] if last else Call("all_reduce", "all_reduce", DEFAULT, 1)
     if not last:
-        scene.notes.append("No dump holds the call in which the others wait.")
-    for rank in scene.ranks:
+        hang.notes.append("No dump holds the call in which the others wait.")
+    for rank in hang.ranks:
         if rank in job.ranks_of(call.group)[0] or not last:
-            scene.steps[rank] = [call]
+            hang.steps[rank] = [call]
 
 
-def _met_by(job: Job, graph: waits.Graph, scene: Scene, rank: int) -> list[Call]:
+def _met_by(job: Job, graph: waits.Graph, hang: MinimalHang, rank: int) -> list[Call]:
     """Return the calls in which others wait for a rank, as it would make them."""
     met: dict[tuple, Call] = {}
-    for other in scene.ranks:
+    for other in hang.ranks:
         if rank not in graph.absent.get(other, ()):
             continue
         for call in job.standing(other):
@@ -257,7 +259,7 @@ def _act(job: Job, verdict: Verdict, rank: int) -> str:
 # -- forgotten -------------------------------------------------------------------------
 
 
-def _forgotten(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
+def _forgotten(job: Job, verdict: Verdict, graph: waits.Graph) -> MinimalHang:
     """Show a message that its rank drops, and the call that it goes on to."""
     (rank, *_) = verdict.culprits
     pending, notes = job.pending(rank), []
@@ -276,34 +278,34 @@ def _forgotten(job: Job, verdict: Verdict, graph: waits.Graph) -> Scene:
         peer = mismatch.peer_of(job, dropped) or 0
     after = next((c for c in pending if not c.is_p2p), None)
     others = job.ranks_of(after.group)[0] if after is not None else ()
-    scene = Scene(chosen(job, [rank, peer], others), notes=notes)
+    hang = MinimalHang(chosen(job, [rank, peer], others), notes=notes)
     other = graph.at.get(peer)
     met = (
         other if other is not None and other.is_p2p else other_side(job, dropped, rank)
     )
-    for r in scene.ranks:
-        scene.steps[r] = [after] if after is not None and r in others else []
-    scene.steps[rank].insert(0, replace(dropped, verb=f"i{dropped.verb}"))
+    for r in hang.ranks:
+        hang.steps[r] = [after] if after is not None and r in others else []
+    hang.steps[rank].insert(0, replace(dropped, verb=f"i{dropped.verb}"))
     late = "time.sleep(0.5)  # a message that is met at once would be lucky"
-    scene.steps[peer][:0] = [late, met]
-    return scene
+    hang.steps[peer][:0] = [late, met]
+    return hang
 
 
 # -- groups ----------------------------------------------------------------------------
 
 
-def name_members(job: Job, scene: Scene) -> None:
+def name_members(job: Job, hang: MinimalHang) -> None:
     """Find which of the shown ranks are in which group."""
     alone = []
-    for rank, call in scene.calls():
-        if call.group in scene.members:
+    for rank, call in hang.calls():
+        if call.group in hang.members:
             continue
         members, knows = job.ranks_of(call.group)
-        scene.members[call.group] = [r for r in scene.ranks if r in members]
+        hang.members[call.group] = [r for r in hang.ranks if r in members]
         if not knows and len(members) == 1:
             alone.append((rank, call.group))
     for n, (rank, group) in enumerate(alone):
         other = alone[(n + 1) % len(alone)][0]
-        scene.members[group] = sorted({rank, other})
+        hang.members[group] = sorted({rank, other})
     if alone:
-        scene.notes.append("No dump says who else is in a group: the next one is here.")
+        hang.notes.append("No dump says who else is in a group: the next one is here.")

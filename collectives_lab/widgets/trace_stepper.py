@@ -1,4 +1,4 @@
-"""`step_through`: a stepper of chunks or a scrubber of messages, as a trace allows.
+"""A stepper for a trace: of chunks or of messages, as the trace allows.
 
 Here you can make a stepper of chunks, a scrubber of messages, or both (`step_through`).
 """
