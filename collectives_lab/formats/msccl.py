@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from collectives_lab.fabrics.xml_files import at, number, parse, without_lines, word
-from collectives_lab.formats.program import (
+from collectives_lab.formats.thread_blocks import (
     BUFFERS,
     Block,
     Link,

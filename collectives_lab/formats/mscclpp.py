@@ -20,7 +20,7 @@ from collectives_lab.formats.json_files import Node, parse
 from collectives_lab.formats.msccl import MOST_RANKS, VERBS
 from collectives_lab.formats.mscclpp_ranks import RankOf
 from collectives_lab.formats.mscclpp_steps import steps_of
-from collectives_lab.formats.program import Program, Step
+from collectives_lab.formats.thread_blocks import Program, Step
 
 MOST_GRAIN = 64
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from collectives_lab.formats.json_files import Node
-from collectives_lab.formats.program import BUFFERS, Range
+from collectives_lab.formats.thread_blocks import BUFFERS, Range
 
 
 class RankOf:

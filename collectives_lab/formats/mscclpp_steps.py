@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from collectives_lab.formats.json_files import Node
 from collectives_lab.formats.mscclpp_ranks import BlockOf, RankOf
-from collectives_lab.formats.program import Barrier, Part, Step
+from collectives_lab.formats.thread_blocks import Barrier, Part, Step
 
 PAIRWISE = ("copy", "cpkt", "upkt", "get", "put", "pws", "pwsf", "ppkt", "rppkt")
 """Operations that copy their n-th source to their n-th destination."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from collectives_lab.formats import msccl, msccl_writing, mscclpp, mscclpp_writing
 from collectives_lab.formats.moved_chunks import moved_chunks
-from collectives_lab.formats.program import Program
 from collectives_lab.formats.proofs import prove
+from collectives_lab.formats.thread_blocks import Program
 
 
 def read_plan(path: str | Path) -> Program:

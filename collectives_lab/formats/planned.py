@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from collectives_lab.formats.program import Program
 from collectives_lab.formats.program_run import Sent
 from collectives_lab.formats.proofs import PROVABLE, played, prove
+from collectives_lab.formats.thread_blocks import Program
 from collectives_lab.plans.steps import Steps, check
 from collectives_lab.trace import Trace
 

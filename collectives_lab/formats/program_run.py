@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives_lab.formats.memory import Memory, Place, Token, User, Value
-from collectives_lab.formats.program import Barrier, Block, Part, Program, Step
+from collectives_lab.formats.buffers import Memory, Place, Token, User, Value
+from collectives_lab.formats.thread_blocks import Barrier, Block, Part, Program, Step
 
 
 class Sent(NamedTuple):

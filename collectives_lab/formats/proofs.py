@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from collectives_lab.basics.rank_sets import name_ranks
-from collectives_lab.formats.memory import MOST_PROBLEMS, Place, Value, alias
-from collectives_lab.formats.program import BUFFERS, Program, Range
+from collectives_lab.formats.buffers import MOST_PROBLEMS, Place, Value, alias
 from collectives_lab.formats.program_run import Play
 from collectives_lab.formats.stuck import reasons
+from collectives_lab.formats.thread_blocks import BUFFERS, Program, Range
 
 SUMS = ("all_reduce", "reduce", "reduce_scatter")
 SHARED = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from collectives_lab.deadlock import Snapshot, Waiting, explain
-from collectives_lab.formats.program import Link, Step
 from collectives_lab.formats.program_run import Play, Thread
+from collectives_lab.formats.thread_blocks import Link, Step
 
 
 def reasons(play: Play) -> Iterator[str]:

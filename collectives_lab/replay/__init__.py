@@ -20,8 +20,8 @@ from collectives_lab.fabrics import Fabric
 from collectives_lab.replay import engine
 from collectives_lab.replay.calls import Calls, calls_of
 from collectives_lab.replay.expand import Plan, open_collectives
+from collectives_lab.replay.lane_program import Program, Times, compile_program
 from collectives_lab.replay.path import Step
-from collectives_lab.replay.program import Program, Times, compile_program
 from collectives_lab.replay.timeline import Timeline
 from collectives_lab.trace import Event, Trace
 

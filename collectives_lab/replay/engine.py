@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives_lab.replay.program import Program, Times
+from collectives_lab.replay.lane_program import Program, Times
 
 WORTH_COMPILING = 150_000
 """Messages that take longer, uncompiled, than to load the compiler does."""

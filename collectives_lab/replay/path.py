@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from collectives_lab.replay import engine
+from collectives_lab.replay.lane_program import Program, Times
 from collectives_lab.replay.phases import phases_of
-from collectives_lab.replay.program import Program, Times
 
 
 class Step(NamedTuple):

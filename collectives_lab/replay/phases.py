@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collectives_lab.replay.lane_program import Program
 from collectives_lab.replay.points import points_in_order
-from collectives_lab.replay.program import Program
 
 _NEVER = 2**62
 """Quanta later than all that happens."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from collectives_lab.basics.units import format_seconds
 from collectives_lab.fabrics import Fabric
+from collectives_lab.replay.lane_program import Program, Times
 from collectives_lab.replay.path import Step, critical_path
 from collectives_lab.replay.phases import phases_of
-from collectives_lab.replay.program import Program, Times
 from collectives_lab.trace import Event, Trace
 
 

@@ -15,11 +15,11 @@ from collectives_lab import fabrics
 from collectives_lab.fabrics import Fabric, Link
 from collectives_lab.plans.steps import Steps, share
 from collectives_lab.replay import engine, replay, until_stuck
-from collectives_lab.replay import program as replay_program
+from collectives_lab.replay import lane_program as replay_program
 from collectives_lab.replay.calls import calls_of
 from collectives_lab.replay.expand import open_collectives
+from collectives_lab.replay.lane_program import Program, compile_program
 from collectives_lab.replay.phases import phases_of
-from collectives_lab.replay.program import Program, compile_program
 from collectives_lab.trace import Event, Trace
 
 ALPHA, BETA = 2.0, 0.5

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from collectives_lab.basics.own_cluster import constants
-from collectives_lab.checking.answers import holds_for, is_near, why_no_number
+from collectives_lab.checking.plain_answers import holds_for, is_near, why_no_number
 from collectives_lab.checking.spec import (
     GOOD,
     Case,

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from collectives_lab.checking import failure_dumps, failure_recordings
-from collectives_lab.checking.answers import holds_for
 from collectives_lab.checking.failure_dumps import Fault as DumpFault
 from collectives_lab.checking.failure_recordings import CASES, Fault
+from collectives_lab.checking.plain_answers import holds_for
 from collectives_lab.checking.spec import (
     GOOD,
     Case,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from collectives_lab.checking.answers import is_near, why_no_number
+from collectives_lab.checking.plain_answers import is_near, why_no_number
 from collectives_lab.checking.spec import (
     GOOD,
     Case,

@@ -29,8 +29,8 @@ from collectives_lab.launch.processes.handles import free_port
 from collectives_lab.launch.processes.spawned import SpawnedRanks
 from collectives_lab.launch.rank import process_setup
 from collectives_lab.launch.rank import rank_process as rank_module
-from collectives_lab.launch.rank.answers import ANSWERS
 from collectives_lab.launch.rank.channel import ChannelClosed
+from collectives_lab.launch.rank.replies import REPLIES
 from collectives_lab.recorder import clock_readings
 from collectives_lab.recorder.call_record import now
 
@@ -122,7 +122,7 @@ class Agent:
                     self._join(message[1])
                 else:
                     self._forget(message)
-                    self._await(message[0], ("job", *ANSWERS), 1)
+                    self._await(message[0], ("job", *REPLIES), 1)
                     with contextlib.suppress(ChannelClosed):  # it has ended
                         self.handles.channel.send(message, parts)
         except ChannelClosed:
@@ -201,7 +201,7 @@ class Agent:
             return
         self._drain()
         self.launcher.send(message, parts)
-        self._await(message[0], ("done", *ANSWERS), -1)
+        self._await(message[0], ("done", *REPLIES), -1)
 
     def _drain(self) -> None:
         """Hand on what has been printed so far."""

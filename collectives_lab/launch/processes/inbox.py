@@ -17,8 +17,8 @@ from collectives_lab.deadlock.status_board import Board
 from collectives_lab.launch.processes.handles import Processes
 from collectives_lab.launch.processes.job import JobRequest, Outcome
 from collectives_lab.launch.processes.printed_output import Decoder, Echo, Transcript
-from collectives_lab.launch.rank.answers import ANSWERS
 from collectives_lab.launch.rank.channel import ChannelClosed, Parts, unpack
+from collectives_lab.launch.rank.replies import REPLIES
 
 _CHUNK = 2**18
 
@@ -120,7 +120,7 @@ class Inbox:
             self.outcome.mismatched[rank] = rest[0]
         elif kind == "leaving":
             self.outcome.leaving[rank] = tuple(rest)
-        elif kind in (*ANSWERS, "clock"):
+        elif kind in (*REPLIES, "clock"):
             self.replies.get(rest[0], {})[rank] = rest[1]
 
     def _done(

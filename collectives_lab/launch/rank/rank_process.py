@@ -27,7 +27,6 @@ import torch.distributed as dist
 from collectives_lab import recorder
 from collectives_lab.basics.machine_limits import free_memory
 from collectives_lab.launch.rank import mime, process_setup, this_rank, torch_patches
-from collectives_lab.launch.rank.answers import ANSWERS
 from collectives_lab.launch.rank.channel import (
     Channel,
     ChannelClosed,
@@ -39,6 +38,7 @@ from collectives_lab.launch.rank.channel import (
 from collectives_lab.launch.rank.library_imports import libraries
 from collectives_lab.launch.rank.namespace import Namespace
 from collectives_lab.launch.rank.process_group import Membership
+from collectives_lab.launch.rank.replies import REPLIES
 from collectives_lab.recorder import torch_ops
 from collectives_lab.recorder.call_site import OwnThread
 from collectives_lab.recorder.reader_traceback import Unsendable, describe, words
@@ -85,8 +85,8 @@ class Rank:
             try:
                 message, parts, fds = self._message()
                 kind, *rest = message
-                if kind in ANSWERS:
-                    ANSWERS[kind](self, *rest)
+                if kind in REPLIES:
+                    REPLIES[kind](self, *rest)
                 elif kind == "cancel":
                     self._cancel()
                 elif kind == "shown":

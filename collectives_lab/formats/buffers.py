@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives_lab.formats.program import BUFFERS, Program, Range
+from collectives_lab.formats.thread_blocks import BUFFERS, Program, Range
 
 Place = tuple[int, str, int]
 """A chunk's place: rank, buffer, index."""

@@ -1,7 +1,7 @@
-"""The answers of a rank to its launcher while it works, from a thread of their own.
+"""Replies of a rank to its launcher while it works, from a thread of their own.
 
 The launcher asks what a rank waits for when nothing moves, where it is after a failure
-or when a job takes long, and which call has a key that does not fit. `ANSWERS` has the
+or when a job takes long, and which call has a key that does not fit. `REPLIES` has the
 function of each question.
 """
 
@@ -125,7 +125,7 @@ def _describe(rank: Asked, number: int, key: int) -> None:
     rank.channel.send(("describe", number, description))
 
 
-ANSWERS: dict[str, Callable[..., None]] = {
+REPLIES: dict[str, Callable[..., None]] = {
     "snapshot": _snapshot,
     "asleep": _asleep,
     "peek": _peek,
