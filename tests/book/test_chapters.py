@@ -1619,6 +1619,11 @@ CLAIMS = {
         assert round(S * b_100 / ms) == 70
         assert round((output_layer + S * b_100) / ms) == 87
         assert round(largest / MiB) == 147 and round(largest * b_nvlink / ms, 1) == 0.6
+        assert round(at[1]) == 17 and round(complete[-1] - complete[-2]) == 147
+        assert round(at_best[1]) == 87
+        at_best_sent = np.interp(at, at_best, [0, S / MiB])
+        assert (complete >= at_best_sent).all(), "the network never rests"
+        assert round(of_sums[-1] - at_best[1]) == 7 and 12 * A_100 / ms > 5, "12.7"
         explorer = lab.widgets.explore_buckets(gradients)
         ends = [explorer.spans(cap, small_first, 8, 12.5e9)[-1][1]
             for cap in explorer.cap.values for small_first in (0, 1)]
