@@ -1623,7 +1623,8 @@ CLAIMS = {
         assert round(at_best[1]) == 87
         at_best_sent = np.interp(at, at_best, [0, S / MiB])
         assert (complete >= at_best_sent).all(), "the network never rests"
-        assert round(of_sums[-1] - at_best[1]) == 7 and 12 * A_100 / ms > 5, "12.7"
+        assert round(ms * (of_sums[-1] - at_best[1]), 3) == 7e-3, "12.7"
+        assert 5e-3 < 12 * A_100 < 6e-3, "12.7"
         explorer = lab.widgets.explore_buckets(gradients)
         ends = [explorer.spans(cap, small_first, 8, 12.5e9)[-1][1]
             for cap in explorer.cap.values for small_first in (0, 1)]
@@ -2033,7 +2034,7 @@ CLAIMS = {
         assert in_cycle == {0: [1], 1: [3], 2: [0], 3: [2]}
         numbers_of_log = "work: 808, last enqueued NCCL work: 811", "work: 807."
         assert all(n in report[i] for n in numbers_of_log for i in (2, 4))
-        assert 808 + 3 == 811, "14.5"
+        assert 808 + 3 == 811, "14.8"
         torch_h = Path(torch.__file__).parent / "include/torch/csrc/distributed"
         recorder_h = (torch_h / "c10d/FlightRecorder.hpp").read_text()
         assert f'"TORCH_NCCL_TRACE_BUFFER_SIZE"}}, {2000})' in recorder_h, "14.5"
