@@ -12,7 +12,7 @@ rails: its switches, and the ways through them (`rails`). Of NCCL: what its `pro
 write. Of libraries: who makes which of their `decisions`. Of a kernel that reads other
 GPUs' memory: which parts move (`moved_parts`). Of what nobody recorded: who is busy and
 who waits (`timetable` of `Span` and `Arrow`). Of a hang: who waits for whom
-(`waits_for`).
+(`waits_for`), and in which order to ask (`questions`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), what is sent around divided layers (`copy_and_sum`, `layer_stack`),
@@ -105,6 +105,7 @@ from collectives_lab.plots.overlap_picture import overlap
 from collectives_lab.plots.path_picture import paths
 from collectives_lab.plots.predictions import predicted_measured
 from collectives_lab.plots.protocol_picture import protocols
+from collectives_lab.plots.question_picture import questions
 from collectives_lab.plots.rail_picture import rails
 from collectives_lab.plots.ratios import ratios
 from collectives_lab.plots.ring_picture import ring, states_of_sums
@@ -162,6 +163,7 @@ __all__ = [
     "Arrow",
     "streams",
     "protocols",
+    "questions",
     "message_time",
     "call_order",
     "meeting_calls",

@@ -645,6 +645,23 @@ def test_who_decides_is_filled() -> None:
         plots.decisions(heads, {"B": ["wire"]}, deciders=[], caption="")
 
 
+def test_each_question_leads_to_its_answer() -> None:
+    """A yes leads to the right, a no to the next question and at last to the rest."""
+    rows = {"Is one dead?": "that rank", "Is one behind?": "that one,\ntoo"}
+    figure = plots.questions(rows, "a link", caption="In order.")
+    assert_readable(figure)
+    (ax,) = figure.axes
+    places = {text.get_text(): text.get_position() for text in ax.texts}
+    for row, (question, answer) in enumerate(rows.items()):
+        assert (places[question], places[answer]) == ((0, row), (1, row))
+    assert places["a link"] == (0, 2)
+    arrows = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
+    leads = [(b[1] == a[1], b[0] == a[0]) for a, b in (p._posA_posB for p in arrows)]
+    assert leads == 2 * [(True, False), (False, True)], "yes and no"
+    assert written(figure).count("yes") == 2 == written(figure).count("no")
+    assert "Is one behind? Yes: that one, too. Otherwise: a link." in figure.alt
+
+
 def test_the_parts_of_a_step_follow_each_other() -> None:
     """In milliseconds, computing first; the whole stands at the end of its bar."""
     figure = plots.step_parts({"plain": [0.08, 0, 0.6], "packed": [0.08, 0.01, 0.1]})
