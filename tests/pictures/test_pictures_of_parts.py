@@ -750,7 +750,7 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
 
 
 def test_dots_that_can_be_counted_do_not_cover_each_other() -> None:
-    """Seeds with nearly the same result stand apart around their row, without a mean."""
+    """Seeds with nearly the same result stand apart in their row, without a mean."""
     rows = {"fails": [0.0, 9.0, 9.1, 9.05], "learns": [9.0]}
     figure = plots.by_seed(rows, "Seeds.", marks={"limit": 3}, is_counted=True)
     assert_readable(figure)

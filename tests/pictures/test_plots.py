@@ -829,7 +829,7 @@ def test_matrix_cells_are_the_bytes():
 
 
 def test_two_matrices_can_share_their_shades():
-    """Half of the darkest number of bytes has half of the shade, whatever else it is."""
+    """Half of the darkest number of bytes is paler, whatever else there is."""
     shades = [
         plots.traffic_matrix([[0, nbytes], [0, 0]], darkest=8).axes[0].images[0]
         for nbytes in (8, 4)
