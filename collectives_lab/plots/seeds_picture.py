@@ -18,6 +18,9 @@ from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_colo
 
 WIDTH = 3.4  # inches, as wide as a phone, in an answer that is folded
 
+APART = 0.17
+"""Between two dots of a heap, in rows: less than a dot, so that five fit in a row."""
+
 
 @mpl.rc_context(STYLE)
 def by_seed(
@@ -26,13 +29,15 @@ def by_seed(
     *,
     marks: Mapping[str, float] | None = None,
     near: tuple[float, float] | None = None,
+    is_counted: bool = False,
     **axes: Any,
 ) -> Diagram:
     """Draw a row for each name: a dot for each seed, and a line at their mean.
 
     marks: values across all rows, by name, such as the two ends to compare with. near:
-    a range that is drawn larger, on the left. axes: what `Axes.set` takes, as
-    `xlabel="loss"`. Raises ValueError for a row without dots.
+    a range that is drawn larger, on the left. is_counted: whether dots that would cover
+    each other stand above each other, to be counted, and rows have no mean. axes: what
+    `Axes.set` takes, as `xlabel="loss"`. Raises ValueError for a row without dots.
     """
     if empty := [name for name, values in results.items() if not len(values)]:
         raise ValueError(f"{empty[0]} has no results; need one or more for each name")
@@ -47,7 +52,8 @@ def by_seed(
     for name, x in (marks or {}).items():
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         ax.text(x, -0.75, name, ha="center", va="bottom", size=8)
-    _rows(ax, results, min(all_seen), max(all_seen), most=3 if near else 5)
+    ends = min(all_seen), max(all_seen)
+    _rows(ax, results, *ends, most=3 if near else 5, is_counted=is_counted)
     ax.set(**axes)
     ax.margins(x=0.08)
     words = (
@@ -64,18 +70,41 @@ def _rows(
     low: float,
     high: float,
     most: int = 5,
+    is_counted: bool = False,
 ) -> None:
     """Draw a row of dots for each name, on an axis with at most so many steps."""
     for row, values in enumerate(results.values()):
-        bar = [np.mean(values)] * 2, [row - 0.3, row + 0.3]
-        ax.plot(*bar, color=rank_color(4), lw=2, zorder=1)  # below the dots
-        ax.plot(values, [row] * len(values), "o", ms=5, color=rank_color(0), alpha=0.55)
+        at = [float(row)] * len(values)
+        if is_counted:
+            values, at = _stacked(values, row, (high - low) / 30)
+        else:
+            bar = [np.mean(values)] * 2, [row - 0.3, row + 0.3]
+            ax.plot(*bar, color=rank_color(4), lw=2, zorder=1)  # below the dots
+        ax.plot(values, at, "o", ms=5, color=rank_color(0), alpha=0.55)
     ticks = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     ticks = [x for x in ticks if low <= x <= high]
     ax.set(yticks=range(len(results)), yticklabels=[*results], xticks=ticks)
     ax.set_ylim(len(results) - 0.4, -0.7)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x")
+
+
+def _stacked(
+    values: Sequence[float], row: int, near: float
+) -> tuple[list[float], list[float]]:
+    """Return the sorted values, and heights that part those near the one before."""
+    heaps: list[list[float]] = []
+    for value in sorted(values):
+        if heaps and value - heaps[-1][-1] < near:
+            heaps[-1].append(value)
+        else:
+            heaps.append([value])
+    heights = [
+        row + APART * (place - (len(heap) - 1) / 2)
+        for heap in heaps
+        for place in range(len(heap))
+    ]
+    return [value for heap in heaps for value in heap], heights
 
 
 @mpl.rc_context(STYLE)

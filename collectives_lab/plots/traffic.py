@@ -56,6 +56,7 @@ def traffic_matrix(
     traffic: Trace | Traced | np.ndarray | Sequence[Sequence[float]],
     which: str = "auto",
     *,
+    darkest: float | None = None,
     caption: str | None = None,
 ) -> Diagram:
     """Draw the bytes from every rank (row) to every rank (column).
@@ -63,17 +64,19 @@ def traffic_matrix(
     traffic: a Trace, a Run or Timeline that has one, or a square matrix of bytes
     `[src][dst]`. which: `"messages"` for what the sends say, `"wire"` for what was
     measured; `"auto"` takes the messages if there are any, else the wire, since a
-    collective does not say who sends to whom. Raises ValueError for what the trace does
-    not have.
+    collective does not say who sends to whom. darkest: bytes of the darkest shade, for
+    one scale in several figures; the most of the matrix if left out. Raises ValueError
+    for what the trace does not have.
     """
     matrix, source = _matrix(traffic, which)
     p = len(matrix)
     side = max(2.4, p * (0.72 if p <= 8 else 0.28))
     figure, ax = diagram(min(side, 8) + (1 if p <= 8 else 1.8), min(side, 8) + 0.6)
     figure.set_layout_engine("compressed")  # for cells that are squares
-    scale, unit = _scale(matrix.max())
+    most = matrix.max() if darkest is None else darkest
+    scale, unit = _scale(most)
     shown = np.ma.masked_equal(matrix, 0) / scale
-    image = ax.imshow(shown, cmap=SHADES, vmin=0, vmax=max(1, matrix.max()) / scale)
+    image = ax.imshow(shown, cmap=SHADES, vmin=0, vmax=max(1, most) / scale)
     ax.spines[:].set_visible(False)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")

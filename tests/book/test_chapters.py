@@ -904,7 +904,7 @@ CLAIMS = {
         assert lab.run(parts, 4, backend="gloo").results == [moved] * 4
         assert 1.45 < in_parts[0] < 2.2
         in_units = np.array(served.trace.bytes_by_pair()) / STEPS / MODEL_BYTES
-        assert (in_units == one_server / S).all(), "as Figure 8.2 has it"
+        assert (in_units == one_server / S).all(), "as Figure 8.3 has it"
         assert (four_servers.sum(axis=0) == 1.5 * S).all()
         assert all(len(log) == 4 * EACH == 48 for log in updates.values())
         assert {u.missed for u in updates["in step"]} == {0, 1, 2, 3}
@@ -933,7 +933,7 @@ CLAIMS = {
         assert clock["bound 2"][HALF - 1] < clock["in step"][HALF - 1]
         gain = {b: late[0][1] - late[b][1] for b in late}
         assert late[8][0] == 2 * late[math.inf][0]
-        assert gain[2] > 0.75 * gain[math.inf] and gain[8] > 0.9 * gain[math.inf]
+        assert 0.72 < gain[2] / gain[math.inf] < 0.78 and gain[8] > 0.9 * gain[math.inf]
         differences = [(w - undisturbed).abs().max() for w in (elastic, unbounded)]
         assert differences[0] < 1e-5 and differences[1] > 1e-3
         assert round(np.log(problem.VOCABULARY), 2) == 4.85, "8.6"
@@ -973,9 +973,8 @@ CLAIMS = {
         assert -9.2 < actors.mean_return(played) < -8.6, "8.7: about -9"
         for lag in (0, 3):
             assert lab.run(by_page, 4, args=[lag], backend="gloo").results[0] < 1e-12
-        assert 8.9 < by_lag[0] < 13.5 and all(5.9 < time < 10.5 for time in by_lag[1:])
-        assert by_lag[1:].max() < by_lag[0]
-        assert [6 - lag for lag in LAGS] == [6, 5, 2], "8.7: updates in six rounds"
+        assert 8.9 < by_lag[0] < 13.5 and 5.9 < by_lag[1] < min(10.5, by_lag[0])
+        assert [6 - lag for lag in LAGS] == [6, 5], "8.7: updates in six rounds"
         log = lab.run(partial(actors.train, lag=16), 2, backend="gloo").results[0]
         assert log.lags[:17] == [*range(17)] and max(log.lags) == log.lags[17]
         assert 16 + 1 == 17, "8.7: rounds that the first policy plays with lag 16"
@@ -1009,11 +1008,14 @@ CLAIMS = {
             order = [quickest(size, shown) for size in sizes]
             assert order == ["tree", *2 * ["scatter, all-gather"], last], "8.8"
         cuts = np.arange(1, 20000)
-        in_tree = ((2 * cuts + 16) * (ALPHA + 1e9 / cuts * BETA)).min()
-        both = costs.scatter_all_gather_broadcast(RANKS, 1e9, ALPHA, BETA)
-        assert [round(in_tree, 3), round(both, 3)] == [46e-3, 54e-3], "8.8"
-        least = ((cuts - 1 + 10) * (ALPHA + WEIGHTS / cuts * BETA)).min()
-        assert round(least, 2) == 2.03, "8.8"
+        for nbytes in at_sizes.values():
+            least = ((cuts - 1 + 10) * (ALPHA + nbytes / cuts * BETA)).min()
+            assert np.isclose(best_schedule(RANKS, nbytes), least, rtol=1e-3), "8.8"
+        by_size = {name: min(way(RANKS, n, ALPHA, BETA) for way in ways.values())
+                   / best_schedule(RANKS, n) for name, n in at_sizes.items()}
+        assert 5.7 < by_size["100 MB"] < 6 and 2 < by_size["1 GB"] < 2.5
+        assert 1.1 < by_size["100 GB"] < 1 + 1 / 6
+        assert round(best_schedule(RANKS, WEIGHTS), 2) == 2.03, "8.8"
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
         assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
         assert np.isclose(UNIT * 2 / 4, 50e-3)

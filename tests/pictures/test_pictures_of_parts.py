@@ -766,6 +766,19 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     assert len(close.lines) == 2 * len(rows) and "nats" in written(figure)
 
 
+def test_dots_that_can_be_counted_do_not_cover_each_other() -> None:
+    """Seeds with nearly the same result stand apart in their row, without a mean."""
+    rows = {"fails": [0.0, 9.0, 9.1, 9.05], "learns": [9.0]}
+    figure = plots.by_seed(rows, "Seeds.", marks={"limit": 3}, is_counted=True)
+    assert_readable(figure)
+    mark, *dots = (line.get_xydata() for line in figure.axes[0].lines)
+    assert len(dots) == len(rows) and mark[0][0] == 3
+    assert dots[0][:, 0].tolist() == [0, 9, 9.05, 9.1]
+    alone, *heap = dots[0][:, 1]
+    assert alone == 0 and np.mean(heap) == pytest.approx(0)
+    assert np.diff(heap) == pytest.approx([0.17, 0.17]) and max(heap) < 0.5
+
+
 def test_every_way_has_its_time_and_the_range_of_its_seeds() -> None:
     """A dot at the mean, over a line from the lowest seed to the highest."""
     ways = {"one": (8.0, [0.1, 0.3, 0.5]), "another": (50.0, [0.0, 0.0])}

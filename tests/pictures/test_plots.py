@@ -828,6 +828,18 @@ def test_matrix_cells_are_the_bytes():
     assert "payloads of the sends" in figure.caption and "4 ranks" in figure.alt
 
 
+def test_two_matrices_can_share_their_shades():
+    """Half of the darkest number of bytes is paler, whatever else there is."""
+    shades = [
+        plots.traffic_matrix([[0, nbytes], [0, 0]], darkest=8).axes[0].images[0]
+        for nbytes in (8, 4)
+    ]
+    opacities = [image.to_rgba(image.get_array())[0, 1, 3] for image in shades]
+    alone = plots.traffic_matrix([[0, 4], [0, 0]]).axes[0].images[0]
+    assert opacities[1] < opacities[0]
+    assert alone.to_rgba(alone.get_array())[0, 1, 3] == opacities[0]
+
+
 def test_matrix_of_a_collective_is_the_wire():
     """A collective does not say who sends to whom; the wire, if measured, does."""
     wire = np.array([[0, 2048], [1024, 0]])
