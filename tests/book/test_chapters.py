@@ -2151,7 +2151,7 @@ CLAIMS = {
         assert round(seconds["PowerSGD"], 1) == 5.0
         times_faster = {n: round(seconds["bfloat16"] / seconds[n], 1) for n in seconds}
         faster = ("int8", "1-bit Adam", "DiLoCo", "overlapped")
-        assert seconds["DiLoCo"] == seconds["DiLoCo, no momentum"], "Figure 15.7"
+        assert seconds["DiLoCo"] == seconds["DiLoCo, no momentum"], "Figure 15.8"
         assert [times_faster[n] for n in faster] == [1.8, 4.0, 2.4, 3.6]
         warm_up = (seconds["bfloat16"] + 3 * seconds["1-bit Adam"]) / 4
         assert round(seconds["bfloat16"] / warm_up, 1) == 2.3
@@ -2171,6 +2171,14 @@ CLAIMS = {
         assert round(1e3 * by_byte.packing, 1) == 0.3, "15.9"
         assert abs(half_of_last / by_bfloat16.sending - 1 / 2) < 0.02, "15.9"
         assert 0.3 < 50_257 * 768 / all_numbers < 1 / 3, "15.9"
+        for name, b in ("bfloat16", 2), ("int8", byte.wire):
+            end = on_link(b, 10)[-1].end
+            assert 0.96 < end / (1e3 * seconds[name] / STEPS) < 1, "Figure 15.7"
+        quick = on_link(2, 100)
+        assert all(a.end < b.begin for a, b in pairwise(quick)), "Figure 15.7"
+        assert quick[-2].end < computed <= quick[-1].begin + 1e-9, "Figure 15.7"
+        assert round(2e3 * COMPUTING) == 163, "15.9"
+        assert round(1e3 * ring * largest("overlapped")) == 217, "15.9"
         from collectives_lab.parallel import compression as tested
         numbers = torch.randn(4096)
         read = tested.Int8().decode(tested.Int8().encode(numbers), 4096)

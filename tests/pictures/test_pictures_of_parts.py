@@ -745,6 +745,7 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     )
     assert_readable(figure)
     close, whole = figure.axes
+    assert "enlarged" in written(figure)
     assert close.get_xlim() == (0, 1) and whole.get_xlim()[1] > 9
     assert len(close.lines) == 2 * len(rows) and "nats" in written(figure)
 
