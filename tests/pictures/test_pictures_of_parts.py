@@ -618,6 +618,33 @@ def test_the_members_of_a_group_are_filled() -> None:
         plots.group([0], range(12), caption="")
 
 
+def test_a_group_has_its_gpus_inside_of_frames() -> None:
+    """A group that begins in one frame ends in the next; a single frame is alone."""
+    split, alone = [[0] * 6 + [1] * 3, [1] * 3 + [None] * 6], [[0] * 8 + [None]]
+    figure = plots.domains({"two": split, "one": alone}, per_row=3, caption="Racks.")
+    assert_readable(figure)
+    for ax, frames in zip(figure.axes, (split, alone), strict=True):
+        boxes = [p for p in ax.patches if type(p) is Rectangle]
+        large = [p for p in boxes if p.get_width() > 0.4]
+        for box, frame in zip(large, frames, strict=True):
+            inside = [
+                p
+                for p in boxes
+                if p.get_width() < 0.15
+                and box.get_y() < p.get_y() < box.get_y() + box.get_height()
+            ]
+            fills = [p.get_facecolor()[:3] for p in inside if p.get_facecolor()[3]]
+            wanted = [_rgb(rank_color(g)) for g in frame if g is not None]
+            assert fills == [pytest.approx(color) for color in wanted]
+            assert len(inside) == len(frame) == 9
+    two, one = figure.axes
+    assert len(two.lines) == 2 and not one.lines, "to the network"
+    assert "6 of group 0 and 3 of group 1; 3 of group 1" in figure.alt
+    for empty in ([], [[0], []]):
+        with pytest.raises(ValueError, match="'none' has a frame without GPUs"):
+            plots.domains({"none": empty}, caption="")
+
+
 def test_a_way_may_have_its_ranks_at_other_places() -> None:
     """Rank 1 at place 4 is on the other node, so the hop from rank 0 is straight."""
     ways = {"near": [(0, 1)], "far": [(0, 1)]}
