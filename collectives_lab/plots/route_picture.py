@@ -118,6 +118,6 @@ def _hop(
         color=INK,
         lw=1.5,
         ls="-" if is_inside else (0, (4, 2)),
-        zorder=4,
+        zorder=4 if is_inside else 1.5,  # below the GPUs that it passes
     )
     ax.add_patch(arrow)

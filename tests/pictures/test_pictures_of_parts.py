@@ -369,7 +369,19 @@ def test_a_span_of_a_timetable_needs_no_name() -> None:
     spans = [plots.Span(0, 1, "1"), plots.Span(2, 3, "2"), plots.Span(1, 2, "", True)]
     figure = plots.timetable({"rank 0": spans}, "Waits.")
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
-    assert figure.alt == "Waits. rank 0: 1, (waits), 2."
+    assert figure.alt == "Waits. rank 0: 1, (waits), 2." and not figure.narrow
+
+
+def test_a_timetable_can_fit_a_phone() -> None:
+    """It has the same spans and axis there, and shrinks no letter."""
+    more = {"fits_phone": True, "xticks": [0, 1, 4]}
+    figure = plots.timetable(SPANS, "Who waits.", ranks=[3, 5], **more)
+    wide, narrow = figure.axes[0], figure.narrow.axes[0]
+    assert_readable(figure.narrow)
+    assert figure.narrow.get_figwidth() == plots.figure.PHONE < figure.get_figwidth()
+    assert len(narrow.patches) == len(wide.patches) > 3
+    assert narrow.patches[-1].get_edgecolor() == wide.patches[-1].get_edgecolor()
+    assert [*narrow.get_xticks()] == [0, 1, 4]
 
 
 def test_a_rank_of_a_timetable_that_computes_is_grey() -> None:
@@ -580,6 +592,21 @@ def test_a_server_has_a_bar_for_gpus_that_share_their_cards() -> None:
     assert "GPU 5 of NUMA node 1: cards [0, 1] by SYS" in figure.alt
     lines = figure.axes[0].lines
     assert sum(line.get_linestyle() == ":" for line in lines) == 7, "far from cards"
+
+
+def test_a_way_to_a_far_card_can_be_followed() -> None:
+    """Each bar of PCIe has a line to its NUMA node; cards have their own numbers."""
+    figure = plots.server(fabrics.read_server(shipped(TOPOLOGIES[0])), caption="")
+    (ax,) = figure.axes
+    ends = [tuple(line.get_ydata()) for line in ax.lines]
+    lowest = max(ends, key=max)[0] - 0.22  # the top of the NUMA nodes
+    assert sum(low == pytest.approx(lowest) for _, low in ends) == 4
+    squares = sorted(
+        int(text.get_text())
+        for text in ax.texts
+        if text.get_text().isdigit() and text.get_weight() != "bold"
+    )
+    assert squares == [0, 1, 2, 3, 6, 7, 8, 9] and "cards [8, 9] by PXB" in figure.alt
 
 
 def test_messages_of_one_rail_pass_one_switch() -> None:
@@ -794,7 +821,8 @@ def test_paths_leave_the_points_agreed_on() -> None:
     agreed = np.array([[0.0, 0, 0], [4, 0, 0], [7, 1, 0]])
     weights = agreed[:2, None, None] + [[[1.0, 1, 0], [2, 2, 0]], [[1, -1, 0]] * 2]
     figure = plots.paths(weights, agreed, "Apart.")
-    assert_readable(figure)
+    for drawn in (figure, figure.narrow):
+        assert_readable(drawn)
     *ways, means, met = (line.get_xydata() for line in figure.axes[0].lines)
     assert len(ways) == 2 * 2 and len(met) == 3
     assert np.allclose(means[0], (ways[0][-1] + ways[2][-1]) / 2)
