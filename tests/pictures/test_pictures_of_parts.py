@@ -683,6 +683,22 @@ def test_a_way_may_have_its_ranks_at_other_places() -> None:
     assert near.get_linestyle() == "-" != far.get_linestyle()
 
 
+def test_four_nodes_fit_a_phone_and_no_line_hides_a_rank() -> None:
+    """The ranks lie above the lines between nodes, which pass some of them."""
+    ring = [(rank, (rank + 1) % 16) for rank in range(16)]
+    figure = plots.routes({"ring": ring}, nodes=4)
+    for drawn in (figure, figure.narrow):
+        assert_readable(drawn)
+        (ax,) = drawn.axes
+        arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
+        between = [arrow for arrow in arrows if arrow.get_linestyle() != "-"]
+        assert len(between) == 4 and len(arrows) == 16
+        squares = min(square.get_zorder() for square in ax.collections)
+        assert max(arrow.get_zorder() for arrow in between) < squares
+    assert figure.narrow.get_figwidth() == PHONE < figure.get_figwidth()
+    assert plots.routes({"ring": ring}, per_node=8).narrow is None, "fits as it is"
+
+
 def test_who_decides_is_filled() -> None:
     """Arrows join the boxes of a row, and a decider has one colour in all rows."""
     heads, rows = ("verbs", "way"), {"A": ("kept", "table"), "B": ("table", "wire")}
