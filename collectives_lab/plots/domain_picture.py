@@ -75,7 +75,7 @@ def _frames(
 
 def _words(frames: Sequence[Frame]) -> str:
     """Say how many GPUs of each group are in each frame."""
-    groups = sorted({*chain(*frames)} - {None}, key=int)
+    groups = sorted({g for g in chain(*frames) if g is not None})
     counts = [
         [f"{frame.count(g)} of group {g}" for g in groups if g in frame]
         for frame in map(list, frames)

@@ -1519,6 +1519,8 @@ CLAIMS = {
         assert all("At most one published set" in p.support for p in both), "11.9"
         assert round(through_cards / through_nvlink) == 16
         assert 18 * 4 == 72, "11.9"
+        cards = {f.across.bandwidth for f in (eight_nodes, rack)}
+        assert cards == {50e9} and eight_nodes.inside == rack.inside, "11.9"
         off = [c.prediction.seconds / c.call.seconds for c in lab.truth.compared()
                if c.call.row.set == "coreweave-gb200-72"]
         assert round(np.exp(np.mean(np.abs(np.log(off)))) - 1, 1) == 0.1
