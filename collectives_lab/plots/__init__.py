@@ -6,13 +6,14 @@ whom (`space_time`), when each rank computes (`computing`), who sends to whom
 all ranks hold before and after it (`before_after`), step by step which ranks are in
 which chunk (`chunk_table` of `chunk_states` or `bruck_states`), the `ring` with its
 messages, and `trees`. Of a Fabric: its nodes with their GPUs, switches and cards
-(`cluster`). Of a server: what lies between GPUs and cards (`server`), the rings
-through it (`channels`), and what passes its one card (`through_cards`). Of a network of
-rails: its switches, and the ways through them (`rails`). Of NCCL: what its `protocols`
-write. Of libraries: who makes which of their `decisions`. Of a kernel that reads other
-GPUs' memory: which parts move (`moved_parts`). Of what nobody recorded: who is busy and
-who waits (`timetable` of `Span` and `Arrow`). Of a hang: who waits for whom
-(`waits_for`), and in which order to ask (`questions`).
+(`cluster`), and the groups in the `domains` of a fast link. Of a server: what lies
+between GPUs and cards (`server`), the rings through it (`channels`), and what passes
+its one card (`through_cards`). Of a network of rails: its switches, and the ways
+through them (`rails`). Of NCCL: what its `protocols` write. Of libraries: who makes
+which of their `decisions`. Of a kernel that reads other GPUs' memory: which parts move
+(`moved_parts`). Of what nobody recorded: who is busy and who waits (`timetable` of
+`Span` and `Arrow`). Of a hang: who waits for whom (`waits_for`), and in which order to
+ask (`questions`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), what is sent around divided layers (`copy_and_sum`, `layer_stack`),
@@ -78,6 +79,7 @@ from collectives_lab.plots.conjugate_picture import copy_and_sum
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.data_parallel_picture import data_parallel_step
 from collectives_lab.plots.decision_picture import decisions
+from collectives_lab.plots.domain_picture import domains
 from collectives_lab.plots.exchange_picture import rows_for_columns
 from collectives_lab.plots.expert_picture import expert_layer
 from collectives_lab.plots.figure import (
@@ -171,6 +173,7 @@ __all__ = [
     "overlap",
     "shards",
     "cluster",
+    "domains",
     "server",
     "channels",
     "through_cards",

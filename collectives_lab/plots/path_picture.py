@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     diagram,
@@ -31,7 +32,7 @@ def paths(
     weights: of (rounds, ranks, steps, numbers), after each step of a round. agreed: of
     (rounds + 1, numbers), from where each round begins and where the last one ends. The
     plane is that of the two directions in which all these points are furthest apart.
-    Raises ValueError for shapes that do not fit.
+    A phone gets a narrower one. Raises ValueError for shapes that do not fit.
     """
     apart, met = np.asarray(weights, float), np.asarray(agreed, float)
     rounds, ranks, _, numbers = apart.shape
@@ -44,9 +45,20 @@ def paths(
     middle = points.mean(axis=0)
     plane = _widest_plane(points - middle)
     apart, met = (apart - middle) @ plane, (met - middle) @ plane
+    figure = _picture(apart, met, width)
+    figure.narrow = _picture(apart, met, PHONE) if width > PHONE else None
+    figure.caption = caption
+    figure.alt = (
+        f"The ways of {ranks} ranks in {rounds} rounds. They leave a common point in "
+        f"different directions and meet in the next one. {caption}"
+    )
+    return figure
+
+
+def _picture(apart: np.ndarray, met: np.ndarray, width: float) -> Diagram:
     figure, ax = diagram(width, 0.62 * width)
     signs = {}
-    for rank in range(ranks):
+    for rank in range(apart.shape[1]):
         for begin, steps in zip(met, apart[:, rank], strict=False):
             x, y = np.concatenate([begin[None], steps]).T
             (line,) = ax.plot(x, y, color=rank_color(rank), lw=1.3, marker=".", ms=3)
@@ -59,11 +71,6 @@ def paths(
     ax.set(xlabel="first direction", ylabel="second direction", xticks=[], yticks=[])
     ax.set_aspect("equal", adjustable="datalim")
     key_above(ax, signs)
-    figure.caption = caption
-    figure.alt = (
-        f"The ways of {ranks} ranks in {rounds} rounds. They leave a common point in "
-        f"different directions and meet in the next one. {caption}"
-    )
     return figure
 
 

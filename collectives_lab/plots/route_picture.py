@@ -13,6 +13,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     blank,
@@ -44,7 +45,8 @@ def routes(
     ways: by name, the hops as pairs of ranks; the first per_node ranks are node 0. A
     hop inside a node is drawn as a bow, one between nodes as a straight line, with a
     head at each end if there is one back. rank_at: by the same names, the rank at each
-    place, where it is another than the place.
+    place, where it is another than the place. A figure that is little wider than a
+    phone is drawn smaller there.
     Raises ValueError for ranks that the nodes do not have.
     """
     if not 0 < len(ways) <= MOST:
@@ -52,23 +54,37 @@ def routes(
     for name, hops in ways.items():
         if wrong := {r for hop in hops for r in hop} - {*range(nodes * per_node)}:
             raise ValueError(f"{name}: ranks {sorted(wrong)} of {nodes * per_node}")
+    figure = _picture(ways, per_node, nodes, rank_at or {})
+    width = figure.get_figwidth()
+    if PHONE < width < 1.2 * PHONE:
+        figure.narrow = _picture(ways, per_node, nodes, rank_at or {}, PHONE / width)
+    figure.caption = caption or f"{', '.join(ways)}, between {nodes} nodes."
+    words = (f"{name}: {', '.join(f'{a} to {b}' for a, b in hops)}"
+             for name, hops in ways.items())  # fmt: skip
+    figure.alt = f"{figure.caption} {'; '.join(words)}."
+    return figure
+
+
+def _picture(
+    ways: Mapping[str, Sequence[Hop]],
+    per_node: int,
+    nodes: int,
+    rank_at: Mapping[str, Sequence[int]],
+    scale: float = 1.0,
+) -> Diagram:
     apart = APART * (nodes - 1)
     width, height = apart + 2 * SIDE, PITCH * per_node + 0.6
-    figure = blank(width * len(ways), height)
+    figure = blank(scale * width * len(ways), scale * height)
     for number, (name, hops) in enumerate(ways.items(), 1):
         ax = figure.add_subplot(1, len(ways), number)
         ax.set(xlim=(-SIDE, apart + SIDE), ylim=(height - 0.5, -0.5), aspect="equal")
         ax.set_axis_off()
         ax.text(apart / 2, -0.4, name, ha="center", va="center", size=9)
-        ranks = list((rank_at or {}).get(name, range(nodes * per_node)))
+        ranks = list(rank_at.get(name, range(nodes * per_node)))
         _nodes(ax, ranks, per_node)
         between = [(ranks.index(src), ranks.index(dst)) for src, dst in hops]
         for hop in between:
             _hop(ax, hop, per_node, nodes, has_way_back=hop[::-1] in between)
-    figure.caption = caption or f"{', '.join(ways)}, between {nodes} nodes."
-    words = (f"{name}: {', '.join(f'{a} to {b}' for a, b in hops)}"
-             for name, hops in ways.items())  # fmt: skip
-    figure.alt = f"{figure.caption} {'; '.join(words)}."
     return figure
 
 
@@ -118,6 +134,6 @@ def _hop(
         color=INK,
         lw=1.5,
         ls="-" if is_inside else (0, (4, 2)),
-        zorder=4,
+        zorder=4 if is_inside else 1.5,  # below the GPUs that it passes
     )
     ax.add_patch(arrow)

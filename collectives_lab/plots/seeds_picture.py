@@ -48,6 +48,7 @@ def by_seed(
         close, ax = figure.subplots(1, 2, sharey=True)
         _rows(close, results, *near)
         close.set_xlim(near)
+        close.set_title("enlarged", size=8)
         figure.supxlabel(axes.pop("xlabel", ""), size=mpl.rcParams["axes.labelsize"])
     for name, x in (marks or {}).items():
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)

@@ -5,6 +5,7 @@ Here you can draw what `nvidia-smi topo -m` prints as a matrix (`server`).
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from typing import Any
 
@@ -33,9 +34,9 @@ def server(machine: Server, *, caption: str) -> Diagram:
     """Draw a server: what lies between each GPU and the cards nearest to it.
 
     machine: as `fabrics.read_server` reads it. A bar of PCIe is named as nvidia-smi
-    names the way, and has the GPUs that share their nearest cards. A GPU with only a
-    dotted line reaches all cards by way of another NUMA node. A phone gets the same
-    picture without the words at its right.
+    names the way, and has the GPUs that share their nearest cards; a card has the
+    number of its name. A GPU with only a dotted line reaches all cards by way of a NUMA
+    node. A phone gets the same picture without the words at its right.
     """
     figure = _picture(machine, WORDS)
     figure.narrow = _picture(machine)
@@ -119,14 +120,17 @@ def _node(
             continue
         middle = (xs[0] + xs[-1]) / 2
         _bar(ax, xs[0] - 0.16, xs[-1] + 0.16, PCIE, way)
-        # More cards than GPUs are drawn narrower, clear of the lines at their sides.
-        pitch, wide = (0.22, 0.19) if len(cards) > len(xs) else (PITCH, 0.28)
+        # Narrow enough for the line to the NUMA node, between two cards or beside one.
+        pitch, wide = (0.25, 0.19) if len(cards) > len(xs) else (PITCH, 0.2)
+        beside = 0 if len(cards) % 2 == 0 else 0.14 if len(xs) == 1 else xs[-1] - middle
+        _line(ax, middle + beside, PCIE + 0.11, NUMA - 0.11)
         for n, card in enumerate(cards):
             x = middle + pitch * (n - (len(cards) - 1) / 2)
             inside = min(max(x, xs[0] - 0.12), xs[-1] + 0.12)
             _line(ax, inside, PCIE + 0.11, CARD - 0.1)
             _box(ax, x - wide / 2, CARD - 0.1, wide, 0.2, "none", ec=INK)
-            ax.text(x, CARD, str(card), ha="center", va="center", size=7.5, zorder=4)
+            label = {"ha": "center", "va": "center", "size": 7.5, "zorder": 4}
+            ax.text(x, CARD, str(_number(machine, card)), **label)
 
 
 def _sentence(machine: Server) -> str:
@@ -135,8 +139,15 @@ def _sentence(machine: Server) -> str:
     words = [f"NV{links} between GPUs" if links else "No NVLink"]
     for gpu, node in enumerate(machine.numa):
         way, cards = _nearest(machine, gpu)
-        words.append(f"GPU {gpu} of NUMA node {node}: cards {[*cards]} by {way}")
+        numbers = [_number(machine, card) for card in cards]
+        words.append(f"GPU {gpu} of NUMA node {node}: cards {numbers} by {way}")
     return "; ".join(words) + "."
+
+
+def _number(machine: Server, card: int) -> int:
+    """Return the number that a card has in its name, else its place in the matrix."""
+    number = re.search(r"\d+$", machine.cards[card].name)
+    return int(number[0]) if number else card
 
 
 def _bar(ax: Axes, left: float, right: float, y: float, name: str) -> None:

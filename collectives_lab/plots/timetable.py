@@ -17,6 +17,7 @@ from matplotlib.transforms import offset_copy
 
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     diagram,
@@ -66,11 +67,13 @@ def timetable(
     arrows: Sequence[Arrow] = (),
     ranks: Sequence[int] = (),
     width: float = 6.4,
+    fits_phone: bool = False,
     **axes: Any,
 ) -> Diagram:
     """Draw a lane for each name, from the top, with its spans and the arrows.
 
     ranks: the ranks whose colours the lanes have; 0, 1, ... if left out. width: inches.
+    fits_phone: whether a phone gets the same, narrower; its names need the room there.
     axes: what `Axes.set` takes; time has no numbers unless it has `xticks`.
     Raises ValueError for a span that ends before it begins, and for an arrow from or to
     a lane that is not there.
@@ -95,6 +98,9 @@ def timetable(
     figure.caption = caption
     sentences = (f"{name}: {_words(spans)}." for name, spans in lanes.items())
     figure.alt = f"{caption} {' '.join(sentences)}"
+    if fits_phone:
+        more: dict[str, Any] = {"arrows": arrows, "ranks": ranks, "width": PHONE}
+        figure.narrow = timetable(lanes, caption, **more, **axes)
     return figure
 
 

@@ -1466,6 +1466,14 @@ CLAIMS = {
         assert round(1 - border[16][1] / border[16][0], 2) == 0.06, "11.6"
         assert round(single / two_levels) == 6 and eight_rings < two_levels
         assert round(misplaced / two_levels) == 5, "several times"
+        of_rings = libraries.plan(
+            "nccl", "all_reduce", two_dgx, LARGE, 4, algorithm="ring")
+        hops_of_0 = [(e.nbytes, two_dgx.node[e.peer]) for e in of_rings.events
+                     if e.op == "send" and e.rank == 0]
+        assert hops_of_0.count((message, 1)) == len(starts) == 30, "Figure 11.11"
+        assert hops_of_0.count((message, 0)) == 7 * 30 and 7 * near < far
+        assert 0.97 < (starts[-1] + message * far) / (1e3 * eight_rings) < 1
+        assert 0.95 < three / (1e3 * two_levels) < 1, "Figure 11.11"
         assert plans.ring_all_reduce(16, LARGE).replay(
             two_dgx.permuted(in_turn)).elapsed == single
         assert ring_time(4, NEAR) == 6 * NEAR.time(S / 4)
@@ -1497,7 +1505,12 @@ CLAIMS = {
         assert round(of_eight_nodes.seconds / of_a_node.seconds) == 8
         assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
         assert "At most one published set" in of_eight_nodes.support
+        assert "tree" in str(lab.predict("all_reduce", 2**26, in_order)), "11.7"
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
+        for places, most in ([*range(32)], 4), (in_turns, 32):
+            pod = {node: place // 8 for place, node in enumerate(places)}
+            assert sum(pod[a] != pod[b] for a, b in follow) == most, "11.8"
+        assert [pod for _, pod in mixed_hosts] == [pod[n] for n in range(32)]
         from inspect import getsource
         from torch.distributed.elastic.rendezvous import dynamic_rendezvous
         assert "sorted(state.participants)" in getsource(dynamic_rendezvous), "11.8"
@@ -1508,6 +1521,8 @@ CLAIMS = {
         assert all("At most one published set" in p.support for p in both), "11.9"
         assert round(through_cards / through_nvlink) == 16
         assert 18 * 4 == 72, "11.9"
+        cards = {f.across.bandwidth for f in (eight_nodes, rack)}
+        assert cards == {50e9} and eight_nodes.inside == rack.inside, "11.9"
         off = [c.prediction.seconds / c.call.seconds for c in lab.truth.compared()
                if c.call.row.set == "coreweave-gb200-72"]
         assert round(np.exp(np.mean(np.abs(np.log(off)))) - 1, 1) == 0.1
@@ -2145,7 +2160,15 @@ CLAIMS = {
         assert above["out of step, momentum"].min() > 50
         assert above["out of step"].max() < 20 and len(order) == 24
         assert round(240 / 3.5, 1) == 68.6, "15.7"
-        assert 4 * 20 == 80 > arrivals[-1][0], "15.7, Figure 15.6"
+        assert 4 * 20 == 80 > arrivals[-1][0], "15.7, Figure 15.7"
+        waits = {n: [s for s in spans if s.waits] for n, spans in lanes.items()}
+        waited = {n: sum(s.end - s.begin for s in spans) for n, spans in waits.items()}
+        assert abs(waited["streaming"] - whole_sum) < 1e-9, "Figure 15.6"
+        assert np.isclose(waited["DiLoCo"], whole_sum) and round(whole_sum) == 7
+        assert len(waits["overlapped"]) == 2 and len(part_sums) == 4, "Figure 15.6"
+        assert waited["overlapped"] < whole_sum / 5, "Figure 15.6"
+        last = lanes["overlapped: link"][-1].end
+        assert last > lanes["overlapped"][-1].end, "Figure 15.6"
         assert [order.count(worker) for worker in range(4)] == [7, 7, 7, 3], "15.7"
         assert round(np.mean(diloco)) == 6 and 1 / (1 - 0.5) == 2, "15.7"
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)
@@ -2161,7 +2184,7 @@ CLAIMS = {
         assert round(seconds["PowerSGD"], 1) == 5.0
         times_faster = {n: round(seconds["bfloat16"] / seconds[n], 1) for n in seconds}
         faster = ("int8", "1-bit Adam", "DiLoCo", "overlapped")
-        assert seconds["DiLoCo"] == seconds["DiLoCo, no momentum"], "Figure 15.7"
+        assert seconds["DiLoCo"] == seconds["DiLoCo, no momentum"], "Figure 15.9"
         assert [times_faster[n] for n in faster] == [1.8, 4.0, 2.4, 3.6]
         warm_up = (seconds["bfloat16"] + 3 * seconds["1-bit Adam"]) / 4
         assert round(seconds["bfloat16"] / warm_up, 1) == 2.3
@@ -2181,6 +2204,14 @@ CLAIMS = {
         assert round(1e3 * by_byte.packing, 1) == 0.3, "15.9"
         assert abs(half_of_last / by_bfloat16.sending - 1 / 2) < 0.02, "15.9"
         assert 0.3 < 50_257 * 768 / all_numbers < 1 / 3, "15.9"
+        for name, b in ("bfloat16", 2), ("int8", byte.wire):
+            end = on_link(b, 10)[-1].end
+            assert 0.96 < end / (1e3 * seconds[name] / STEPS) < 1, "Figure 15.8"
+        quick = on_link(2, 100)
+        assert all(a.end < b.begin for a, b in pairwise(quick)), "Figure 15.8"
+        assert quick[-2].end < computed <= quick[-1].begin + 1e-9, "Figure 15.8"
+        assert round(2e3 * COMPUTING) == 163, "15.9"
+        assert round(1e3 * ring * largest("overlapped")) == 217, "15.9"
         from collectives_lab.parallel import compression as tested
         numbers = torch.randn(4096)
         read = tested.Int8().decode(tested.Int8().encode(numbers), 4096)

@@ -369,7 +369,19 @@ def test_a_span_of_a_timetable_needs_no_name() -> None:
     spans = [plots.Span(0, 1, "1"), plots.Span(2, 3, "2"), plots.Span(1, 2, "", True)]
     figure = plots.timetable({"rank 0": spans}, "Waits.")
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
-    assert figure.alt == "Waits. rank 0: 1, (waits), 2."
+    assert figure.alt == "Waits. rank 0: 1, (waits), 2." and not figure.narrow
+
+
+def test_a_timetable_can_fit_a_phone() -> None:
+    """It has the same spans and axis there, and shrinks no letter."""
+    more = {"fits_phone": True, "xticks": [0, 1, 4]}
+    figure = plots.timetable(SPANS, "Who waits.", ranks=[3, 5], **more)
+    wide, narrow = figure.axes[0], figure.narrow.axes[0]
+    assert_readable(figure.narrow)
+    assert figure.narrow.get_figwidth() == plots.figure.PHONE < figure.get_figwidth()
+    assert len(narrow.patches) == len(wide.patches) > 3
+    assert narrow.patches[-1].get_edgecolor() == wide.patches[-1].get_edgecolor()
+    assert [*narrow.get_xticks()] == [0, 1, 4]
 
 
 def test_a_rank_of_a_timetable_that_computes_is_grey() -> None:
@@ -582,6 +594,21 @@ def test_a_server_has_a_bar_for_gpus_that_share_their_cards() -> None:
     assert sum(line.get_linestyle() == ":" for line in lines) == 7, "far from cards"
 
 
+def test_a_way_to_a_far_card_can_be_followed() -> None:
+    """Each bar of PCIe has a line to its NUMA node; cards have their own numbers."""
+    figure = plots.server(fabrics.read_server(shipped(TOPOLOGIES[0])), caption="")
+    (ax,) = figure.axes
+    ends = [tuple(line.get_ydata()) for line in ax.lines]
+    lowest = max(ends, key=max)[0] - 0.22  # the top of the NUMA nodes
+    assert sum(low == pytest.approx(lowest) for _, low in ends) == 4
+    squares = sorted(
+        int(text.get_text())
+        for text in ax.texts
+        if text.get_text().isdigit() and text.get_weight() != "bold"
+    )
+    assert squares == [0, 1, 2, 3, 6, 7, 8, 9] and "cards [8, 9] by PXB" in figure.alt
+
+
 def test_messages_of_one_rail_pass_one_switch() -> None:
     """Only a way that changes the rail above the leaves touches the spine."""
     ways = {"same": [1, 5], "across": [0, 7], "PXN": [4, 6, 10]}
@@ -618,6 +645,33 @@ def test_the_members_of_a_group_are_filled() -> None:
         plots.group([0], range(12), caption="")
 
 
+def test_a_group_has_its_gpus_inside_of_frames() -> None:
+    """A group that begins in one frame ends in the next; a single frame is alone."""
+    split, alone = [[0] * 6 + [1] * 3, [1] * 3 + [None] * 6], [[0] * 8 + [None]]
+    figure = plots.domains({"two": split, "one": alone}, per_row=3, caption="Racks.")
+    assert_readable(figure)
+    for ax, frames in zip(figure.axes, (split, alone), strict=True):
+        boxes = [p for p in ax.patches if type(p) is Rectangle]
+        large = [p for p in boxes if p.get_width() > 0.4]
+        for box, frame in zip(large, frames, strict=True):
+            inside = [
+                p
+                for p in boxes
+                if p.get_width() < 0.15
+                and box.get_y() < p.get_y() < box.get_y() + box.get_height()
+            ]
+            fills = [p.get_facecolor()[:3] for p in inside if p.get_facecolor()[3]]
+            wanted = [_rgb(rank_color(g)) for g in frame if g is not None]
+            assert fills == [pytest.approx(color) for color in wanted]
+            assert len(inside) == len(frame) == 9
+    two, one = figure.axes
+    assert len(two.lines) == 2 and not one.lines, "to the network"
+    assert "6 of group 0 and 3 of group 1; 3 of group 1" in figure.alt
+    for empty in ([], [[0], []]):
+        with pytest.raises(ValueError, match="'none' has a frame without GPUs"):
+            plots.domains({"none": empty}, caption="")
+
+
 def test_a_way_may_have_its_ranks_at_other_places() -> None:
     """Rank 1 at place 4 is on the other node, so the hop from rank 0 is straight."""
     ways = {"near": [(0, 1)], "far": [(0, 1)]}
@@ -627,6 +681,22 @@ def test_a_way_may_have_its_ranks_at_other_places() -> None:
         for ax in figure.axes
     )
     assert near.get_linestyle() == "-" != far.get_linestyle()
+
+
+def test_four_nodes_fit_a_phone_and_no_line_hides_a_rank() -> None:
+    """The ranks lie above the lines between nodes, which pass some of them."""
+    ring = [(rank, (rank + 1) % 16) for rank in range(16)]
+    figure = plots.routes({"ring": ring}, nodes=4)
+    for drawn in (figure, figure.narrow):
+        assert_readable(drawn)
+        (ax,) = drawn.axes
+        arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
+        between = [arrow for arrow in arrows if arrow.get_linestyle() != "-"]
+        assert len(between) == 4 and len(arrows) == 16
+        squares = min(square.get_zorder() for square in ax.collections)
+        assert max(arrow.get_zorder() for arrow in between) < squares
+    assert figure.narrow.get_figwidth() == PHONE < figure.get_figwidth()
+    assert plots.routes({"ring": ring}, per_node=8).narrow is None, "fits as it is"
 
 
 def test_who_decides_is_filled() -> None:
@@ -762,6 +832,7 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     )
     assert_readable(figure)
     close, whole = figure.axes
+    assert "enlarged" in written(figure)
     assert close.get_xlim() == (0, 1) and whole.get_xlim()[1] > 9
     assert len(close.lines) == 2 * len(rows) and "nats" in written(figure)
 
@@ -796,7 +867,8 @@ def test_paths_leave_the_points_agreed_on() -> None:
     agreed = np.array([[0.0, 0, 0], [4, 0, 0], [7, 1, 0]])
     weights = agreed[:2, None, None] + [[[1.0, 1, 0], [2, 2, 0]], [[1, -1, 0]] * 2]
     figure = plots.paths(weights, agreed, "Apart.")
-    assert_readable(figure)
+    for drawn in (figure, figure.narrow):
+        assert_readable(drawn)
     *ways, means, met = (line.get_xydata() for line in figure.axes[0].lines)
     assert len(ways) == 2 * 2 and len(met) == 3
     assert np.allclose(means[0], (ways[0][-1] + ways[2][-1]) / 2)
