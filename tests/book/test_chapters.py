@@ -1977,7 +1977,6 @@ CLAIMS = {
         assert [round(low, 1), round(high, 1)] == [4.7, 9.2], "13.8"
         lost_at_least = [round(fall(with_data_hidden, v), 1) for v in (4, 8)]
         assert lost_at_least == [9.7, 5.5] and 9.7 > high, "13.8"
-        assert [round(n) for n in (falls[1][2], falls[0][2])] == [10, 12], "13.8"
         lost = [round(fall(f, 8) / 100, 2) for f in (st.step_time, st.forecast)]
         assert lost == [0.08, 0.06]
         assert round(fall(st.forecast, 4) / 100, 2) == 0.10
@@ -1989,25 +1988,27 @@ CLAIMS = {
         sharded = [st.fullest(s).total / 1e9
                    for s in (eight_pieces.strategy, every_time)]
         assert np.round(sharded).tolist() == [88, 77]
-        need = [peak_at_need(sums_once, stage) for stage in range(1, 15)]
-        assert round(max(need) / 1e9) == 76 and max(need) == peak_at_need(sums_once)
-        in_order = pipelines.one_f_one_b(16, 16, 8)
-        first = ["".join(w.kind for w in order).index("B") for order in in_order]
-        assert [stage for stage, n in enumerate(first) if n == 128] == [*range(8)]
-        of_inner = st.memory(sums_once, 1)
-        two = of_inner.activations, of_inner.gradients
-        assert [round(n / 1e9) for n in two] == [68, 13], "13.8"
-        a_piece = [round(n / 8e9, 1) for n in two]
-        assert a_piece == [8.5, 1.6], "13.8"
-        all_kept = sums_once.but(regather=False)
-        others = (st.fullest(all_kept).total, peak_at_need(all_kept),
-                  st.fullest(every_time.but(regather=False)).total)
-        assert [round(n / 1e9) for n in others] == [148, 137, 137], "13.8"
-        by_first = of_inner.total - of_inner.gradients * 7 / 8
-        assert np.isclose(by_first, peak_at_need(sums_once)), "13.8"
-        gathers_again = all(w.regather for w in [*ways.values()][4:])
-        assert gathers_again and all(
-            run.strategy.regather for run in st.PUBLISHED[8:])
+        at_need = [peak_at_need(sums_once, inner) for inner in range(1, 15)]
+        assert max(at_need) == peak_at_need(sums_once), "13.8"
+        assert round(max(at_need) / 1e9) == 76, "13.8"
+        turns_405b = pipelines.one_f_one_b(
+            sums_once.pipeline, sums_once.micro_batches, sums_once.interleave)
+        ahead_405b = [[work.kind for work in own].index("B") for own in turns_405b]
+        assert ahead_405b.count(max(ahead_405b)) == 8, "13.8"
+        inner_405b = st.memory(sums_once, stage=1)
+        assert round(inner_405b.activations / 1e9) == 68, "13.8"
+        assert round(inner_405b.gradients / 1e9) == 13, "13.8"
+        assert round(inner_405b.activations / sums_once.interleave / 1e9, 1) == 8.5
+        assert round(inner_405b.gradients / sums_once.interleave / 1e9, 1) == 1.6
+        assert np.isclose(
+            inner_405b.total - inner_405b.gradients * (1 - 1 / sums_once.interleave),
+            peak_at_need(sums_once))
+        keeps_tokens = sums_once.but(regather=False)
+        assert [round(nbytes_405b / 1e9) for nbytes_405b in (
+            st.fullest(keeps_tokens).total, peak_at_need(keeps_tokens),
+            st.fullest(every_time.but(regather=False)).total)] == [148, 137, 137]
+        assert all(run_405b.strategy.regather for run_405b in st.PUBLISHED[8:]), "13.6"
+        assert all(last_two.regather for last_two in [*ways.values()][4:]), "13.6"
         by_turns = st.step_time(every_time, H100)
         assert round(100 * by_turns.mfu) == 44
         assert round(eight_pieces.seconds / by_turns.seconds, 2) == 1.09
