@@ -1202,8 +1202,8 @@ CLAIMS = {
             less = [P for P in range(2, 40) if sent_by(q, P)[0] < sent_by(q, P)[1]]
             assert less == [*range(2, q + 1)], "the ring sends less on up to q ranks"
             assert math.isclose(*sent_by(q, q + 1)), "9.11"
-            there_and_back = [n * s for n, s in zip((3, 2), sent_by(q, 2 * (q + 1) / 3))]
-            assert math.isclose(*there_and_back), "9.11: if sent a second time"
+            ring, exchanged = sent_by(q, 2 * (q + 1) / 3)
+            assert math.isclose(3 * ring, 2 * exchanged), "9.11: sent a second time"
     """,
     "10_the_libraries": """
         answers = in_mpi, in_jax, of_mpi, *forced.values(), compiled, by_jax
