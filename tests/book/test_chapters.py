@@ -148,7 +148,7 @@ CLAIMS = {
         hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
         assert (min(hopping), max(hopping)) == (0.6, 14.0), "2.7"
         assert 1.9 < two.elapsed / one.elapsed < 2
-        assert round(1e6 * two.elapsed) == 78
+        assert [round(1e6 * t.elapsed) for t in (one, two)] == [41, 78], "2.8"
         assert [round(x, 1) for x in crowding] == [1.0, 2.0]
         assert p4d.inside.bandwidth / (p4d.across.bandwidth / 2) == 48
     """,
