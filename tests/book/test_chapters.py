@@ -1406,6 +1406,8 @@ CLAIMS = {
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
         of_one_shot = kernel_seconds(KiB)["one-shot"]
         assert 0.28 < of_one_shot / ring_of_one < 0.37, of_one_shot / ring_of_one
+        _, two_shot, in_switch = kernel_seconds(64 * KiB).values()
+        assert 1 < two_shot / in_switch < 1.03 and 64 * KiB == 2**16, "10.9"
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]
