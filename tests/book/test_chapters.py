@@ -1206,6 +1206,7 @@ CLAIMS = {
         assert of_groups == 0.875 and round(beside, 2) == 1.86
         assert exchanged / ring == 1 / 4 and beside / of_groups > 2, "9.11"
         assert 128 / 8 == 16, "9.10, 9.11: heads of Llama 3"
+        assert sent_by(16, 17) == (2, 2), "9.11: Figure 9.13"
         for q in (1, 4, 16):
             less = [P for P in range(2, 40) if sent_by(q, P)[0] < sent_by(q, P)[1]]
             assert less == [*range(2, q + 1)], "the ring sends less on up to q ranks"
