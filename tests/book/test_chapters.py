@@ -134,6 +134,7 @@ CLAIMS = {
         assert at_rates[0] < 360e9 / 2, "more than half is unused"
         for inside in (by_four, by_eight):
             assert (pairs / inside[-1]).round(1).tolist() == [8.3, 9.4], "2.9"
+        assert 10 * 9 // 2 == 45, "2.9: pairs of ten servers"
         assert round(factor(2**32), 1) == 7.5, "2.9"
         assert 8 < 2**32 / 44.1e9 / (2**32 / 366e9) < 366 / 39 < 9.4, "2.9"
         beyond = [1e6 * (lab.predict("broadcast", 2**26, pair).seconds - 2**26 / rate)
