@@ -15,8 +15,10 @@ computing waits for, and all but one of its calls can be hidden. Calls beside th
 pass follow one another. A call takes the least that its bytes need (`call_seconds`).
 Not in it: the optimizer, norms and other work that is bound by memory, kernels that
 start late, unequal ranks, routing that is not even. So with efficiency 1 the time is a
-floor of all that keeps these rules and adds in ranks, not in switches. With `rings` a
-call has the latencies of rings, and the time is an estimate.
+floor of all that keeps these rules and adds in ranks, not in switches. A schedule of
+several pieces that sends along data as soon as a piece allows hides more than one
+micro-batch's passes do, and can be below it. With `rings` a call has the latencies of
+rings, and the time is an estimate.
 """
 
 from __future__ import annotations

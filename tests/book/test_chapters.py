@@ -1961,6 +1961,8 @@ CLAIMS = {
         waiting = st.step_time(eight_pieces.strategy.but(prefetch=False), H100)
         assert round(waiting.data, 2) == 0.26 and round(100 * waiting.mfu, 1) == 67.4
         assert round(100 * least.mfu, 1) == 68.3, "13.8"
+        assert round(100 * hidden_step.mfu) == 72, "13.8"
+        assert round(hidden_step.seconds, 2) == 3.77, "13.8"
         of_gpt3 = st.PUBLISHED[4:6]
         assert [run.strategy.interleave for run in of_gpt3] == [4, 4]
         in_a_piece = [st.step_time(run.strategy.but(interleave=1), run.cluster)
@@ -1993,6 +1995,9 @@ CLAIMS = {
         assert low < falls[1][3] + 0.5 < falls[0][3] + 0.5 < high < falls[1][2]
         assert models.llama3_405b.layers == 126 and (126 + 2) // 16 == 8, "13.8"
         assert [round(low, 1), round(high, 1)] == [4.7, 9.2], "13.8"
+        lost_at_least = [round(fall(with_data_hidden, v), 1) for v in (4, 8)]
+        assert lost_at_least == [9.7, 5.5] and 9.7 > high, "13.8"
+        assert [round(n) for n in (falls[1][2], falls[0][2])] == [10, 12], "13.8"
         lost = [round(fall(f, 8) / 100, 2) for f in (st.step_time, st.forecast)]
         assert lost == [0.08, 0.06]
         assert round(fall(st.forecast, 4) / 100, 2) == 0.10
@@ -2004,6 +2009,25 @@ CLAIMS = {
         sharded = [st.fullest(s).total / 1e9
                    for s in (eight_pieces.strategy, every_time)]
         assert np.round(sharded).tolist() == [88, 77]
+        need = [peak_at_need(sums_once, stage) for stage in range(1, 15)]
+        assert round(max(need) / 1e9) == 76 and max(need) == peak_at_need(sums_once)
+        in_order = pipelines.one_f_one_b(16, 16, 8)
+        first = ["".join(w.kind for w in order).index("B") for order in in_order]
+        assert [stage for stage, n in enumerate(first) if n == 128] == [*range(8)]
+        of_inner = st.memory(sums_once, 1)
+        two = of_inner.activations, of_inner.gradients
+        assert [round(n / 1e9) for n in two] == [68, 13], "13.8"
+        a_piece = [round(n / 8e9, 1) for n in two]
+        assert a_piece == [8.5, 1.6], "13.8"
+        all_kept = sums_once.but(regather=False)
+        others = (st.fullest(all_kept).total, peak_at_need(all_kept),
+                  st.fullest(every_time.but(regather=False)).total)
+        assert [round(n / 1e9) for n in others] == [148, 137, 137], "13.8"
+        by_first = of_inner.total - of_inner.gradients * 7 / 8
+        assert np.isclose(by_first, peak_at_need(sums_once)), "13.8"
+        gathers_again = all(w.regather for w in [*ways.values()][4:])
+        assert gathers_again and all(
+            run.strategy.regather for run in st.PUBLISHED[8:])
         by_turns = st.step_time(every_time, H100)
         assert round(100 * by_turns.mfu) == 44
         assert round(eight_pieces.seconds / by_turns.seconds, 2) == 1.09
