@@ -141,7 +141,7 @@ CLAIMS = {
                   for pair, rate in ((same_server, 360e9), (two_servers, 48e9))]
         assert [round(x) for x in beyond] == [33, 97]
         b200 = fabrics.dgx_b200()
-        assert b200.inside.bandwidth / b200.across.bandwidth == 18
+        assert b200.inside.bandwidth / b200.across.bandwidth == 18, "2.6"
         assert fabrics.pcie_box().inside.bandwidth == 25e9, "2.6"
         assert fabrics.gb200_nvl72().machine.gpus == 72, "2.6"
         assert h100.inside.alpha == 3.4e-6
@@ -364,7 +364,7 @@ CLAIMS = {
         assert late[0]["all_reduce"] > late[2]["all_reduce"] + 100
         assert max(row["all_reduce"] for row in met) < 1000 * transfer + 100
         assert [round(x, 1) for x in (by_overlap, by_batch, by_both)] == [1.1, 3.1, 4.4]
-        assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3)
+        assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3), "1.11"
         assert np.isclose(1.3 * by_batch, 4) and round(1.3 * by_both, 1) == 5.8
         behind_backward = 1 / 3 + max(2 / 3, 9 / 4)
         assert round(1.3 * 10 / behind_backward, 1) == 5.0, "1.11, exercise 6"
@@ -377,7 +377,7 @@ CLAIMS = {
         assert 4 * 20000 == 80000 and 21.25 == 85 / 4 and 4 * 128 == 512, "4.1, 4.4"
         assert (3 * 1 + 5) / 4 == 2 and round((30 + 5) / 31, 2) == 1.13, "4.1"
         assert len(strangers[0]) == len(drifting[0]) == len(together[0]) == 1 + 200
-        assert 4 * 3 * 2 == 24 and STEPS == 200
+        assert 4 * 3 * 2 == 24 and STEPS == 200, "4.5"
         assert untrained.shape == trained.shape == (1024, 4225)
         assert half == [inf, 20000, small, 0] and brain == [19968, 19968, small, small]
         assert torch.finfo(torch.float16).max == 65504, "4.1"
@@ -516,7 +516,7 @@ CLAIMS = {
             rel_tol=1e-4)
         two_ranks = double_tree(2, 64 * MiB, ALPHA, BETA)
         assert math.isclose(two_ranks, 2 * ALPHA + 64 * MiB * BETA), "one segment"
-        assert of_twelve == [8, 3.75] and 3.75 - 1.75 == 2
+        assert of_twelve == [8, 3.75] and 3.75 - 1.75 == 2, "5.7, 5.8"
         assert bruck_twice == [8, 2 * 11 / 12]
         assert [round(lane[-1].end) for lane in (in_turn, pipelined)] == [66, 36], "5.7"
         assert 4 * 3 - 2 + 4 == count(
@@ -726,7 +726,7 @@ CLAIMS = {
         dgx = fabrics.dgx_h100()
         sums, gathers = (
             lab.predict(verb, 2**30, dgx) for verb in ("all_reduce", "all_gather"))
-        assert round(sums.seconds / gathers.seconds, 1) == 1.5 and (1 + 2) / 1.5 == 2
+        assert round(sums.seconds / gathers.seconds, 1) == 1.5 and (1 + 2) / 1.5 == 2, "6.8"
         from collectives_lab.costs import training
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
         assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
@@ -739,7 +739,7 @@ CLAIMS = {
         assert predicted_ratios(x, np.ones(200))[2].max() < 1.5
         assert np.allclose(predicted_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1), \
             "6.9"
-        assert torch.finfo(torch.float8_e4m3fn).max == 448
+        assert torch.finfo(torch.float8_e4m3fn).max == 448, "6.9"
         shares = [r / 0.75 for _, r, _ in of_narrow.values()]
         assert np.allclose(shares, [2, 1.5, 1.5], atol=1e-3)
         assert of_narrow["gather FP8, sum float32"][2]["all_reduce"] == 8
@@ -844,7 +844,7 @@ CLAIMS = {
         half_sizes = {P: fabrics.dgx_h100(P // 8).across.half_size for P in WORLDS[1:]}
         assert {round(n / 1e3) for n in half_sizes.values()} == {700}
         assert round(S / dgx.across.half_size) == 48
-        assert 64 * max(4, experts.capacity(64, 64, 1, 1.0)) == 256
+        assert 64 * max(4, experts.capacity(64, 64, 1, 1.0)) == 256, "7.7"
         assert np.round(slower, 1).tolist() == [7.8, 3.1]
         assert round(bad_order.elapsed) == 9 and round(good_order.elapsed) == 5
         of_turns, of_crowd = np.median(in_messages, axis=0)
@@ -926,7 +926,7 @@ CLAIMS = {
             w == 3)), 16)
         assert max(one.missed for one in most) == 15 == 3 * (2 * 2 + 1)
         no_lead = staleness.play(4, 0, lambda w, step: 1.0, 16)
-        assert [one.missed for one in no_lead] == 16 * [0, 1, 2, 3]
+        assert [one.missed for one in no_lead] == 16 * [0, 1, 2, 3], "8.6"
         assert [half_done(b, one_is_slow) for b in (0, 2, math.inf)] == [24, 17, 8]
         bounded = staleness.play(4, 2, one_is_slow, EACH)
         for k in range(1, 9):
@@ -1024,7 +1024,7 @@ CLAIMS = {
         assert 1.1 < by_size["100 GB"] < 1 + 1 / 6
         assert round(best_schedule(RANKS, WEIGHTS), 2) == 2.03, "8.8"
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
-        assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
+        assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "8.9, in units of S beta"
         assert np.isclose(UNIT * 2 / 4, 50e-3)
         assert WEIGHTS / GPUS_EACH == 12.5e9
         assert np.isclose(into_a_gpu, 0.25) and 0.97 < out_of_a_trainer < 1
@@ -1092,7 +1092,7 @@ CLAIMS = {
         assert 4 * 32_000 == 128_000 and round(128_000 / 6) == 21_333
         assert math.isclose(opening_gathered / opening_split, 128_000 / 6)
         assert backward_bytes == 0 and opening_split == 73_728
-        assert round(4096 * 128_000 * 4 / 1e9, 1) == 2.1
+        assert round(4096 * 128_000 * 4 / 1e9, 1) == 2.1, "9.4"
         assert matrices["all_reduce"].shape == (16, 16)
         assert own_transposes == ["all_reduce", "all_to_all"]
         six = list(transposes.items())[:6]
@@ -1200,7 +1200,7 @@ CLAIMS = {
         assert pairs == [[10, 26, 42, 58], 4 * [34]] and 136 == 4 * 34, "9.10"
         assert round(58 / 34, 2) == 1.71, "9.10"
         weighing = [weigh([2, 1]), weigh([3, 1])]
-        assert [round(total, 2) for _, total in weighing] == [1.37, 1.14], "Figure 9.2"
+        assert [round(total, 2) for _, total in weighing] == [1.37, 1.14], "9.3"
         shrunk = round(weighing[0][1] * math.exp(2 - 3), 2)
         assert shrunk == 0.5 and round(merge(*weighing)[1], 2) == 1.64
         (ring, exchanged), (of_groups, beside) = sent_by(1), sent_by(16)
@@ -1409,7 +1409,7 @@ CLAIMS = {
         of_one_shot = kernel_seconds(KiB)["one-shot"]
         assert 0.28 < of_one_shot / ring_of_one < 0.37, of_one_shot / ring_of_one
         _, two_shot, in_switch = kernel_seconds(64 * KiB).values()
-        assert 1 < two_shot / in_switch < 1.03 and 64 * KiB == 2**16, "10.9"
+        assert 0 < two_shot / in_switch - 1 < 0.03 and 64 * KiB == 2**16, "10.9"
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]
@@ -1521,7 +1521,7 @@ CLAIMS = {
         assert len({node_of[r] for r in range(8)}) == len({*node_of.values()}) == 8
         assert [dealt_64.index(r) for r in range(8)] == [0, 8, 16, 24, 32, 40, 48, 56]
         assert B_569 == 100e9 / 8
-        assert 8 + 8 - 1 == 15
+        assert 8 + 8 - 1 == 15, "11.10"
         assert round(of_eight_nodes.seconds / of_a_node.seconds) == 8
         assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
         assert "At most one published set" in of_eight_nodes.support
@@ -1756,7 +1756,7 @@ CLAIMS = {
         assert not ranks.alive and not far.alive
     """,
     "13_strategies_as_sentences": """
-        assert H100.memory == 80e9 and 80e9 + 5e9 < 80 * 2**30 < 86e9, "13.1"
+        assert H100.memory == 80e9 and 80e9 + 5e9 < 80 * 2**30 < 86e9, "13.1, 13.4, 13.8"
         assert one.model.parameters == 33_952, "13.1"
         assert groups_of_5 == dict(pipeline=[1, 5], data=[5, 7], tensor=[4, 5])
         assert not wrong and len(recorded_calls) == 10
@@ -1925,7 +1925,7 @@ CLAIMS = {
         assert {t.sentence.beside for t in zero_3.timed} == {"forward", "backward"}
         assert 2 < zero_3.data / a_call < 2.1, "13.6"
         assert round(expert_steps[32].expert / expert_steps[8].expert, 1) == 8.4
-        assert 7.5 < (24 / 32) * 9 / (7 / 8) < 8
+        assert 7.5 < (24 / 32) * 9 / (7 / 8) < 8, "13.6"
         blocks_of_slowest = {n: {t.sentence.times // 16 for t in expert_steps[n].timed
                                  if t.sentence.what == "tokens"} for n in (8, 32)}
         assert blocks_of_slowest == {8: {11}, 32: {12}}, "13.7"
@@ -1949,7 +1949,7 @@ CLAIMS = {
         assert one_piece.gap < 0.999 and round(at_most[1], 1) == 40.4, "13.8"
         least = eight_pieces.estimate
         parts = least.seconds, least.computing, least.tensor, least.pipeline, least.data
-        assert [round(t, 2) for t in parts] == [3.98, 2.82, 0.54, 0.41, 0.21], "13.7"
+        assert [round(t, 2) for t in parts] == [3.98, 2.82, 0.54, 0.41, 0.21], "13.8"
         assert round(least.mfu * least.seconds, 2) == 2.72
         assert round(least.computing - least.mfu * least.seconds, 2) == 0.10
         assert round(eight_pieces.seconds, 1) == 6.7, "Figure 13.8"
@@ -2063,7 +2063,7 @@ CLAIMS = {
         assert errors.record.__module__ == errors.__name__, "14.1"
         assert still.ranks == [0] and uneven.ranks == [0, 1, 2]
         assert "finished" in str(still)
-        assert sums_of_rank_1 == [85, 84, 85] and 1 + 4 + 16 + 64 == 85
+        assert sums_of_rank_1 == [85, 84, 85] and 1 + 4 + 16 + 64 == 85, "14.2, 14.4"
         assert printed_by_rank[0][1:] == [["loss, step 1", "84"],
                                           ["gradient, step 1", "85"]]
         assert printed_by_rank[1] == printed_by_rank[2] == printed_by_rank[3]
@@ -2142,9 +2142,9 @@ CLAIMS = {
             return 100 * shares.lost
 
         supposed = lost_as_explored(6, 660)
-        assert 9 < supposed < 10
-        assert 1.5 < supposed - lost_as_explored(1, 660) < 2
-        assert 2.5 < supposed - lost_as_explored(6, 300) < 3.5
+        assert 9 < supposed < 10, "14.10"
+        assert 1.5 < supposed - lost_as_explored(1, 660) < 2, "14.10"
+        assert 2.5 < supposed - lost_as_explored(6, 300) < 3.5, "14.10"
         exact = lab.costs.failures.shares_of_time(best, 60, F).lost
         assert abs(100 * exact - by_interval["best"][1]) < 0.5
         by_program = {wait.rank: list(wait.ranks) for wait in verdict.waits}
@@ -2217,7 +2217,7 @@ CLAIMS = {
         assert round(np.mean(diloco)) == 6 and 1 / (1 - 0.5) == 2, "15.7"
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)
         assert pays[0] > 400 / 8 == 50 and pays[0] < 450 < pays[1]
-        assert 400e9 / 8 == 50e9 and H100 == 3350e9
+        assert 400e9 / 8 == 50e9 and H100 == 3350e9, "15.8"
         assert round(1e3 * COPIES * N * fused / H100, 1) == 0.3
         assert 10e9 / 8 / LINK == 500
         saved_there = 1.5 * 2**19 * (2 - byte.wire) / 1.25e6  # ms, of Ethernet
