@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "Program": "program",
+    "Program": "thread_blocks",
     **dict.fromkeys(("Proof", "prove"), "proofs"),
     "trace_of": "planned",
     **dict.fromkeys(("read_chakra", "write_chakra"), "chakra"),

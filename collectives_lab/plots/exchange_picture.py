@@ -31,8 +31,9 @@ def rows_for_columns(
 
     rows, columns: what these are, such as "tokens" and "heads". A block has the colour
     of the rank that it comes from; on the left it has the number of the rank that it
-    goes to, and on the right of the rank that it comes from. What leaves rank 1 for
-    rank 0 is framed. Raises ValueError for a number of ranks without room.
+    goes to, which is also the number of its columns, and on the right of the rank that
+    it comes from. What leaves rank 1 for rank 0 is framed. Raises ValueError for a
+    number of ranks without room.
     """
     if not FEWEST <= ranks <= MOST:
         raise ValueError(f"{ranks} ranks; need {FEWEST} to {MOST}")
@@ -44,7 +45,8 @@ def rows_for_columns(
     middles = [rank + 0.5 for rank in range(ranks)]
     before.set_yticks(middles, names, size=8)
     after.set_xticks(middles, [str(rank) for rank in range(ranks)], size=8)
-    before.set_xlabel(columns)
+    before.set_xticks(middles, [str(rank) for rank in range(ranks)], size=8)
+    before.set_xlabel(f"{columns}, by part")
     before.set_ylabel(rows)
     after.set_xlabel(f"{columns}, by rank")
     after.text(-0.2, ranks / 2, "→", ha="right", va="center", size=14)

@@ -29,14 +29,14 @@ FORECAST = PALETTE[4]
 def gaps(rows: Mapping[str, Sequence[float]], *, caption: str, xlabel: str) -> Diagram:
     """Draw the published speed in the bar of its bound, with a tick for the forecast.
 
-    rows: by name, which may have two lines, the speeds as published, at most, and as
-    forecast. Behind each row is its gap: at most over published. A phone gets the same
+    rows: by name, which may have two lines, the speeds as published, by the bound, and
+    as forecast. Behind each row is its gap: bound over published. A phone gets the same
     picture in its width.
     """
     figure, figure.narrow = (_picture(rows, width, xlabel) for width in (WIDE, PHONE))
     figure.caption = caption
     words = "; ".join(
-        f"{name}: {published:.3g}, at most {bound:.3g}, forecast {forecast:.3g}"
+        f"{name}: {published:.3g}, bound {bound:.3g}, forecast {forecast:.3g}"
         for name, (published, bound, forecast) in rows.items()
     )
     figure.alt = f"A bar for each run. {words}. {caption}".replace("\n", ", ")
@@ -48,7 +48,7 @@ def _picture(rows: Mapping[str, Sequence[float]], width: float, xlabel: str) -> 
     ax = figure.add_subplot()
     signs = {}
     for row, (published, bound, forecast) in enumerate(rows.values()):
-        (signs["at most"],) = ax.barh(row, bound, 0.56, color=INK, alpha=0.35)
+        (signs["bound"],) = ax.barh(row, bound, 0.56, color=INK, alpha=0.35)
         (signs["published"],) = ax.plot(published, row, "o", color=INK, ms=6)
         tick = {"color": FORECAST, "ms": 13, "mew": 2}
         (signs["forecast"],) = ax.plot(forecast, row, "|", **tick)

@@ -134,13 +134,14 @@ CLAIMS = {
         assert at_rates[0] < 360e9 / 2, "more than half is unused"
         for inside in (by_four, by_eight):
             assert (pairs / inside[-1]).round(1).tolist() == [8.3, 9.4], "2.9"
+        assert 10 * 9 // 2 == 45, "2.9: pairs of ten servers"
         assert round(factor(2**32), 1) == 7.5, "2.9"
         assert 8 < 2**32 / 44.1e9 / (2**32 / 366e9) < 366 / 39 < 9.4, "2.9"
         beyond = [1e6 * (lab.predict("broadcast", 2**26, pair).seconds - 2**26 / rate)
                   for pair, rate in ((same_server, 360e9), (two_servers, 48e9))]
         assert [round(x) for x in beyond] == [33, 97]
         b200 = fabrics.dgx_b200()
-        assert b200.inside.bandwidth / b200.across.bandwidth == 18
+        assert b200.inside.bandwidth / b200.across.bandwidth == 18, "2.6"
         assert fabrics.pcie_box().inside.bandwidth == 25e9, "2.6"
         assert fabrics.gb200_nvl72().machine.gpus == 72, "2.6"
         assert h100.inside.alpha == 3.4e-6
@@ -148,7 +149,7 @@ CLAIMS = {
         hopping = [h for hops_of in nccl.HOP.values() for h in hops_of]
         assert (min(hopping), max(hopping)) == (0.6, 14.0), "2.7"
         assert 1.9 < two.elapsed / one.elapsed < 2
-        assert round(1e6 * two.elapsed) == 78
+        assert [round(1e6 * t.elapsed) for t in (one, two)] == [41, 78], "2.8"
         assert [round(x, 1) for x in crowding] == [1.0, 2.0]
         assert p4d.inside.bandwidth / (p4d.across.bandwidth / 2) == 48
     """,
@@ -327,6 +328,12 @@ CLAIMS = {
                 for n, calls in divided.items()]
         assert round(in_s[0] / in_s[1], 2) == 1.17, "1.7"
         assert "Four in five" in at_64.support and "1.20" in at_64.support, "1.7"
+        assert {round(call.high / call.seconds, 1) for calls in divided.values()
+                for call in calls} == {1.4}, "1.7"
+        cards = {one.call.fabric.machine.nics for one in lab.truth.compared()
+                 if one.call.nbytes >= 2**26
+                 and one.call.fabric.world_size > one.call.fabric.machine.gpus}
+        assert cards == {4, 8}, "1.7: cards of a server"
         trees = [lab.predict("all_reduce", 14e9, shared_card(8), algorithm=name)
                  for name in ("tree", "nvlstree")]
         assert at_64.algorithm == "ring" and "tree" in at_16.algorithm, "1.7"
@@ -357,7 +364,7 @@ CLAIMS = {
         assert late[0]["all_reduce"] > late[2]["all_reduce"] + 100
         assert max(row["all_reduce"] for row in met) < 1000 * transfer + 100
         assert [round(x, 1) for x in (by_overlap, by_batch, by_both)] == [1.1, 3.1, 4.4]
-        assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3)
+        assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3), "1.11"
         assert np.isclose(1.3 * by_batch, 4) and round(1.3 * by_both, 1) == 5.8
         behind_backward = 1 / 3 + max(2 / 3, 9 / 4)
         assert round(1.3 * 10 / behind_backward, 1) == 5.0, "1.11, exercise 6"
@@ -370,7 +377,7 @@ CLAIMS = {
         assert 4 * 20000 == 80000 and 21.25 == 85 / 4 and 4 * 128 == 512, "4.1, 4.4"
         assert (3 * 1 + 5) / 4 == 2 and round((30 + 5) / 31, 2) == 1.13, "4.1"
         assert len(strangers[0]) == len(drifting[0]) == len(together[0]) == 1 + 200
-        assert 4 * 3 * 2 == 24 and STEPS == 200
+        assert 4 * 3 * 2 == 24 and STEPS == 200, "4.5"
         assert untrained.shape == trained.shape == (1024, 4225)
         assert half == [inf, 20000, small, 0] and brain == [19968, 19968, small, small]
         assert torch.finfo(torch.float16).max == 65504, "4.1"
@@ -509,8 +516,9 @@ CLAIMS = {
             rel_tol=1e-4)
         two_ranks = double_tree(2, 64 * MiB, ALPHA, BETA)
         assert math.isclose(two_ranks, 2 * ALPHA + 64 * MiB * BETA), "one segment"
-        assert of_twelve == [8, 3.75] and 3.75 - 1.75 == 2
+        assert of_twelve == [8, 3.75] and 3.75 - 1.75 == 2, "5.7, 5.8"
         assert bruck_twice == [8, 2 * 11 / 12]
+        assert [round(lane[-1].end) for lane in (in_turn, pipelined)] == [66, 36], "5.7"
         assert 4 * 3 - 2 + 4 == count(
             plans.double_tree_all_reduce, 8, segment=MiB // 4)[0] == 14
         by_two = pictures[1].replay(fabrics.uniform(8, 1, 0)).trace
@@ -525,10 +533,10 @@ CLAIMS = {
         assert steps == 126 and round(tensors, 2) == 1.97
         of_64 = {name.split()[0]: at for name, at in points.items()}
         fewest = [min(np.min(at[n]) for at in points.values()) for n in (0, 1)]
-        assert fewest[0] == of_64["recursive"][0][0] == 6, "5.11"
-        assert [fewest[1]] == of_64["ring"][1] == of_64["halving-doubling"][1], "5.11"
+        assert fewest[0] == of_64["recursive"][0][0] == 6, "5.12"
+        assert [fewest[1]] == of_64["ring"][1] == of_64["halving-doubling"][1], "5.12"
         doubles = np.diff(of_64["double"])
-        assert (doubles[0] > 0).all() and (doubles[1] < 0).all(), "5.11"
+        assert (doubles[0] > 0).all() and (doubles[1] < 0).all(), "5.12"
         assert round(ALPHA / BETA) == 100_000 and 29.5e5 < equal < 30e5
         two = [cost(64, 6 / (6 - 2 * 63 / 64) * ALPHA / BETA, ALPHA, BETA) for cost in
             (costs.recursive_doubling_all_reduce, costs.halving_doubling_all_reduce)]
@@ -557,7 +565,6 @@ CLAIMS = {
             assert math.isclose(levels(96, line, share),
                 RIVALS["ring"](96, line, ALPHA, BETA)) and round(line, digits) == border
         assert round(float(from_here_on(1)[of_96] / from_here_on(0.92)[of_96])) == 9
-        assert math.isclose(96 * (96 - 1 - 7) * ALPHA / BETA, from_here_on(1)[of_96])
         double = [[n for n in MAP_SIZES
             if against_the_fastest(n, P)[1] == "double tree"] for P in thirds]
         widths = [of_P[-1] / of_P[0] for of_P in double if of_P]
@@ -567,14 +574,14 @@ CLAIMS = {
             for n in MAP_SIZES) for P in (48, 56)]
         assert about_fifty == [False, True], "Recap"
         assert [P for P, of_P in zip(thirds, double) if of_P
-            and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.14: to the end of the map"
+            and of_P[-1] == MAP_SIZES[-1]][0] == 3072, "5.15: to the end of the map"
         assert powers[-1] > 10**5
         for P, next_one in (1024, "ring"), *((P, "double tree") for P in (4096, 2**17)):
             of_P = {n: cost(P, 1e10, ALPHA, BETA) for n, cost in RIVALS.items()}
             first, second, *_ = sorted(of_P, key=of_P.get)
-            assert (first, second) == ("halving-doubling", next_one), "Figure 5.13"
+            assert (first, second) == ("halving-doubling", next_one), "Figure 5.14"
             assert of_P[second] < 1.05 * of_P[first]
-        assert of_P["ring"] > 2 * of_P[first], "5.13: above the line the ring is not"
+        assert of_P["ring"] > 2 * of_P[first], "5.14: above the line the ring is not"
         assert all(3 * max(min(2**k, P - 2**k) for k in range((P - 1).bit_length()))
             >= P for P in range(2, 2049)), "5.9: a third of the circle"
         for P, is_same in (3, True), (6, False), (96, False):
@@ -719,7 +726,8 @@ CLAIMS = {
         dgx = fabrics.dgx_h100()
         sums, gathers = (
             lab.predict(verb, 2**30, dgx) for verb in ("all_reduce", "all_gather"))
-        assert round(sums.seconds / gathers.seconds, 1) == 1.5 and (1 + 2) / 1.5 == 2
+        assert round(sums.seconds / gathers.seconds, 1) == 1.5
+        assert (1 + 2) / 1.5 == 2, "6.8"
         from collectives_lab.costs import training
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
         assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
@@ -732,7 +740,7 @@ CLAIMS = {
         assert predicted_ratios(x, np.ones(200))[2].max() < 1.5
         assert np.allclose(predicted_ratios(x[x > 1], np.ones((x > 1).sum()))[2], 1), \
             "6.9"
-        assert torch.finfo(torch.float8_e4m3fn).max == 448
+        assert torch.finfo(torch.float8_e4m3fn).max == 448, "6.9"
         shares = [r / 0.75 for _, r, _ in of_narrow.values()]
         assert np.allclose(shares, [2, 1.5, 1.5], atol=1e-3)
         assert of_narrow["gather FP8, sum float32"][2]["all_reduce"] == 8
@@ -837,7 +845,7 @@ CLAIMS = {
         half_sizes = {P: fabrics.dgx_h100(P // 8).across.half_size for P in WORLDS[1:]}
         assert {round(n / 1e3) for n in half_sizes.values()} == {700}
         assert round(S / dgx.across.half_size) == 48
-        assert 64 * max(4, experts.capacity(64, 64, 1, 1.0)) == 256
+        assert 64 * max(4, experts.capacity(64, 64, 1, 1.0)) == 256, "7.7"
         assert np.round(slower, 1).tolist() == [7.8, 3.1]
         assert round(bad_order.elapsed) == 9 and round(good_order.elapsed) == 5
         of_turns, of_crowd = np.median(in_messages, axis=0)
@@ -919,7 +927,7 @@ CLAIMS = {
             w == 3)), 16)
         assert max(one.missed for one in most) == 15 == 3 * (2 * 2 + 1)
         no_lead = staleness.play(4, 0, lambda w, step: 1.0, 16)
-        assert [one.missed for one in no_lead] == 16 * [0, 1, 2, 3]
+        assert [one.missed for one in no_lead] == 16 * [0, 1, 2, 3], "8.6"
         assert [half_done(b, one_is_slow) for b in (0, 2, math.inf)] == [24, 17, 8]
         bounded = staleness.play(4, 2, one_is_slow, EACH)
         for k in range(1, 9):
@@ -1017,7 +1025,7 @@ CLAIMS = {
         assert 1.1 < by_size["100 GB"] < 1 + 1 / 6
         assert round(best_schedule(RANKS, WEIGHTS), 2) == 2.03, "8.8"
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
-        assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "in units of S beta"
+        assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "8.9: of S beta"
         assert np.isclose(UNIT * 2 / 4, 50e-3)
         assert WEIGHTS / GPUS_EACH == 12.5e9
         assert np.isclose(into_a_gpu, 0.25) and 0.97 < out_of_a_trainer < 1
@@ -1081,12 +1089,11 @@ CLAIMS = {
         moved = own_max(swapped.chunk(4))[0][0].item()
         assert [round(p, 4) for p in (wrong, moved)] == [0.2417, 0.2156]
         assert math.isclose(sent(gathered) / sent(loss_run), 2048 / 6)
-        assert 250 < sent(gathered, True) / sent(loss_run, True) < 341
         assert math.isclose((3 / 4 * 2) / (2 * 3 / 4 * 3 * 4), 1 / 12), "bf16, float32"
         assert 4 * 32_000 == 128_000 and round(128_000 / 6) == 21_333
         assert math.isclose(opening_gathered / opening_split, 128_000 / 6)
         assert backward_bytes == 0 and opening_split == 73_728
-        assert round(4096 * 128_000 * 4 / 1e9, 1) == 2.1
+        assert round(4096 * 128_000 * 4 / 1e9, 1) == 2.1, "9.4"
         assert matrices["all_reduce"].shape == (16, 16)
         assert own_transposes == ["all_reduce", "all_to_all"]
         six = list(transposes.items())[:6]
@@ -1106,6 +1113,15 @@ CLAIMS = {
         assert all(torch.equal(one, of_one[1]) for one in x_grads)
         by_names = lab.run(one_loss_by_dtensor, 4, backend="gloo", timeout=60)
         assert by_names.results == [1] * 4 and by_names.trace.ops() == {"all_reduce": 4}
+        def used_apart(**said):
+            x = torch.ones(1, requires_grad=True)
+            y = as_dtensor(x, Partial()).full_tensor(**said)
+            (y * (dist.get_rank() + 1)).backward()
+            return x.grad.item()
+        def used_by_their_terms():
+            return used_apart(), used_apart(grad_placements=[Partial()])
+        silent = lab.run(used_by_their_terms, 4, backend="gloo", timeout=60)
+        assert silent.results == [(1, 10), (2, 10), (3, 10), (4, 10)], "9.6"
         from collectives_lab.parallel import conjugates, vocabulary
         z, few = torch.randn(2, 6, 8).double(), torch.tensor([0, 3, 7, 8, 12, 15])
         def ours_and_theirs():
@@ -1185,17 +1201,20 @@ CLAIMS = {
         assert pairs == [[10, 26, 42, 58], 4 * [34]] and 136 == 4 * 34, "9.10"
         assert round(58 / 34, 2) == 1.71, "9.10"
         weighing = [weigh([2, 1]), weigh([3, 1])]
-        assert [round(total, 2) for _, total in weighing] == [1.37, 1.14], "Figure 9.2"
+        assert [round(total, 2) for _, total in weighing] == [1.37, 1.14], "9.3"
         shrunk = round(weighing[0][1] * math.exp(2 - 3), 2)
         assert shrunk == 0.5 and round(merge(*weighing)[1], 2) == 1.64
         (ring, exchanged), (of_groups, beside) = sent_by(1), sent_by(16)
         assert of_groups == 0.875 and round(beside, 2) == 1.86
-        assert exchanged / ring == 1 / 4 and beside / of_groups > 2, "9.10"
-        assert 128 / 8 == 16, "9.10: heads of Llama 3"
+        assert exchanged / ring == 1 / 4 and beside / of_groups > 2, "9.11"
+        assert 128 / 8 == 16, "9.10, 9.11: heads of Llama 3"
+        assert sent_by(16, 17) == (2, 2), "9.11: Figure 9.13"
         for q in (1, 4, 16):
             less = [P for P in range(2, 40) if sent_by(q, P)[0] < sent_by(q, P)[1]]
             assert less == [*range(2, q + 1)], "the ring sends less on up to q ranks"
-            assert math.isclose(*sent_by(q, q + 1))
+            assert math.isclose(*sent_by(q, q + 1)), "9.11"
+            ring, exchanged = sent_by(q, 2 * (q + 1) / 3)
+            assert math.isclose(3 * ring, 2 * exchanged), "9.11: sent a second time"
     """,
     "10_the_libraries": """
         answers = in_mpi, in_jax, of_mpi, *forced.values(), compiled, by_jax
@@ -1390,6 +1409,8 @@ CLAIMS = {
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
         of_one_shot = kernel_seconds(KiB)["one-shot"]
         assert 0.28 < of_one_shot / ring_of_one < 0.37, of_one_shot / ring_of_one
+        _, two_shot, in_switch = kernel_seconds(64 * KiB).values()
+        assert 0 < two_shot / in_switch - 1 < 0.03 and 64 * KiB == 2**16, "10.9"
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]
@@ -1501,7 +1522,7 @@ CLAIMS = {
         assert len({node_of[r] for r in range(8)}) == len({*node_of.values()}) == 8
         assert [dealt_64.index(r) for r in range(8)] == [0, 8, 16, 24, 32, 40, 48, 56]
         assert B_569 == 100e9 / 8
-        assert 8 + 8 - 1 == 15
+        assert 8 + 8 - 1 == 15, "11.10"
         assert round(of_eight_nodes.seconds / of_a_node.seconds) == 8
         assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
         assert "At most one published set" in of_eight_nodes.support
@@ -1736,7 +1757,8 @@ CLAIMS = {
         assert not ranks.alive and not far.alive
     """,
     "13_strategies_as_sentences": """
-        assert H100.memory == 80e9 and 80e9 + 5e9 < 80 * 2**30 < 86e9, "13.1"
+        assert H100.memory == 80e9, "13.1, 13.4, 13.8"
+        assert 80e9 + 5e9 < 80 * 2**30 < 86e9, "13.1"
         assert one.model.parameters == 33_952, "13.1"
         assert groups_of_5 == dict(pipeline=[1, 5], data=[5, 7], tensor=[4, 5])
         assert not wrong and len(recorded_calls) == 10
@@ -1905,7 +1927,7 @@ CLAIMS = {
         assert {t.sentence.beside for t in zero_3.timed} == {"forward", "backward"}
         assert 2 < zero_3.data / a_call < 2.1, "13.6"
         assert round(expert_steps[32].expert / expert_steps[8].expert, 1) == 8.4
-        assert 7.5 < (24 / 32) * 9 / (7 / 8) < 8
+        assert 7.5 < (24 / 32) * 9 / (7 / 8) < 8, "13.6"
         blocks_of_slowest = {n: {t.sentence.times // 16 for t in expert_steps[n].timed
                                  if t.sentence.what == "tokens"} for n in (8, 32)}
         assert blocks_of_slowest == {8: {11}, 32: {12}}, "13.7"
@@ -1929,7 +1951,7 @@ CLAIMS = {
         assert one_piece.gap < 0.999 and round(at_most[1], 1) == 40.4, "13.8"
         least = eight_pieces.estimate
         parts = least.seconds, least.computing, least.tensor, least.pipeline, least.data
-        assert [round(t, 2) for t in parts] == [3.98, 2.82, 0.54, 0.41, 0.21], "13.7"
+        assert [round(t, 2) for t in parts] == [3.98, 2.82, 0.54, 0.41, 0.21], "13.8"
         assert round(least.mfu * least.seconds, 2) == 2.72
         assert round(least.computing - least.mfu * least.seconds, 2) == 0.10
         assert round(eight_pieces.seconds, 1) == 6.7, "Figure 13.8"
@@ -1977,6 +1999,7 @@ CLAIMS = {
         assert [round(low, 1), round(high, 1)] == [4.7, 9.2], "13.8"
         lost_at_least = [round(fall(with_data_hidden, v), 1) for v in (4, 8)]
         assert lost_at_least == [9.7, 5.5] and 9.7 > high, "13.8"
+        assert [round(n) for n in (falls[1][2], falls[0][2])] == [10, 12], "13.8"
         lost = [round(fall(f, 8) / 100, 2) for f in (st.step_time, st.forecast)]
         assert lost == [0.08, 0.06]
         assert round(fall(st.forecast, 4) / 100, 2) == 0.10
@@ -1988,27 +2011,25 @@ CLAIMS = {
         sharded = [st.fullest(s).total / 1e9
                    for s in (eight_pieces.strategy, every_time)]
         assert np.round(sharded).tolist() == [88, 77]
-        at_need = [peak_at_need(sums_once, inner) for inner in range(1, 15)]
-        assert max(at_need) == peak_at_need(sums_once), "13.8"
-        assert round(max(at_need) / 1e9) == 76, "13.8"
-        turns_405b = pipelines.one_f_one_b(
-            sums_once.pipeline, sums_once.micro_batches, sums_once.interleave)
-        ahead_405b = [[work.kind for work in own].index("B") for own in turns_405b]
-        assert ahead_405b.count(max(ahead_405b)) == 8, "13.8"
-        inner_405b = st.memory(sums_once, stage=1)
-        assert round(inner_405b.activations / 1e9) == 68, "13.8"
-        assert round(inner_405b.gradients / 1e9) == 13, "13.8"
-        assert round(inner_405b.activations / sums_once.interleave / 1e9, 1) == 8.5
-        assert round(inner_405b.gradients / sums_once.interleave / 1e9, 1) == 1.6
-        assert np.isclose(
-            inner_405b.total - inner_405b.gradients * (1 - 1 / sums_once.interleave),
-            peak_at_need(sums_once))
-        keeps_tokens = sums_once.but(regather=False)
-        assert [round(nbytes_405b / 1e9) for nbytes_405b in (
-            st.fullest(keeps_tokens).total, peak_at_need(keeps_tokens),
-            st.fullest(every_time.but(regather=False)).total)] == [148, 137, 137]
-        assert all(run_405b.strategy.regather for run_405b in st.PUBLISHED[8:]), "13.6"
-        assert all(last_two.regather for last_two in [*ways.values()][4:]), "13.6"
+        need = [peak_at_need(sums_once, stage) for stage in range(1, 15)]
+        assert round(max(need) / 1e9) == 76 and max(need) == peak_at_need(sums_once)
+        in_order = pipelines.one_f_one_b(16, 16, 8)
+        first = ["".join(w.kind for w in order).index("B") for order in in_order]
+        assert [stage for stage, n in enumerate(first) if n == 128] == [*range(8)]
+        of_inner = st.memory(sums_once, 1)
+        two = of_inner.activations, of_inner.gradients
+        assert [round(n / 1e9) for n in two] == [68, 13], "13.8"
+        a_piece = [round(n / 8e9, 1) for n in two]
+        assert a_piece == [8.5, 1.6], "13.8"
+        all_kept = sums_once.but(regather=False)
+        others = (st.fullest(all_kept).total, peak_at_need(all_kept),
+                  st.fullest(every_time.but(regather=False)).total)
+        assert [round(n / 1e9) for n in others] == [148, 137, 137], "13.8"
+        by_first = of_inner.total - of_inner.gradients * 7 / 8
+        assert np.isclose(by_first, peak_at_need(sums_once)), "13.8"
+        gathers_again = all(w.regather for w in [*ways.values()][4:])
+        assert gathers_again and all(
+            run.strategy.regather for run in st.PUBLISHED[8:])
         by_turns = st.step_time(every_time, H100)
         assert round(100 * by_turns.mfu) == 44
         assert round(eight_pieces.seconds / by_turns.seconds, 2) == 1.09
@@ -2044,7 +2065,7 @@ CLAIMS = {
         assert errors.record.__module__ == errors.__name__, "14.1"
         assert still.ranks == [0] and uneven.ranks == [0, 1, 2]
         assert "finished" in str(still)
-        assert sums_of_rank_1 == [85, 84, 85] and 1 + 4 + 16 + 64 == 85
+        assert sums_of_rank_1 == [85, 84, 85] and 1 + 4 + 16 + 64 == 85, "14.2, 14.4"
         assert printed_by_rank[0][1:] == [["loss, step 1", "84"],
                                           ["gradient, step 1", "85"]]
         assert printed_by_rank[1] == printed_by_rank[2] == printed_by_rank[3]
@@ -2123,9 +2144,9 @@ CLAIMS = {
             return 100 * shares.lost
 
         supposed = lost_as_explored(6, 660)
-        assert 9 < supposed < 10
-        assert 1.5 < supposed - lost_as_explored(1, 660) < 2
-        assert 2.5 < supposed - lost_as_explored(6, 300) < 3.5
+        assert 9 < supposed < 10, "14.10"
+        assert 1.5 < supposed - lost_as_explored(1, 660) < 2, "14.10"
+        assert 2.5 < supposed - lost_as_explored(6, 300) < 3.5, "14.10"
         exact = lab.costs.failures.shares_of_time(best, 60, F).lost
         assert abs(100 * exact - by_interval["best"][1]) < 0.5
         by_program = {wait.rank: list(wait.ranks) for wait in verdict.waits}
@@ -2198,7 +2219,7 @@ CLAIMS = {
         assert round(np.mean(diloco)) == 6 and 1 / (1 - 0.5) == 2, "15.7"
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)
         assert pays[0] > 400 / 8 == 50 and pays[0] < 450 < pays[1]
-        assert 400e9 / 8 == 50e9 and H100 == 3350e9
+        assert 400e9 / 8 == 50e9 and H100 == 3350e9, "15.8"
         assert round(1e3 * COPIES * N * fused / H100, 1) == 0.3
         assert 10e9 / 8 / LINK == 500
         saved_there = 1.5 * 2**19 * (2 - byte.wire) / 1.25e6  # ms, of Ethernet

@@ -313,7 +313,8 @@ def separate(claims: str) -> Iterator[tuple[str, list[str]]]:
     """
     for statement in parsed(claims).body:
         test, message = (getattr(statement, name, None) for name in ("test", "msg"))
-        places = re.findall(r"\b\d+\.\d+\b", ast.unparse(message) if message else "")
+        text = ast.unparse(message) if message else ""
+        places = re.findall(r"(?<!Figure )\b\d+\.\d+\b", text)
         is_many = isinstance(statement, ast.Assert) and isinstance(test, ast.BoolOp)
         if is_many and isinstance(test.op, ast.And):
             for part in test.values:
@@ -325,9 +326,9 @@ def separate(claims: str) -> Iterator[tuple[str, list[str]]]:
 def claim(parts: list[Section], claims: str) -> set[float]:
     """Give each section the numbers of its claims; return those that hold everywhere.
 
-    A claim belongs to the sections whose code has one of its names. One that has no
-    name of a section belongs to those that its message names, as of
-    `assert 4 * 3 * 2 == 24, "5.3"`, and without such a message it holds everywhere.
+    A claim belongs to the sections that its message names, as of
+    `assert 4 * 3 * 2 == 24, "5.3, 5.4"`. Without such a message it belongs to those
+    whose code has one of its names, and with no such name it holds everywhere.
     """
     homes: dict[str, list[Section]] = {}  # of names that claims define
     waiting: dict[str, set[float]] = {}  # numbers of names that have no section yet
@@ -340,7 +341,7 @@ def claim(parts: list[Section], claims: str) -> set[float]:
             if name in homes or name not in parts[0].names
         ]
         own = [part for having in names for part in having]
-        own = own or [part for part in parts if part.number in places]
+        own = [part for part in parts if part.number in places] or own
         known = literals(source).union(*(waiting.get(name, set()) for name in used))
         defined = {
             name

@@ -247,6 +247,15 @@ def test_regrading_gives_the_same_marks(graded: Course) -> None:
         assert report["findings"] == old["exercises"][RING]["report"]["findings"]
 
 
+@pytest.mark.slow
+def test_a_worker_reads_no_notebook() -> None:
+    """What reads and draws notebooks takes a second, and 20 MB in each worker."""
+    source = "import sys, autograder.worker; print(*sys.modules)"
+    command = [sys.executable, "-c", source]
+    modules = subprocess.check_output(command, cwd=layout.ROOT, text=True, timeout=100)
+    assert not {"nbformat", "nbgrader", "matplotlib", "IPython"} & {*modules.split()}
+
+
 def test_a_second_run_checks_and_records_nothing(graded: Course) -> None:
     """Whatever has a receipt, and is in the gradebook, is not done again."""
     done = graded.python("grade", RING)

@@ -544,7 +544,7 @@ def test_a_gap_is_written_behind_its_row() -> None:
     for drawn in (figure, figure.narrow):
         assert {"1.50", "0.98"} <= {*written(drawn)}
         assert_readable(drawn)
-    assert "one, DP 2: 40, at most 60, forecast 42" in figure.alt
+    assert "one, DP 2: 40, bound 60, forecast 42" in figure.alt
 
 
 def test_a_kind_keeps_its_colour_in_several_pictures() -> None:

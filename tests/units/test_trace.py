@@ -16,7 +16,7 @@ import pytest
 
 from collectives_lab.trace import Event, Message, Trace, bound, table
 from collectives_lab.trace.columns import FORMAT
-from collectives_lab.trace.last_round import last_round
+from collectives_lab.trace.rounds import round_of
 
 S = 4 * 3 * 5 * 7 * 8
 """A size that 2, 3, 4, 5, 7 and 8 ranks divide, so that every share is whole."""
@@ -775,20 +775,24 @@ def rounds_of_two_ranks():
     return Trace.from_events(events, 2)
 
 
-def test_the_last_round_begins_at_zero():
+def test_a_round_begins_at_zero():
     """Its calls stay, in pairs, and what ranks computed stands among them."""
-    trace = last_round(rounds_of_two_ranks(), [[(0.0, 2.0)], [(0.25, 1.25)]])
+    trace = round_of(rounds_of_two_ranks(), 1, [[(0.0, 2.0)], [(0.25, 1.25)]])
     zero, one = trace.of_rank(0), trace.of_rank(1)
     assert [e.op for e in zero] == ["compute", "send"]
     assert [(e.issued, e.completed) for e in zero] == [(0, 2), (1, 3)]
     assert [(e.issued, e.completed) for e in one] == [(0.75, 1.75), (1.5, 3.5)]
     assert zero[1].nbytes == 16 and zero[1].waited == 2 and len(trace.messages) == 1
-    assert last_round(rounds_of_two_ranks()).ops() == {"send": 1, "recv": 1}
+    earlier = round_of(rounds_of_two_ranks(), 0)
+    assert earlier.ops() == {"send": 1, "recv": 1}
+    assert [(e.nbytes, e.issued) for e in earlier.of_rank(0)] == [(8, 1)]
 
 
 def test_a_round_needs_its_barrier_on_every_rank():
-    """A trace without one has no last round, and spans are those of all ranks."""
-    with pytest.raises(ValueError, match=r"rank 0 has 1 calls and no barrier"):
-        last_round(Trace.from_events([Event(0, "send", 8, peer=1, issued=0.0)], 2))
+    """A trace without one has no such round, and spans are those of all ranks."""
+    with pytest.raises(ValueError, match=r"rank 0 has 1 calls with 0 barriers"):
+        round_of(Trace.from_events([Event(0, "send", 8, peer=1, issued=0.0)], 2), 0)
+    with pytest.raises(ValueError, match="and no barrier 2"):
+        round_of(rounds_of_two_ranks(), 2)
     with pytest.raises(ValueError, match="spans of 1 ranks for a trace of 2"):
-        last_round(rounds_of_two_ranks(), [[]])
+        round_of(rounds_of_two_ranks(), 1, [[]])

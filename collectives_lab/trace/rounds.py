@@ -1,7 +1,7 @@
-"""The last of several rounds in a trace, with what each rank computed in it.
+"""One of several rounds in a trace, with what each rank computed in it.
 
-Here you can cut a trace at its last barrier (`last_round`), so that a picture of one
-round begins at 0.
+Here you can cut a trace at its barriers (`round_of`), so that a picture of one round
+begins at 0.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from collectives_lab.trace.event import Event
 from collectives_lab.trace.trace import Trace
 
 Spans = Sequence[tuple[float, float]]
-"""Begins and ends, in seconds since the rank's last barrier ended."""
+"""Begins and ends, in seconds since the barrier before them ended on the rank."""
 
 
-def last_round(trace: Trace, computed: Sequence[Spans] = ()) -> Trace:
-    """Return the calls after the last barrier, with times since its first end.
+def round_of(trace: Trace, number: int, computed: Sequence[Spans] = ()) -> Trace:
+    """Return the calls after a barrier and before the next, with times since its end.
 
-    computed: by rank, when it computed, which the recorder cannot see; each span
-    becomes a `compute` event. Raises ValueError if a rank has no barrier that ended, or
-    if there are spans of some ranks only.
+    number: of the barrier, from 0. Its end is the first one of a rank. computed: by
+    rank, when it computed in this round, which the recorder cannot see; each span
+    becomes a `compute` event. Raises ValueError if a rank has no such barrier that
+    ended, or if there are spans of some ranks only.
     """
     if computed and len(computed) != trace.world_size:
         raise ValueError(
@@ -29,30 +30,33 @@ def last_round(trace: Trace, computed: Sequence[Spans] = ()) -> Trace:
             "list of spans for each rank"
         )
     calls = [trace.of_rank(rank) for rank in range(trace.world_size)]
-    last = [_last_barrier(rank, events) for rank, events in enumerate(calls)]
-    ends = [events[at].completed or 0.0 for events, at in zip(calls, last, strict=True)]
+    cuts = [_barriers(rank, events, number) for rank, events in enumerate(calls)]
+    ends = [
+        events[first].completed or 0.0
+        for events, (first, _) in zip(calls, cuts, strict=True)
+    ]
     zero = min(ends)
     events: list[Event] = []
-    for rank, (at, end) in enumerate(zip(last, ends, strict=True)):
-        own = [_since(zero, event) for event in calls[rank][at + 1 :]]
+    for rank, ((first, last), end) in enumerate(zip(cuts, ends, strict=True)):
+        own = [_since(zero, event) for event in calls[rank][first + 1 : last]]
         own += _computing(rank, end - zero, computed[rank] if computed else ())
         events += sorted(own, key=lambda event: event.issued or 0.0)
     return Trace.from_events(events, trace.world_size, trace.groups, meta=trace.meta)
 
 
-def _last_barrier(rank: int, events: Sequence[Event]) -> int:
-    """Return which of a rank's calls it is."""
+def _barriers(rank: int, events: Sequence[Event], number: int) -> tuple[int, int]:
+    """Return where among a rank's calls its barrier is, and where its round ends."""
     ended = [
         n
         for n, event in enumerate(events)
         if event.op == "barrier" and event.completed is not None
     ]
-    if not ended:
+    if not 0 <= number < len(ended):
         raise ValueError(
-            f"rank {rank} has {len(events)} calls and no barrier that ended; begin "
-            "each round with dist.barrier()"
+            f"rank {rank} has {len(events)} calls with {len(ended)} barriers that "
+            f"ended, and no barrier {number}; begin each round with dist.barrier()"
         )
-    return ended[-1]
+    return ended[number], [*ended, len(events)][number + 1]
 
 
 def _since(zero: float, event: Event) -> Event:
