@@ -82,6 +82,7 @@ from collectives_lab.plots.decision_picture import decisions
 from collectives_lab.plots.domain_picture import domains
 from collectives_lab.plots.exchange_picture import rows_for_columns
 from collectives_lab.plots.expert_picture import expert_layer
+from collectives_lab.plots.feedback_picture import feedback_loop
 from collectives_lab.plots.figure import (
     INK,
     STYLE,
@@ -151,6 +152,7 @@ __all__ = [
     "states_of_sums",
     "trees",
     "expert_layer",
+    "feedback_loop",
     "arrivals",
     "routes",
     "moved_parts",

@@ -35,9 +35,10 @@ def by_seed(
     """Draw a row for each name: a dot for each seed, and a line at their mean.
 
     marks: values across all rows, by name, such as the two ends to compare with. near:
-    a range that is drawn larger, on the left. is_counted: whether dots that would cover
-    each other stand above each other, to be counted, and rows have no mean. axes: what
-    `Axes.set` takes, as `xlabel="loss"`. Raises ValueError for a row without dots.
+    a range that is drawn larger, on the left, with an arrow in a row that is beyond it.
+    is_counted: whether dots that would cover each other stand above each other, to be
+    counted, and rows have no mean. axes: what `Axes.set` takes, as `xlabel="loss"`.
+    Raises ValueError for a row without dots.
     """
     if empty := [name for name, values in results.items() if not len(values)]:
         raise ValueError(f"{empty[0]} has no results; need one or more for each name")
@@ -49,6 +50,10 @@ def by_seed(
         _rows(close, results, *near)
         close.set_xlim(near)
         close.set_title("enlarged", size=8)
+        place = {"transform": close.get_yaxis_transform(), "va": "center"}
+        for row, values in enumerate(results.values()):
+            if min(values) > near[1]:
+                close.text(0.97, row, "→", ha="right", color=rank_color(4), **place)
         figure.supxlabel(axes.pop("xlabel", ""), size=mpl.rcParams["axes.labelsize"])
     for name, x in (marks or {}).items():
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)

@@ -835,6 +835,26 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     assert "enlarged" in written(figure)
     assert close.get_xlim() == (0, 1) and whole.get_xlim()[1] > 9
     assert len(close.lines) == 2 * len(rows) and "nats" in written(figure)
+    assert not close.texts, "no row lies beyond the range"
+    (beyond,) = plots.by_seed(rows, "Two.", near=(0, 0.4)).axes[0].texts
+    assert beyond.get_text() == "→" and beyond.get_position()[1] == 1
+
+
+def test_error_feedback_goes_round_in_a_loop() -> None:
+    """What is wanted goes to the message and to the difference, which comes back."""
+    figure = plots.feedback_loop("1024 bits", "4 bytes", caption="The loop.")
+    assert_readable(figure)
+    assert {"1024 bits", "4 bytes", "pack", "unpack", "left out"} <= {*written(figure)}
+    (ax,) = figure.axes
+    arrows = [text for text in ax.texts if isinstance(text, Annotation)]
+    ends = [(arrow.xyann, arrow.xy) for arrow in arrows]
+    plus, minus = (
+        line.get_xydata()[0] for line in ax.lines if line.get_marker() == "o"
+    )
+    up = [(src, dst) for src, dst in ends if src[1] > dst[1]]
+    assert [dst[0] for _, dst in up] == [plus[0]] and up[0][1][1] > plus[1], "back"
+    down = [src[0] for src, dst in ends if src[1] < dst[1]]
+    assert min(down) == minus[0] > plus[0], "what is wanted, after the addition"
 
 
 def test_dots_that_can_be_counted_do_not_cover_each_other() -> None:
