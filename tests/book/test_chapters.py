@@ -2199,7 +2199,7 @@ CLAIMS = {
         assert np.mean(without) < 3 < np.mean(diloco), "15.6"
         for short, long in (diloco[0], with_momentum), (without[0], no_momentum):
             assert abs(short - long[0]) < 1, "15.6, train_longer is train_locally"
-        assert len(float32) == 4 and 4 * STEPS == 240, "15.6"
+        assert [2 * STEPS, 4 * STEPS, len(float32)] == [120, 240, 4], "15.6, 15.9"
         assert 7 < with_momentum[-1] < 15 and 22 < no_momentum[-1] < 32, "15.6"
         order_by_time = no_momentum > with_momentum
         assert order_by_time.tolist() == [False, True, True, True], "Figure 15.7"
