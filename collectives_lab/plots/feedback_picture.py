@@ -38,7 +38,7 @@ def feedback_loop(codes: str, scale: str, *, caption: str) -> Diagram:
         ax.text(x, y, word, ha="center", va="center", size=8)
     parts = (MESSAGE, cut, codes, SERIES[0]), (cut, END, scale, SERIES[1])
     for left, right, words, color in parts:
-        look = {"fc": (color, 0.4), "ec": INK, "lw": 0.7}
+        look = {"fc": (color, 0.2), "ec": INK, "lw": 0.7}
         ax.add_patch(Rectangle((left, ROW - 0.4), right - left, 0.8, **look))
         ax.text((left + right) / 2, ROW, words, ha="center", va="center", size=8)
     ax.text((MESSAGE + cut) / 2, ROW - 0.8, "codes", ha="center", size=8)
