@@ -1102,7 +1102,7 @@ CLAIMS = {
                        ("all_gather", "reduce_scatter"),
                        ("reduce_scatter", "all_gather")]
         assert all(numbers_sent(n) == numbers_sent(t) for n, t in transposes.items())
-        assert by_the_verb == [4] * 4, "the backward pass of all_reduce is all_reduce"
+        assert by_the_verb == [1 + 1 + 1 + 1] * 4, "9.6, Figure 9.5: of four losses"
         assert lab.run(one_loss, 4, backend="gloo").results == [1] * 4
         assert recorded == predicted_sent and ratio == 2.75 < wire_ratio
         assert all(all_equal(run) for run in layer_runs.values())
@@ -1165,8 +1165,6 @@ CLAIMS = {
         assert turned < 0.999, "behind a residual connection, another direction"
         assert sum(losses_of_one[-5:]) < 0.9 * sum(losses_of_one[:5])
         assert V == 1024 and training.trace.of_rank(0)[0].nbytes == 128 * 32 * 8
-        in_training = max(training.trace.wire_bytes()) / 20
-        assert in_training == 209_280 == 198_912 + 6 * 1728, "9.8: six all_reduces"
         assert passed == [6, 6] and attention_run.trace.ops()["send"] == 4 * 6
         for by_rank, one in zip(zip(*attention_run.results), attended_by_one):
             assert torch.allclose(torch.cat(by_rank), one, 1e-12, 1e-12)
@@ -1208,7 +1206,7 @@ CLAIMS = {
         assert of_groups == 0.875 and round(beside, 2) == 1.86
         assert exchanged / ring == 1 / 4 and beside / of_groups > 2, "9.11"
         assert 128 / 8 == 16, "9.10, 9.11: heads of Llama 3"
-        assert sent_by(16, 17) == (2, 2), "9.11: Figure 9.13"
+        assert sent_by(16, 17) == (2, 2), "9.11: Figure 9.14"
         for q in (1, 4, 16):
             less = [P for P in range(2, 40) if sent_by(q, P)[0] < sent_by(q, P)[1]]
             assert less == [*range(2, q + 1)], "the ring sends less on up to q ranks"
