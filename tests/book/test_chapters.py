@@ -926,6 +926,11 @@ CLAIMS = {
         most = staleness.play(4, 2, lambda w, step: paces.get((w, step), 1 + 9 * (
             w == 3)), 16)
         assert max(one.missed for one in most) == 15 == 3 * (2 * 2 + 1)
+        assert max(one.missed for one in played) == 15, "8.4, Figure 8.5"
+        third = max(played, key=lambda one: one.missed)
+        assert (third.worker, third.begin, third.end) == (3, 2, 8), "8.4: rank 4"
+        drawn = [len(spans) for spans in worst.values()]
+        assert drawn == [5 + 1, 5 + 1, 5 + 1, 3], "8.4: waits after five"
         no_lead = staleness.play(4, 0, lambda w, step: 1.0, 16)
         assert [one.missed for one in no_lead] == 16 * [0, 1, 2, 3], "8.6"
         assert [half_done(b, one_is_slow) for b in (0, 2, math.inf)] == [24, 17, 8]
