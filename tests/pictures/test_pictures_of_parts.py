@@ -866,6 +866,10 @@ def test_dots_that_can_be_counted_do_not_cover_each_other() -> None:
     alone, *heap = dots[0][:, 1]
     assert alone == 0 and np.mean(heap) == pytest.approx(0)
     assert np.diff(heap) == pytest.approx([0.17, 0.17]) and max(heap) < 0.5
+    crowd = plots.by_seed({"learns": [9.0] * 10, "fails": [0.0]}, "", is_counted=True)
+    heap = crowd.axes[0].lines[0].get_xydata()[:, 1]
+    assert max(abs(heap)) < 0.5, "ten stay in their row, which is higher"
+    assert crowd.get_figheight() > figure.get_figheight()
 
 
 def test_every_way_has_its_time_and_the_range_of_its_seeds() -> None:
