@@ -17,7 +17,8 @@ ask (`questions`).
 
 Of matrices: who has which block (`product` of `Matrix`), which verb is which
 (`verb_matrices`), what is sent around divided layers (`copy_and_sum`, `layer_stack`),
-and what an all_to_all moves (`rows_for_columns`). Of a merge: which item survives
+which gradients a sum of ranks has (`losses_of_sum`), and what an all_to_all moves
+(`rows_for_columns`). Of a merge: which item survives
 (`merge_trees`), and how sums come to one scale (`rescaled`). Of attention with a causal
 mask: who computes how much (`causal_work`). Of a mesh: its ranks and their groups
 (`mesh`), which dimension of a large one lies on which link (`nested`), and where the
@@ -75,7 +76,7 @@ from collectives_lab.plots.channel_picture import channels
 from collectives_lab.plots.chunk_table import chunk_table
 from collectives_lab.plots.cluster_picture import cluster
 from collectives_lab.plots.computing import computing
-from collectives_lab.plots.conjugate_picture import copy_and_sum
+from collectives_lab.plots.conjugate_picture import copy_and_sum, losses_of_sum
 from collectives_lab.plots.cost_curves import cost_curves
 from collectives_lab.plots.data_parallel_picture import data_parallel_step
 from collectives_lab.plots.decision_picture import decisions
@@ -183,6 +184,7 @@ __all__ = [
     "product",
     "verb_matrices",
     "copy_and_sum",
+    "losses_of_sum",
     "layer_stack",
     "Layer",
     "rows_for_columns",

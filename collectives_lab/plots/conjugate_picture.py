@@ -1,7 +1,8 @@
 """The verbs around divided layers, as Megatron-LM draws them.
 
 Here you can draw Copy before and Sum behind some layers that each rank has a part of
-(`copy_and_sum`).
+(`copy_and_sum`), and the gradients of a sum over ranks, from a loss of each rank or
+from one loss (`losses_of_sum`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from matplotlib.patches import FancyBboxPatch
 
 from collectives_lab.plots.figure import (
     INK,
+    PHONE,
     STYLE,
     Diagram,
     diagram,
     on_color,
+    pill_text,
     rank_color,
 )
 
@@ -75,6 +78,67 @@ def copy_and_sum(
     return figure
 
 
+@mpl.rc_context(STYLE)
+def losses_of_sum(
+    ranks: int = 4, *, is_one: bool, caption: str | None = None
+) -> Diagram:
+    """Draw the gradients that come back through an all_reduce of x to y.
+
+    is_one: whether all ranks share one loss, whose gradient passes on as it is; else
+    each rank has a loss of its own, and the backward pass adds up their gradients.
+    Raises ValueError for fewer than two ranks.
+    """
+    if ranks < 2:
+        raise ValueError(f"a sum over {ranks} ranks; need two or more")
+    xs, high = (0.3, 1.35, 2.35, 3.15), LANE * ranks
+    figure, ax = diagram(PHONE, high + 1.15)
+    ax.set(xlim=(0, PHONE), ylim=(high + 0.3, -0.85), aspect="equal")
+    ax.set_axis_off()
+    middle = LANE * (ranks - 1) / 2
+    lanes = [(LANE * rank, rank_color(rank)) for rank in range(ranks)]
+    gradient = 1 if is_one else ranks
+    for y, color in lanes:
+        _gradient(ax, (xs[1] - 0.4, middle), (xs[0] + 0.22, y), gradient)
+        _box(ax, xs[0], y, "x", color, width=0.44)
+    for rank, (y, color) in enumerate([(middle, INK)] if is_one else lanes):
+        _gradient(ax, (xs[2] - 0.22, y), (xs[1] + 0.4, middle))
+        _gradient(ax, (xs[3] - 0.25, y), (xs[2] + 0.22, y), 1)
+        _box(ax, xs[2], y, "y", color, width=0.44)
+        _box(ax, xs[3], y, "loss", color, width=0.5)
+        held_by = "on all ranks" if is_one else f"rank {rank}"
+        ax.text((xs[2] + xs[3]) / 2, y - 0.21, held_by, size=7, ha="center")
+    for rank, (y, _) in enumerate(lanes):
+        ax.text(xs[0], y - 0.21, f"rank {rank}", size=7, ha="center")
+    _box(ax, xs[1], middle, "all_reduce", "#4A4A4A", width=0.8)
+    sent = "nothing" if is_one else "all_reduce"
+    for y, name, ends, moves in (
+        (-0.55, "forward", (xs[0], xs[3]), "all_reduce"),
+        (high + 0.05, "backward", (xs[3], xs[0]), sent),
+    ):
+        _pass(ax, y, name, ends, xs[2])
+        _moved(ax, xs[1], y, moves)
+    losses = "one loss" if is_one else f"{ranks} losses"
+    figure.caption = caption or f"The gradients of a sum, from {losses}."
+    figure.alt = (
+        f"{figure.caption} From left to right: x of each of {ranks} ranks, an "
+        f"all_reduce, y, and {losses}. Backward: the gradient of each loss for y is 1, "
+        f"the verb moves {sent if is_one else 'as much again'}, and the gradient of x "
+        f"is {gradient} on every rank."
+    )
+    return figure
+
+
+def _gradient(
+    ax: Axes, begin: tuple[float, float], end: tuple[float, float], size: int = 0
+) -> None:
+    """Draw an arrow of the backward pass, with the gradient that it carries, if any."""
+    arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", xy=end, xytext=begin, arrowprops=arrow, zorder=1)
+    if size:
+        x, y = ((one + other) / 2 for one, other in zip(begin, end, strict=True))
+        pill_text(ax, x, y, str(size), 7, zorder=3)
+
+
 def _line(ax: Axes, one: tuple[float, float], other: tuple[float, float]) -> None:
     ax.plot(*zip(one, other, strict=True), color=INK, lw=1.1, zorder=1)
 
@@ -98,9 +162,21 @@ def _direction(
     number: int,
 ) -> None:
     """Draw an arrow along the picture, with what Copy and Sum move in its direction."""
+    _pass(ax, y, name, ends, sum(ends) / 2)
+    for x, moves in zip(verbs, MOVES.values(), strict=True):
+        _moved(ax, x, y, moves[number])
+
+
+def _pass(
+    ax: Axes, y: float, name: str, ends: tuple[float, float], beside: float
+) -> None:
+    """Draw the arrow of a pass along the picture, with its name at `beside`."""
     arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1}
     ax.annotate("", xy=(ends[1], y), xytext=(ends[0], y), arrowprops=arrow)
-    ax.text(sum(ends) / 2, y - 0.12, name, ha="center", va="center", size=8)
-    for x, moves in zip(verbs, MOVES.values(), strict=True):
-        style = {"weight": "bold"} if moves[number] == "all_reduce" else {}
-        ax.text(x, y - 0.12, moves[number], ha="center", va="center", size=8, **style)
+    ax.text(beside, y - 0.12, name, ha="center", va="center", size=8)
+
+
+def _moved(ax: Axes, x: float, y: float, moves: str) -> None:
+    """Write what a verb moves in a pass, bold if it moves anything."""
+    style = {} if moves == "nothing" else {"weight": "bold"}
+    ax.text(x, y - 0.12, moves, ha="center", va="center", size=8, **style)

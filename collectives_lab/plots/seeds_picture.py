@@ -19,7 +19,13 @@ from collectives_lab.plots.figure import INK, STYLE, Diagram, diagram, rank_colo
 WIDTH = 3.4  # inches, as wide as a phone, in an answer that is folded
 
 APART = 0.17
-"""Between two dots of a heap, in rows: less than a dot, so that five fit in a row."""
+"""Between two dots of a heap, in rows: less than a dot, so that five fit in a row.
+
+Rows are higher where more stand above each other.
+"""
+
+HEAP = 0.85
+"""The highest heap of dots, in rows."""
 
 
 @mpl.rc_context(STYLE)
@@ -42,8 +48,10 @@ def by_seed(
     """
     if empty := [name for name, values in results.items() if not len(values)]:
         raise ValueError(f"{empty[0]} has no results; need one or more for each name")
-    figure, ax = diagram(WIDTH, 1.0 + 0.27 * len(results))
     all_seen = [*np.concatenate([*results.values()]), *(marks or {}).values()]
+    ends = min(all_seen), max(all_seen)
+    higher = _most_in_a_heap(results, *ends) * APART / HEAP if is_counted else 1.0
+    figure, ax = diagram(WIDTH, 1.0 + 0.27 * len(results) * max(1.0, higher))
     if near:
         figure.clear()
         close, ax = figure.subplots(1, 2, sharey=True)
@@ -58,7 +66,6 @@ def by_seed(
     for name, x in (marks or {}).items():
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         ax.text(x, -0.75, name, ha="center", va="bottom", size=8)
-    ends = min(all_seen), max(all_seen)
     _rows(ax, results, *ends, most=3 if near else 5, is_counted=is_counted)
     ax.set(**axes)
     ax.margins(x=0.08)
@@ -82,7 +89,8 @@ def _rows(
     for row, values in enumerate(results.values()):
         at = [float(row)] * len(values)
         if is_counted:
-            values, at = _stacked(values, row, (high - low) / 30)
+            apart = min(APART, HEAP / _most_in_a_heap(results, low, high))
+            values, at = _stacked(values, row, (high - low) / 30, apart)
         else:
             bar = [np.mean(values)] * 2, [row - 0.3, row + 0.3]
             ax.plot(*bar, color=rank_color(4), lw=2, zorder=1)  # below the dots
@@ -95,22 +103,36 @@ def _rows(
     ax.grid(axis="x")
 
 
+def _most_in_a_heap(
+    results: Mapping[str, Sequence[float]], low: float, high: float
+) -> int:
+    """Return how many dots stand above each other at most."""
+    heaps = (_heaps(values, (high - low) / 30) for values in results.values())
+    return max(len(heap) for of_row in heaps for heap in of_row)
+
+
 def _stacked(
-    values: Sequence[float], row: int, near: float
+    values: Sequence[float], row: int, near: float, apart: float
 ) -> tuple[list[float], list[float]]:
     """Return the sorted values, and heights that part those near the one before."""
+    heaps = _heaps(values, near)
+    heights = [
+        row + apart * (place - (len(heap) - 1) / 2)
+        for heap in heaps
+        for place in range(len(heap))
+    ]
+    return [value for heap in heaps for value in heap], heights
+
+
+def _heaps(values: Sequence[float], near: float) -> list[list[float]]:
+    """Return the sorted values in heaps, of those near the one before."""
     heaps: list[list[float]] = []
     for value in sorted(values):
         if heaps and value - heaps[-1][-1] < near:
             heaps[-1].append(value)
         else:
             heaps.append([value])
-    heights = [
-        row + APART * (place - (len(heap) - 1) / 2)
-        for heap in heaps
-        for place in range(len(heap))
-    ]
-    return [value for heap in heaps for value in heap], heights
+    return heaps
 
 
 @mpl.rc_context(STYLE)

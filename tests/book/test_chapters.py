@@ -926,6 +926,11 @@ CLAIMS = {
         most = staleness.play(4, 2, lambda w, step: paces.get((w, step), 1 + 9 * (
             w == 3)), 16)
         assert max(one.missed for one in most) == 15 == 3 * (2 * 2 + 1)
+        assert max(one.missed for one in played) == 15, "8.4, Figure 8.5"
+        third = max(played, key=lambda one: one.missed)
+        assert (third.worker, third.begin, third.end) == (3, 2, 8), "8.4: rank 4"
+        drawn = [len(spans) for spans in worst.values()]
+        assert drawn == [5 + 1, 5 + 1, 5 + 1, 3], "8.4: waits after five"
         no_lead = staleness.play(4, 0, lambda w, step: 1.0, 16)
         assert [one.missed for one in no_lead] == 16 * [0, 1, 2, 3], "8.6"
         assert [half_done(b, one_is_slow) for b in (0, 2, math.inf)] == [24, 17, 8]
@@ -935,7 +940,7 @@ CLAIMS = {
             assert in_time == k + 3 * (k + 3), "before the fast workers are through"
         assert 4 + 3 * 7 == 25 > HALF == 24
         ends_at = [staleness.play(4, b, one_is_slow, EACH)[-1].end for b in (0, None)]
-        assert ends_at == [48, 48] == [bounded[-1].end] * 2
+        assert ends_at == [48, 48] == [bounded[-1].end] * 2 and EACH == 12, "8.5"
         assert all(late[0][0] - late[b][0] == 3 * b for b in (1, 4, 8))
         assert clock["no bound"][HALF - 1] < 0.8 * clock["bound 2"][HALF - 1]
         assert clock["bound 2"][HALF - 1] < clock["in step"][HALF - 1]
@@ -988,8 +993,7 @@ CLAIMS = {
         assert 16 + 1 == 17, "8.7: rounds that the first policy plays with lag 16"
         assert actors.HORIZON == 30, "8.7"
         assert {len(path) for path in returns.values()} == {60}, "8.7"
-        assert failed[0] == 0 and failed[1] == 1 and failed[3] == 4
-        assert failed[1] <= failed[2] <= failed[3]
+        assert failed == [0, 2, 5, 8] and len(finals(0.3, 0)) == 10, "8.7"
         assert all(min(finals(0.1, lag)) > -12 for lag in (0, 1, 4))
         assert -26 < min(finals(0.1, 16)) and max(finals(0.1, 16)) < -14
         assert min(finals(0.3, 0)) > max(finals(0.1, 0))
@@ -1102,7 +1106,7 @@ CLAIMS = {
                        ("all_gather", "reduce_scatter"),
                        ("reduce_scatter", "all_gather")]
         assert all(numbers_sent(n) == numbers_sent(t) for n, t in transposes.items())
-        assert by_the_verb == [4] * 4, "the backward pass of all_reduce is all_reduce"
+        assert by_the_verb == [1 + 1 + 1 + 1] * 4, "9.6, Figure 9.5: of four losses"
         assert lab.run(one_loss, 4, backend="gloo").results == [1] * 4
         assert recorded == predicted_sent and ratio == 2.75 < wire_ratio
         assert all(all_equal(run) for run in layer_runs.values())
@@ -1165,8 +1169,6 @@ CLAIMS = {
         assert turned < 0.999, "behind a residual connection, another direction"
         assert sum(losses_of_one[-5:]) < 0.9 * sum(losses_of_one[:5])
         assert V == 1024 and training.trace.of_rank(0)[0].nbytes == 128 * 32 * 8
-        in_training = max(training.trace.wire_bytes()) / 20
-        assert in_training == 209_280 == 198_912 + 6 * 1728, "9.8: six all_reduces"
         assert passed == [6, 6] and attention_run.trace.ops()["send"] == 4 * 6
         for by_rank, one in zip(zip(*attention_run.results), attended_by_one):
             assert torch.allclose(torch.cat(by_rank), one, 1e-12, 1e-12)
@@ -1208,7 +1210,7 @@ CLAIMS = {
         assert of_groups == 0.875 and round(beside, 2) == 1.86
         assert exchanged / ring == 1 / 4 and beside / of_groups > 2, "9.11"
         assert 128 / 8 == 16, "9.10, 9.11: heads of Llama 3"
-        assert sent_by(16, 17) == (2, 2), "9.11: Figure 9.13"
+        assert sent_by(16, 17) == (2, 2), "9.11: Figure 9.14"
         for q in (1, 4, 16):
             less = [P for P in range(2, 40) if sent_by(q, P)[0] < sent_by(q, P)[1]]
             assert less == [*range(2, q + 1)], "the ring sends less on up to q ranks"

@@ -1,6 +1,7 @@
 """Pictures of what algorithms run on and work on: clusters, matrices, experts."""
 
 import math
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -169,6 +170,23 @@ def test_copy_and_sum_stand_around_layers() -> None:
     assert backward.get_position()[0] == copy, "backward, Copy does"
     with pytest.raises(ValueError, match="0 layers of 2 ranks; need one layer"):
         plots.copy_and_sum([])
+
+
+def test_the_gradients_of_a_sum_come_from_one_loss_or_from_many() -> None:
+    """A loss of each rank adds 1 to every gradient; from one loss it is 1."""
+    for is_one, losses, gradient in ((False, 3, 3), (True, 1, 1)):
+        figure = plots.losses_of_sum(3, is_one=is_one)
+        assert_readable(figure)
+        words = Counter(written(figure))
+        assert words["x"] == 3 and words["loss"] == words["y"] == losses
+        of_x, of_y = Counter({str(gradient): 3}), Counter({"1": losses})
+        drawn = {word: n for word, n in words.items() if word.isdigit()}
+        assert drawn == of_x + of_y
+        bold = [t.get_text() for t in texts(figure) if t.get_weight() == "bold"]
+        assert len(bold) == (1 if is_one else 2) == 2 - words["nothing"]
+        assert f"the gradient of x is {gradient} on every rank" in figure.alt
+    with pytest.raises(ValueError, match="a sum over 1 ranks; need two or more"):
+        plots.losses_of_sum(1, is_one=True)
 
 
 def test_a_merge_is_drawn_as_a_tree() -> None:
@@ -868,6 +886,10 @@ def test_dots_that_can_be_counted_do_not_cover_each_other() -> None:
     alone, *heap = dots[0][:, 1]
     assert alone == 0 and np.mean(heap) == pytest.approx(0)
     assert np.diff(heap) == pytest.approx([0.17, 0.17]) and max(heap) < 0.5
+    crowd = plots.by_seed({"learns": [9.0] * 10, "fails": [0.0]}, "", is_counted=True)
+    heap = crowd.axes[0].lines[0].get_xydata()[:, 1]
+    assert max(abs(heap)) < 0.5, "ten stay in their row, which is higher"
+    assert crowd.get_figheight() > figure.get_figheight()
 
 
 def test_every_way_has_its_time_and_the_range_of_its_seeds() -> None:
