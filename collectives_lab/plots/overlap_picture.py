@@ -65,13 +65,14 @@ def overlap(
     """Draw two lanes a program: what a rank does, and its collectives on the network.
 
     programs: recorded runs. Those collectives are drawn that follow the last barrier,
-    from whose end time counts. A rank computes where it does not wait for one. until:
-    by program, the seconds until which its rank goes on to compute after its last wait.
-    marks: seconds, by name, at which a line goes through all lanes. labels: by verb,
-    what is written on its calls in the order of issue; under "computes", on the longest
-    stretches of computing, in the order of time. phases: by name, the number of the
-    call with whose wait a phase begins. is_cut: whether a stretch of computing ends
-    where the rank issues a collective. A phone gets the same picture in its width.
+    from whose end time counts; a barrier at the very end is left out. A rank computes
+    where it does not wait for one. until: by program, the seconds until which its rank
+    goes on to compute after its last wait. marks: seconds, by name, at which a line
+    goes through all lanes. labels: by verb, what is written on its calls in the order
+    of issue; under "computes", on the longest stretches of computing, in the order of
+    time. phases: by name, the number of the call with whose wait a phase begins.
+    is_cut: whether a stretch of computing ends where the rank issues a collective. A
+    phone gets the same picture in its width.
     """
     calls = {name: _after_barrier(thing, rank) for name, thing in programs.items()}
     looks = _Looks(rank, until or {}, marks or {}, labels or {}, phases or {}, is_cut)
@@ -125,11 +126,13 @@ def _mark(axes: Sequence[Axes], name: str, at: float, is_left: bool) -> None:
 
 
 def _after_barrier(thing: Trace | Traced, rank: int) -> list[Call]:
-    """Return the calls of a rank after its last barrier, whose end is their zero."""
+    """Return a rank's calls after the last barrier before them, whose end is zero."""
     # A profile has computing, too: it is what a rank does where it does not wait.
     events = [e for e in trace_of(thing).of_rank(rank) if e.op != "compute"]
+    while events and events[-1].op == "barrier":
+        events.pop()
     at = max((n for n, event in enumerate(events) if event.op == "barrier"), default=-1)
-    if at < 0 or at == len(events) - 1:
+    if at < 0:
         raise ValueError(
             f"rank {rank} has {len(events)} calls and no collective after a barrier; "
             "need a barrier, then collectives"

@@ -26,11 +26,13 @@ from collectives_lab.plots.figure import (
 from collectives_lab.plots.series import series_look
 
 # In inches: heights from the top, and words at the right.
-SPINE, LEAF, GPU, NVLINK, BOTTOM = 0.5, 1.2, 2.25, 2.75, 2.95
+SPINE, LEAF, GPU, NVLINK, BOTTOM = 0.5, 1.2, 2.25, 2.8, 3.02
 TOP = 0.3
 WORDS = 1.2
-HALF = 0.12
-"""Half of the height of a switch: lines end at its edge, where no name is."""
+HALF = 0.17
+"""Half of the height of a switch: links end at its edge."""
+INSIDE = 0.12
+"""How far below or above the middle of a switch a way passes it, beside its name."""
 ASIDE = 0.05
 """How far the lines of two ways keep apart."""
 
@@ -144,16 +146,16 @@ def _points(stops: Sequence[int], columns: _Columns) -> list[tuple[float, float]
     points = [(columns.gpu(stops[0]), GPU)]
     for a, b in pairwise(stops):
         if a // columns.per_node == b // columns.per_node:
-            points += [(columns.gpu(rank), NVLINK - HALF - 0.05) for rank in (a, b)]
+            points += [(columns.gpu(rank), NVLINK - INSIDE) for rank in (a, b)]
         else:
             leaf, other = columns.leaf(a), columns.leaf(b)
-            points.append((leaf, LEAF + HALF))
+            points.append((leaf, LEAF + INSIDE))
             if leaf != other:
                 sides = [x + columns.side for x in (leaf, other)]
-                below = SPINE + HALF + 0.06
-                points += [(sides[0], LEAF + HALF), (sides[0], below)]
-                points += [(sides[1], below), (sides[1], LEAF + HALF)]
-                points.append((other, LEAF + HALF))
+                below = SPINE + INSIDE
+                points += [(sides[0], LEAF + INSIDE), (sides[0], below)]
+                points += [(sides[1], below), (sides[1], LEAF + INSIDE)]
+                points.append((other, LEAF + INSIDE))
         points.append((columns.gpu(b), GPU))
     return points
 

@@ -1634,6 +1634,19 @@ CLAIMS = {
         for rank in range(4):
             assert all(map(torch.allclose, ours[rank], theirs[rank]))
             assert all(map(torch.equal, ours[rank], ours[0]))
+        sent_by = [[c.nbytes for c in branches_run.trace.of_rank(rank)
+            if c.op == "all_reduce"] for rank in (0, 3)]
+        assert sent_by == 2 * [[*4 * [257 * 2**10], 4 * 8]], "12.6"
+        began = np.array([[begin for begin, _ in ms_of_calls(r)] for r in (0, 3)])
+        gaps = np.diff(began)  # a layer lies before one of the two branches
+        assert gaps[0, 1] >= 50 <= gaps[1, 0], "12.6"
+        assert gaps[0, 0] + gaps[1, 1] < gaps[0, 1] + gaps[1, 0], "12.6"
+        assert ms_of_calls(0)[1][1] > began[1, 1], "12.6: it begins with the last"
+        torch.manual_seed(12)
+        alone = TwoBranches()
+        alone.last(alone.left(alone.first(torch.ones(1, 256)))).sum().backward()
+        for of_left in branches_run.results:
+            assert torch.allclose(4 * of_left, 3 * alone.left.weight.grad, atol=1e-5)
         from collectives_lab.costs import buckets as packaged
         for cap, first in (25 * MiB, MiB), (5 * MiB, 5 * MiB), (50 * MiB, MiB):
             made = list(in_buckets(gradients, cap, first))
@@ -1711,8 +1724,11 @@ CLAIMS = {
         assert recording["deviceProperties"][0]["numSms"] == 108
         assert recording["distributedInfo"]["nccl_version"] == "2.17.1"
         assert [n / gradient_bytes for n in reduced] == [4, 1, 4]
-        same = accumulations[0].results[0]
-        assert all(torch.allclose(g, same) for r in accumulations for g in r.results)
+        same, *others = (g for r in accumulations.values() for g in r.results)
+        assert all(torch.allclose(gradient, same) for gradient in others)
+        hands_out = [[c.nbytes for c in run.trace.of_rank(0) if c.op == "broadcast"][2:]
+            for run in accumulations.values()]
+        assert hands_out == [[8, 4], [], [8, 4]], "12.9: buckets, and their sizes"
         assert round(without / with_no_sync, 2) == 1.33
         assert np.round(longer, 1).tolist() == [16.2, 6.3, 16.2]
         first_two = sum(seconds for seconds, _ in WAYS["DDP"][:2])

@@ -1252,11 +1252,15 @@ def test_calls_in_step_have_no_red():
 
 
 def test_what_is_hidden_lies_beside_computing():
-    """A rank computes where it does not wait; the network carries one at a time."""
+    """A rank computes where it does not wait; the network carries one at a time.
+
+    A barrier at the very end, which waits for records, is not drawn.
+    """
     events = [call(0, "barrier", 0, 1e-3)]
     events += [
         Event(0, "all_gather", 64, issued=1e-3, waited=3e-3, completed=4e-3),
         Event(0, "reduce_scatter", 64, issued=2e-3, waited=5e-3, completed=7e-3),
+        call(0, "barrier", 8e-3, 9e-3),
     ]
     figure = plots.overlap({"run": Trace.from_events(events, 1)}, caption="Two calls.")
     (ax,) = figure.axes
