@@ -176,21 +176,25 @@ def test_a_block_keeps_what_an_h200_gave_it() -> None:
 
 
 def test_the_memory_of_a_step_is_an_h200s() -> None:
-    """Before the step within 1 %, at most within 6 %, with the product of gated MLPs.
+    """At most within 6.5 %, and within 1 % by what there is at that moment.
 
-    Before the step there are parameters and optimizer state alone.
+    Before the step there are parameters and optimizer state alone. The most is at the
+    begin of the backward pass, without recomputing: there are no gradients of
+    parameters yet, and of the softmax's size there are two gradients more. A gated
+    MLP keeps its product, too.
     """
     for strategy, run in on_an_h200():
         kept, model = memory(strategy), strategy.model
         (_, _, before, _), *marks = run["marks"]
         assert before == pytest.approx(kept.parameters + kept.optimizer, rel=1e-2)
         assert before != pytest.approx(kept.optimizer, rel=1e-2)
-        blocks = 0 if run["again"] else model.layers
-        product = model.gated * blocks * model.ffn * strategy.tokens * 2
-        most = max(most for *_, most in marks)
-        assert most == pytest.approx(kept.total + product, rel=0.06), run
-        rest = kept.total - kept.activations - kept.working
-        assert most != pytest.approx(rest, rel=0.06)
+        total, most = kept.total, max(most for *_, most in marks)
+        if not run["again"]:
+            total += model.gated * model.layers * model.ffn * strategy.tokens * 2
+            there = total - kept.gradients + 2 * model.vocabulary * strategy.tokens * 2
+            assert most == pytest.approx(there, rel=1e-2)
+        assert most == pytest.approx(total, rel=0.065)
+        assert most != pytest.approx(total - kept.optimizer, rel=0.065)
 
 
 def test_zero_has_the_papers_memory() -> None:
