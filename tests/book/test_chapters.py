@@ -1822,6 +1822,9 @@ CLAIMS = {
         assert [round(100 * abs(n)) for n in off] == [1, 4], "13.4"
         assert [round(t, 2) for _, t in of_h200.values()] == [0.20, 0.24], "13.4"
         assert round(decoder.parameters / 1e9, 2) == 0.94, "13.4"
+        base = kept_on_one["full recomputing"]
+        kept_before = base.parameters + base.optimizer
+        assert kept_before == decoder.parameters * (2 + 12), "Figure 13.5"
         assert not h200_runs[0]["again"] and h200_runs[1]["again"]
         assert "2.11" in shipped("h200_memory.json").read_text(), "13.4"
 
