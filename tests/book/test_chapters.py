@@ -1847,6 +1847,7 @@ CLAIMS = {
         numbers = (read["block 15"] - read["embedding"]) / 16 / (8 * 2048) / 2
         assert round(numbers) == 32_804 == 16 * 2048 + 36 == 32_768 + 36, "13.4"
         assert 36 == 2 * (16 + 2), "13.4"
+        assert large.model.gated and not decoder.gated, "13.4"
 
         def stage_gradients():
             stage = pipeline.cut(problem.new_model(), 4, dist.get_rank())
