@@ -1819,12 +1819,12 @@ CLAIMS = {
                    for name, step in h200_steps.items()}
         sums = [kept.total / 1e9 for kept in kept_on_one.values()]
         off = [most / n - 1 for (most, _), n in zip(of_h200.values(), sums)]
-        assert [round(100 * abs(n)) for n in off] == [1, 4], "13.4"
+        assert [round(abs(n), 2) for n in off] == [0.01, 0.04], "13.4"
         assert [round(t, 2) for _, t in of_h200.values()] == [0.20, 0.24], "13.4"
         assert round(decoder.parameters / 1e9, 2) == 0.94, "13.4"
         base = kept_on_one["full recomputing"]
         kept_before = base.parameters + base.optimizer
-        assert kept_before == decoder.parameters * (2 + 12), "Figure 13.5"
+        assert kept_before == decoder.parameters * (2 + 12)
         assert not h200_runs[0]["again"] and h200_runs[1]["again"]
         assert "2.11" in shipped("h200_memory.json").read_text(), "13.4"
 
@@ -1840,14 +1840,14 @@ CLAIMS = {
         tops = [max(most for *_, most in run["marks"]) for run in h200_runs]
         far = [top / as_run(run).total - 1 for top, run in zip(tops, h200_runs)
                if run["again"] or not run["gated"]]
-        assert round(100 * max(map(abs, far))) == 6, "13.4"
+        assert round(max(map(abs, far)), 2) == 0.06, "13.4"
         assert [round(n / 1e9, 1) for n in (tops[2], as_run(h200_runs[2]).total)] == [
             46.0, 41.9], "13.4"
         read = {name: n for name, _, n, _ in h200_runs[0]["marks"]}
         numbers = (read["block 15"] - read["embedding"]) / 16 / (8 * 2048) / 2
-        assert round(numbers) == 32_804 == 16 * 2048 + 36 == 32_768 + 36, "13.4"
-        assert 36 == 2 * (16 + 2), "13.4"
-        assert large.model.gated and not decoder.gated, "13.4"
+        assert round(numbers) == 32_804 == 32_768 + 36, "13.4"
+        assert 16 * 2048 == 32_768 and 36 == 2 * (16 + 2)
+        assert large.model.gated and not decoder.gated
 
         def stage_gradients():
             stage = pipeline.cut(problem.new_model(), 4, dist.get_rank())
