@@ -23,7 +23,8 @@ which gradients a sum of ranks has (`losses_of_sum`), and what an all_to_all mov
 mask: who computes how much (`causal_work`). Of a mesh: its ranks and their groups
 (`mesh`), which dimension of a large one lies on which link (`nested`), and where the
 members of a `group` are. Of memory: the parts that ranks keep (`shards`,
-`hybrid_shards`), and bars against what a GPU has (`memory`). Of experts: where tokens
+`hybrid_shards`), bars against what a GPU has (`memory`), and the bytes that a GPU has
+`allocated` in the course of a step. Of experts: where tokens
 go (`expert_layer`), what each rank receives when (`arrivals`), and the ways between two
 nodes (`routes`).
 
@@ -67,6 +68,7 @@ from collectives_lab.plans.chunks import (
     halving_doubling_steps,
     ring_steps,
 )
+from collectives_lab.plots.allocation_picture import allocated
 from collectives_lab.plots.arrivals import arrivals
 from collectives_lab.plots.attention_picture import causal_work
 from collectives_lab.plots.buffers import before_after, ranks_in
@@ -197,6 +199,7 @@ __all__ = [
     "gaps",
     "group",
     "hybrid_shards",
+    "allocated",
     "ChunkState",
     "Move",
     "cost_curves",

@@ -555,6 +555,27 @@ def test_a_bar_that_is_too_long_is_cut() -> None:
     assert_readable(figure)
 
 
+def test_the_most_between_two_marks_is_drawn_between_them() -> None:
+    """In its middle, and only where it is above both; levels stand at their bytes."""
+    marks = [(0.0, 1e9, 5e9), (0.2, 3e9, 3e9), (0.4, 2e9, 4e9)]
+    steps = {"one": marks, "other": [(0.0, 1e9, 0), (0.6, 1e9, 1e9)]}
+    levels = {"one": 4.2e9, "kept": 1e9}
+    figure = plots.allocated(steps, levels, caption="Two steps.")
+    for drawn in (figure, figure.narrow):
+        (ax,) = drawn.axes
+        one, other, *across = ax.lines
+        x, y = one.get_data()
+        assert [*x] == pytest.approx([0, 200, 300, 400])
+        assert [*y] == pytest.approx([1, 3, 4, 2])
+        assert [*other.get_ydata()] == [1, 1]
+        assert [line.get_ydata()[0] for line in across] == pytest.approx([4.2, 1])
+        assert [line.get_color() for line in across] == [one.get_color(), INK]
+        assert {"predicted\n4.2 GB", "kept\n1.0 GB"} <= {*written(drawn)}
+        assert_readable(drawn)
+    assert "one: at most 5.0 GB, 400 ms" not in figure.alt
+    assert "one: at most 4.0 GB, 400 ms" in figure.alt
+
+
 def test_a_gap_is_written_behind_its_row() -> None:
     """It is the bound over what was published, also where the bound is lower."""
     rows = {"one\nDP 2": (40.0, 60.0, 42.0), "other": (41.0, 40.0, 25.0)}
