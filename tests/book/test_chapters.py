@@ -728,6 +728,11 @@ CLAIMS = {
             lab.predict(verb, 2**30, dgx) for verb in ("all_reduce", "all_gather"))
         assert round(sums.seconds / gathers.seconds, 1) == 1.5
         assert (1 + 2) / 1.5 == 2, "6.8"
+        of_three = [3 * predicted for predicted in seconds_a_layer(1.0, 1.0)[[0, 2, 3]]]
+        ends = [max(span.end for span in row) for row in (
+            boxes((5, 7, 9), "ΣΣΣ", 2), boxes((10, 11, 12), "123", 1),
+            boxes((8, 10), "ΣΣ", 1))]
+        assert of_three == [9, 12, 9] and ends == [11, 13, 11], "6.8: Figure 6.7"
         from collectives_lab.costs import training
         by_package = np.array([*training.layer_seconds(x, 1.0).values()])
         assert np.allclose(seconds_a_layer(x, np.ones(200)), by_package)
@@ -832,6 +837,9 @@ CLAIMS = {
         copies = 128 * 8 * (7168 + 7168 // 128 * 4)  # FP8, and a scale for 128 numbers
         assert round(copies / 1e6, 1) == 7.6 and copies / 173e-6 // 1e9 == 43, "7.10"
         assert round(1e6 * copies * 7 / 8 / 50e9) == 132, "7.10"
+        writes = 128 * 8 * 7 // 8
+        assert writes == 896 and 173 / writes < 0.2, "7.10: microseconds of a post"
+        assert round(copies / (128 * 8), -3) == 7e3, "7.10: bytes of a message"
         assert S == 4096 * 4096 * 2 and node_by_node(
             64, S).bytes_sent()[0] < S
         call = lab.predict("all_to_all", S, fabrics.dgx_h100(8))
@@ -842,6 +850,9 @@ CLAIMS = {
         links = dgx.inside, dgx.across
         assert [(link.alpha, link.overhead) for link in links] == [
             (3.4e-6, 0.6e-6), (14e-6, 1e-6)]
+        from collectives_lab.costs import nccl
+        posts = [1e-6 * nccl.POST[cpu] for cpu in ("Intel", "AMD")]
+        assert posts == [1e-6, 2e-6] and posts[0] == dgx.across.overhead, "7.7"
         half_sizes = {P: fabrics.dgx_h100(P // 8).across.half_size for P in WORLDS[1:]}
         assert {round(n / 1e3) for n in half_sizes.values()} == {700}
         assert round(S / dgx.across.half_size) == 48
@@ -858,6 +869,13 @@ CLAIMS = {
         assert plan_of(as_they_come).replay(one_message).elapsed == 9, "last in all"
         assert [round(gain(n), 1) for n in (2**14, S)] == [2.7, 0.9]
         assert gain(2**21) > 1.2 and 0.93 < gain(3 * 2**20) < 1, "7.9: 3 MiB"
+        from dataclasses import replace
+        fast = {way: replace(getattr(dgx, way), overhead=0.2e-6)
+                for way in ("inside", "across")}
+        fast = replace(dgx, **fast)
+        at_0_2 = [plan(64, 2**20).replay(fast).elapsed
+                  for plan in (node_by_node, hierarchical_plan)]
+        assert at_0_2[0] < at_0_2[1] and gain(2**20) > 1.8, "7.9: posts of 0.2 µs"
         below, above = (seconds_on_64(plans.pairwise_all_to_all, MB * 10**6)
             / seconds_on_64(plans.bruck_all_to_all, MB * 10**6) for MB in (19.2, 20.8))
         assert below > 1 > above, "7.9: Bruck in turn up to 20 MB"
@@ -865,7 +883,9 @@ CLAIMS = {
         for P in WORLDS[1:]:
             causes = (P - 8) / P * S / 50e9 + (P - 8) * 14e-6
             assert abs(seconds_on_dgx[P][1] / causes * (P - 8) / (P - 1) - 1) < 0.01
-        assert round((WORLDS[3] - 1) / (WORLDS[3] - 8), 1) == 1.1
+        steps_and_crossings = [(P - 1, P - 8) for P in (16, 64)]
+        assert steps_and_crossings == [(15, 8), (63, 56)], "7.7: nearly twice"
+        assert round(63 / 56, 1) == 1.1, "7.7"
         assert dgx.across.overhead * 50e9 == 50e3 < S / max(WORLDS), "7.7: hidden"
         assert sizes[0] == 2 * 4096 * 2 and 128 * sizes[0] // 2 == 2**20
         assert sizes[0] // 64 == 256
