@@ -198,16 +198,21 @@ def place(seen: Window, rows: Sequence[int]) -> dict[int, Bar]:
 
 def _lane(lane: int, rows: Sequence[tuple[int, Event]], seen: Window) -> dict[int, Bar]:
     """Lay out a rank's calls: those that overlap in time lie below its computing."""
+    ordered = sorted(rows, key=lambda pair: seen.begin[pair[0]])
     computes = any(event.op == "compute" for _, event in rows)
     busy: list[tuple[float, str]] = [(math.inf, "")] if computes else []
-    placed = []
-    for row, event in sorted(rows, key=lambda pair: seen.begin[pair[0]]):
-        begin, end = seen.begin[row].item(), seen.end[row].item()
-        slot = 0
-        if event.op != "compute":
-            slot = _free(busy, begin, event.op)
-            busy[slot : slot + 1] = [(end, event.op)]
-        placed.append((row, event, begin, end, slot))
+    # The second pass knows what each slot is for, so that a rank's first send, too,
+    # lies in the row of its sends.
+    for _ in range(2):
+        busy = [(until if op == "" else -math.inf, op) for until, op in busy]
+        placed = []
+        for row, event in ordered:
+            begin, end = seen.begin[row].item(), seen.end[row].item()
+            slot = 0
+            if event.op != "compute":
+                slot = _free(busy, begin, event.op)
+                busy[slot : slot + 1] = [(end, event.op)]
+            placed.append((row, event, begin, end, slot))
     height = FILLED / len(busy)
     gap = 0 if len(busy) == 1 else 0.18 * height
     bars = {}

@@ -545,6 +545,10 @@ CLAIMS = {
         assert ring_to_doubling(2**16) > 4 and ring_to_doubling(8 * 2**22) < 0.5
         few, one, many = (model_ratio(n) for n in sizes)
         assert (round(few, 1), round(one, 4), round(many, 2)) == (4.6, 1, 0.77)
+        at_once = [np.array([cost(8, 2**10, **SLOW) for cost in both]) + share
+            * SLOW["alpha"] for share in (0, 0.5, 1)]
+        assert [round(ring / doubled, 1) for ring, doubled in at_once] == [
+            4.6, 4.1, 3.7], "5.8"
         assert small > 2 and 0.9 < at_crossover < 1.1 and large < 0.95, ratios
         for name in list(RIVALS)[:4]:
             at = 256, 64 * MiB
@@ -633,6 +637,13 @@ CLAIMS = {
         assert (len(in_range), sum(in_range)) == (119, 115), "5.10"
         assert math.isclose(tree_of.prediction.parts["transfer"],
             ring_of.prediction.parts["transfer"] * 40 / 39 / 0.92), "5.10"
+        assert round(40 / 39 / 0.92, 2) == 1.11, "5.10"
+        by_128 = [lab.predict("all_reduce", 2**30, cluster, algorithm=name)
+            for name in ("tree", "ring")]
+        assert [round(1e3 * one.seconds, 2) for one in by_128] == [6.84, 7.18], "5.10"
+        later = np.diff([one.parts["latency"] for one in by_128])[0]
+        assert 2 * (128 - 1) == 254 and round(1e3 * later, 1) == 0.5, "5.10"
+        assert later > by_128[1].seconds - by_128[0].seconds, "because of its latency"
         few_bytes = times["ring", True]
         assert few_bytes.call.seconds > few_bytes.prediction.high, "beyond the range"
         slower = few_bytes.call.seconds / few_bytes.prediction.seconds - 1

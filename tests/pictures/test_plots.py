@@ -278,6 +278,16 @@ def test_the_last_send_stands_in_the_row_of_the_sends():
     assert [op for op, _ in sorted(rows, key=lambda row: row[1])] == ["recv", "send"]
 
 
+def test_the_first_send_stands_in_the_row_of_the_sends():
+    """A rank that first sends alone does so below what it receives later."""
+    plan = plans.double_tree_all_reduce(8, 8, segment=2)
+    seen = scene(plan.replay(uniform(8, 0, 1 / 8)).trace)
+    own = [bar for bar in seen.bars if bar.lane == 4]
+    assert own[0].event.op == "send" and own[0].end <= own[1].begin
+    rows = {(bar.event.op, bar.top) for bar in own}
+    assert [op for op, _ in sorted(rows, key=lambda row: row[1])] == ["recv", "send"]
+
+
 def test_blocked_time_counts_once():
     """Two threads of a rank blocked at the same time block it once."""
     calls = [call(0, "recv", 0.0, 4.0, peer=1), call(0, "recv", 1.0, 6.0, peer=1)]
