@@ -203,6 +203,10 @@ CLAIMS = {
             (e.rank, e.peer) for e in tree.events if e.op == "send"), "Figure 3.13"
         assert [(e.rank, e.peer) for e in tree.events if e.op == "send" and e.rank == 2
                 ] == [(2, 0), (2, 3)], "rank 0 first"
+        felt_wire = lab.run(lambda: broadcast(buffer(2**17)), 4, backend="gloo",
+                            fabric=network).trace.wire
+        assert felt_wire is None or list(zip(*(felt_wire > 2**19).nonzero())) == [
+            (2, 0), (2, 3), (3, 1)], "3.5: Gloo sends along its own tree"
         def uneven():
             slots = [torch.full((r + 1,), 4.0**dist.get_rank()) for r in range(4)]
             dist.reduce_scatter(own := torch.empty(dist.get_rank() + 1), slots)
