@@ -474,7 +474,7 @@ CLAIMS = {
         each = [(error(w), likeness(g), kept(g, 1024)) for w in together[0][181:]
                 for g in [quick(w, *xy)]]
         each = torch.tensor(each).T
-        assert abs(each.corrcoef()[0, 1] - 0.91) < 0.03, "4.9: over the steps 181 to 200"
+        assert abs(each.corrcoef()[0, 1] - 0.91) < 0.03, "4.9: steps 181 to 200"
         assert abs(1 - each[2].median() - 0.22) < 0.02, "4.9: in the median"
         assert each[2].argsort()[-2] == 198 - 181, "4.9: an exception"
         assert 1.5 <= wire < 1.8 and felt[0] > felt[1]
