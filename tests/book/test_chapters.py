@@ -203,6 +203,10 @@ CLAIMS = {
             (e.rank, e.peer) for e in tree.events if e.op == "send"), "Figure 3.13"
         assert [(e.rank, e.peer) for e in tree.events if e.op == "send" and e.rank == 2
                 ] == [(2, 0), (2, 3)], "rank 0 first"
+        felt_wire = lab.run(lambda: broadcast(buffer(2**17)), 4, backend="gloo",
+                            fabric=network).trace.wire
+        assert felt_wire is None or list(zip(*(felt_wire > 2**19).nonzero())) == [
+            (2, 0), (2, 3), (3, 1)], "3.5: Gloo sends along its own tree"
         def uneven():
             slots = [torch.full((r + 1,), 4.0**dist.get_rank()) for r in range(4)]
             dist.reduce_scatter(own := torch.empty(dist.get_rank() + 1), slots)
@@ -458,6 +462,21 @@ CLAIMS = {
         assert all(abs(kept(many, 256) - 1) < 0.005 for many in at_once), "4.9"
         jump = [error(path) for path in together[0][[198, 200]]]
         assert [round(value, 3) for value in jump] == [0.196, 0.224], "4.9"
+        assert round(error(settling[-1]), 3) == 0.178, "4.9"
+        assert abs(late[-1] - 0.03) < 0.002 and round(chain[-2], 2) == 0.02, "4.9"
+        xy = zip(*(batch(r % 4, 1000 + r // 4) for r in range(1024)), strict=True)
+        xy = [torch.stack(part) for part in xy]
+        def loss_at(weights, x, y):
+            a, b, c, d = weights.split([64 * 64, 64, 64, 1])
+            heights = (x @ a.view(64, 64).T + b).tanh() @ c + d
+            return (heights - y[:, 0]).square().mean()
+        quick = torch.func.vmap(torch.func.grad(loss_at), (None, 0, 0), chunk_size=64)
+        each = [(error(w), likeness(g), kept(g, 1024)) for w in together[0][181:]
+                for g in [quick(w, *xy)]]
+        each = torch.tensor(each).T
+        assert abs(each.corrcoef()[0, 1] - 0.91) < 0.03, "4.9: steps 181 to 200"
+        assert abs(1 - each[2].median() - 0.22) < 0.02, "4.9: in the median"
+        assert each[2].argsort()[-2] == 198 - 181, "4.9: an exception"
         assert 1.5 <= wire < 1.8 and felt[0] > felt[1]
         assert chain[0] < 0.01 < chain[-2] and max(percent) < 0.5
         assert abs(kept(untrained, 1024) - 0.83) < 0.03, "one-sided"
