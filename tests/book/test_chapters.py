@@ -2252,6 +2252,7 @@ CLAIMS = {
         assert 1.5 < supposed - lost_as_explored(1, 660) < 2, "14.10"
         assert 2.5 < supposed - lost_as_explored(6, 300) < 3.5, "14.10"
         exact = lab.costs.failures.shares_of_time(best, 60, F).lost
+        assert round(100 * exact, 2) == 10.03, "14.10"
         assert abs(100 * exact - by_interval["best"][1]) < 0.5
         by_program = {wait.rank: list(wait.ranks) for wait in verdict.waits}
         assert by_program == waits_for and verdict.culprits == [culprit]
