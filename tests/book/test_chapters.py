@@ -135,6 +135,16 @@ CLAIMS = {
         for inside in (by_four, by_eight):
             assert (pairs / inside[-1]).round(1).tolist() == [8.3, 9.4], "2.9"
         assert 10 * 9 // 2 == 45, "2.9: pairs of ten servers"
+        assert round(across[-1] / by_four[-2], 1) == 8.2, "2.9"
+        assert round(across[-1] / by_eight[-2], 1) == 8.2, "2.9"
+        filling = lab.predict("broadcast", 6 * 2**20, dgx, protocol="LL128").parts
+        assert np.isclose(filling["filling the pipeline"], 8e-6, rtol=0.05), "2.7"
+        assert h100.across.bandwidth == 50e9, "2.9"
+        in_ll = lab.predict("broadcast", 6 * 2**20, dgx, protocol="LL").parts
+        assert in_ll["filling the pipeline"] == 0, "2.7"
+        assert all(call.high == 2 * call.seconds and call.low == call.seconds / 2
+            for call in (lab.predict("broadcast", n, pair) for n in (8, 2**26)
+            for pair in (same_server, two_servers))), "Recap"
         assert round(factor(2**32), 1) == 7.5, "2.9"
         assert 8 < 2**32 / 44.1e9 / (2**32 / 366e9) < 366 / 39 < 9.4, "2.9"
         beyond = [1e6 * (lab.predict("broadcast", 2**26, pair).seconds - 2**26 / rate)
