@@ -1416,10 +1416,29 @@ CLAIMS = {
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]
-        assert len(rings[0]) == 20 and all(row[2] for row in rows_estimated)
-        assert all(abs(float(row[4]) / float(row[3]) - 1) < 1e-6
-                   for row in rows_estimated)
+        assert len(rings[0]) == 20 and len(rows_estimated) == 8
+        *same, by_switch, by_ring = rows_estimated
+        assert all(row[1] == row[2] and abs(float(row[4]) / float(row[3]) - 1) < 1e-6
+                   for row in same)
+        assert by_switch[:3] == [str(512 * KiB), "nvlstree Simple", "tree LL128"]
+        as_told = [round(float(one), 1) for one in by_switch[3:]]
+        assert as_told == [59.6, 60.9] and round(59.6 - 25 - 28, 1) == 6.6, "10.11"
+        assert by_ring[:3] == [str(256 * MiB), *["ring Simple"] * 2]
+        assert round(float(by_ring[3]) - float(by_ring[4])) == 30, "10.11"
+        older = 8.4 + 40 * 3.4 + 6 * 14
+        assert np.isclose(older, 228.4) and round(1.4 * older, 1) == 319.8, "10.11"
+        assert round(1e6 * nccl.latency(cluster, "ring", "Simple"), 1) == 207.2, "10.11"
+        assert round(float(by_ring[3]), 1) == 2999.5, "10.11"
+        of_bytes = 256 * MiB / (float(by_ring[3]) - 1.4 * older) / 1e3
+        assert round(of_bytes, 1) == 100.2 and 8 * 24 == 192, "10.11"
+        assert round(of_bytes * 46 / 24 / 8, 2) == 24, "10.11"
+        of_switch = 512 * KiB / (float(by_switch[3]) - 25 - 2 * 14) / 1e3
+        assert round(of_switch, 1) == 80 == 8 * 12 * 5 / 6, "10.11"
         assert (measured, round(measured / estimates[64 * KiB])) == (345.6, 9)
+        of_large = [float(x.split()[1]) for x in second_log if "INFO" not in x][1]
+        assert of_large == 127_194 and round(of_large / 2999.5) == 42, "10.11"
+        in_LL128 = nccl.latency(nccl.Cluster(1, 5, 6, 60e9, 60e9), "ring", "LL128")
+        assert round(1e6 * in_LL128) == 29, "10.8"
         assert [round(1e6 * usual.low), round(1e6 * usual.high)] == [26, 50]
         assert rings[1][rings[1].index(16) + 1] == 23
         of_LL = [nccl.bandwidth(sockets, a, "LL") / 1e9 for a in ("ring", "tree")]
