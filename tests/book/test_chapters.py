@@ -122,6 +122,19 @@ CLAIMS = {
         assert abs(low_start + near - 7.2) < 1e-9, "2.9"
         assert abs(far_start + far_simple - 22.4) < 1e-9, "2.9"
         assert round((far_start + far_simple) / (low_start + near), 1) == 3.1, "2.9"
+        assert 3 < (low_start + near) / 2 and round(low_start + near - 3, 1) == 4.2, "2.9"
+        shorter = [round(1e6 * call.seconds - 4.2, 1) for call in eight]
+        assert shorter == [3.6, 8.4] and round(8.4 / 3.6, 1) == 2.3, "2.9"
+        at_6_MiB = lab.predict("broadcast", 6 * 2**20, dgx, protocol="LL128")
+        filling = at_6_MiB.parts["filling the pipeline"]
+        assert round(1e6 * filling) == 8, "2.7"
+        low_hops = np.add(nccl.BASE["ring"], np.multiply(8, nccl.HOP["ring", "NVLink"]))
+        unfilled = 1e-6 * (low_hops[1] - low_hops[0]) / (
+            1 / rate_of_low - 1 / (0.92 * 360e9))
+        assert abs(unfilled / 2**20 - 4.2) < 0.05, "2.7"
+        assert round(100 * 2**26 / 1556e-6 / 50e9) == 86, "2.9"
+        assert 32 // 2 == 16 and 64 / 16 <= 16, "2.9"
+        assert (by_four[-2] < 1.03 * 2**29 / 366e3) and by_four[-3] > 1.1 * 2**28 / 366e3
         assert 32 * 2**19 / 2**20 == 16, "2.9: NCCL, 32 times its chunk of a send"
         assert 64 / (32 / 4) <= 16 < 256 / (32 / 4) <= 2 * 16, "2.9: of 32 channels"
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
