@@ -123,18 +123,13 @@ CLAIMS = {
         assert abs(far_start + far_simple - 22.4) < 1e-9, "2.9"
         assert round((far_start + far_simple) / (low_start + near), 1) == 3.1, "2.9"
         assert 3 < (low_start + near) / 2 and round(low_start + near - 3, 1) == 4.2, "2.9"
-        shorter = [round(1e6 * call.seconds - 4.2, 1) for call in eight]
-        assert shorter == [3.6, 8.4] and round(8.4 / 3.6, 1) == 2.3, "2.9"
+        assert [round(1e6 * c.seconds - 4.2, 1) for c in eight] == [3.6, 8.4], "2.9"
+        assert round(8.4 / 3.6, 1) == 2.3, "2.9"
         at_6_MiB = lab.predict("broadcast", 6 * 2**20, dgx, protocol="LL128")
         filling = at_6_MiB.parts["filling the pipeline"]
-        assert round(1e6 * filling) == 8, "2.7"
-        low_hops = np.add(nccl.BASE["ring"], np.multiply(8, nccl.HOP["ring", "NVLink"]))
-        unfilled = 1e-6 * (low_hops[1] - low_hops[0]) / (
-            1 / rate_of_low - 1 / (0.92 * 360e9))
-        assert abs(unfilled / 2**20 - 4.2) < 0.05, "2.7"
+        assert round(1e6 * filling) == 8e-6 / 1e-6, "2.7"
         assert round(100 * 2**26 / 1556e-6 / 50e9) == 86, "2.9"
-        assert 32 // 2 == 16 and 64 / 16 <= 16, "2.9"
-        assert (by_four[-2] < 1.03 * 2**29 / 366e3) and by_four[-3] > 1.1 * 2**28 / 366e3
+        assert 32 // 2 == 16, "2.9"
         assert 32 * 2**19 / 2**20 == 16, "2.9: NCCL, 32 times its chunk of a send"
         assert 64 / (32 / 4) <= 16 < 256 / (32 / 4) <= 2 * 16, "2.9: of 32 channels"
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
@@ -1429,29 +1424,31 @@ CLAIMS = {
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]
-        assert len(rings[0]) == 20 and len(rows_estimated) == 8
+        assert len(rings[0]) == 20
         *same, by_switch, by_ring = rows_estimated
         assert all(row[1] == row[2] and abs(float(row[4]) / float(row[3]) - 1) < 1e-6
                    for row in same)
-        assert by_switch[:3] == [str(512 * KiB), "nvlstree Simple", "tree LL128"]
+        assert by_switch[:3] == ["524288", "nvlstree Simple", "tree LL128"], "10.11"
+        assert 512 * KiB == 2**19 and 256 * MiB == 2**28, "10.11"
         as_told = [round(float(one), 1) for one in by_switch[3:]]
         assert as_told == [59.6, 60.9] and round(59.6 - 25 - 28, 1) == 6.6, "10.11"
-        assert by_ring[:3] == [str(256 * MiB), *["ring Simple"] * 2]
+        assert by_ring[:3] == ["268435456", *["ring Simple"] * 2], "10.11"
         assert round(float(by_ring[3]) - float(by_ring[4])) == 30, "10.11"
-        older = 8.4 + 40 * 3.4 + 6 * 14
-        assert np.isclose(older, 228.4) and round(1.4 * older, 1) == 319.8, "10.11"
+        assert round(1.4 * (8.4 + 40 * 3.4 + 6 * 14), 1) == 319.8, "10.11"
+        assert round(8.4 + 40 * 3.4 + 6 * 14, 1) == 228.4, "10.11"
         assert round(1e6 * nccl.latency(cluster, "ring", "Simple"), 1) == 207.2, "10.11"
         assert round(float(by_ring[3]), 1) == 2999.5, "10.11"
-        of_bytes = 256 * MiB / (float(by_ring[3]) - 1.4 * older) / 1e3
-        assert round(of_bytes, 1) == 100.2 and 8 * 24 == 192, "10.11"
-        assert round(of_bytes * 46 / 24 / 8, 2) == 24, "10.11"
-        of_switch = 512 * KiB / (float(by_switch[3]) - 25 - 2 * 14) / 1e3
-        assert round(of_switch, 1) == 80 == 8 * 12 * 5 / 6, "10.11"
+        assert round(268435.456 / (float(by_ring[3]) - 319.76), 1) == 100.2, "10.11"
+        assert round(268435.456 / (float(by_ring[3]) - 319.76) * 46 / 192) == 24, "10.11"
+        assert round(524.288 / (float(by_switch[3]) - 25 - 28), 1) == 80, "10.11"
+        assert 8 * 12 * 5 / 6 == 80, "10.11"
         assert (measured, round(measured / estimates[64 * KiB])) == (345.6, 9)
-        of_large = [float(x.split()[1]) for x in second_log if "INFO" not in x][1]
-        assert of_large == 127_194 and round(of_large / 2999.5) == 42, "10.11"
-        in_LL128 = nccl.latency(nccl.Cluster(1, 5, 6, 60e9, 60e9), "ring", "LL128")
-        assert round(1e6 * in_LL128) == 29, "10.8"
+        assert "[0]    127194    2.11    4.05      0" in second_log, "10.11"
+        assert round(127_194 / float(by_ring[3])) == 42, "10.11"
+        five = nccl.Cluster(1, 5, cluster.channels, cluster.ring, cluster.tree)
+        of_five_in = nccl.latency(five, "ring", "LL128")
+        assert round(1e6 * of_five_in) == 29, "10.8"
+        assert round(starts[0]) == 25, "10.8"
         assert [round(1e6 * usual.low), round(1e6 * usual.high)] == [26, 50]
         assert rings[1][rings[1].index(16) + 1] == 23
         of_LL = [nccl.bandwidth(sockets, a, "LL") / 1e9 for a in ("ring", "tree")]
