@@ -122,6 +122,14 @@ CLAIMS = {
         assert abs(low_start + near - 7.2) < 1e-9, "2.9"
         assert abs(far_start + far_simple - 22.4) < 1e-9, "2.9"
         assert round((far_start + far_simple) / (low_start + near), 1) == 3.1, "2.9"
+        assert 3 < (low_start + near) / 2 and round(low_start + near - 3, 1) == 4.2, "2.9"
+        assert [round(1e6 * c.seconds - 4.2, 1) for c in eight] == [3.6, 8.4], "2.9"
+        assert round(8.4 / 3.6, 1) == 2.3, "2.9"
+        at_6_MiB = lab.predict("broadcast", 6 * 2**20, dgx, protocol="LL128")
+        filling = at_6_MiB.parts["filling the pipeline"]
+        assert round(1e6 * filling) == 8e-6 / 1e-6, "2.7"
+        assert round(100 * 2**26 / 1556e-6 / 50e9) == 86, "2.9"
+        assert 32 // 2 == 16, "2.9"
         assert 32 * 2**19 / 2**20 == 16, "2.9: NCCL, 32 times its chunk of a send"
         assert 64 / (32 / 4) <= 16 < 256 / (32 / 4) <= 2 * 16, "2.9: of 32 channels"
         assert eight[0].high == 2 * eight[0].seconds and "No meas" in eight[0].support
@@ -1476,10 +1484,31 @@ CLAIMS = {
         assert leaving == [1, 2] and [ring[0] for ring in rings] == [0, 0]
         assert [crossings(ring) for ring in rings] == [[(1, 8), (9, 16)],
                                                        [(2, 9), (10, 17)]]
-        assert len(rings[0]) == 20 and all(row[2] for row in rows_estimated)
-        assert all(abs(float(row[4]) / float(row[3]) - 1) < 1e-6
-                   for row in rows_estimated)
+        assert len(rings[0]) == 20
+        *same, by_switch, by_ring = rows_estimated
+        assert all(row[1] == row[2] and abs(float(row[4]) / float(row[3]) - 1) < 1e-6
+                   for row in same)
+        assert by_switch[:3] == ["524288", "nvlstree Simple", "tree LL128"], "10.11"
+        assert 512 * KiB == 2**19 and 256 * MiB == 2**28, "10.11"
+        as_told = [round(float(one), 1) for one in by_switch[3:]]
+        assert as_told == [59.6, 60.9] and round(59.6 - 25 - 28, 1) == 6.6, "10.11"
+        assert by_ring[:3] == ["268435456", *["ring Simple"] * 2], "10.11"
+        assert round(float(by_ring[3]) - float(by_ring[4])) == 30, "10.11"
+        assert round(1.4 * (8.4 + 40 * 3.4 + 6 * 14), 1) == 319.8, "10.11"
+        assert round(8.4 + 40 * 3.4 + 6 * 14, 1) == 228.4, "10.11"
+        assert round(1e6 * nccl.latency(cluster, "ring", "Simple"), 1) == 207.2, "10.11"
+        assert round(float(by_ring[3]), 1) == 2999.5, "10.11"
+        assert round(268435.456 / (float(by_ring[3]) - 319.76), 1) == 100.2, "10.11"
+        assert round(268435.456 / (float(by_ring[3]) - 319.76) * 46 / 192) == 24, "10.11"
+        assert round(524.288 / (float(by_switch[3]) - 25 - 28), 1) == 80, "10.11"
+        assert 8 * 12 * 5 / 6 == 80, "10.11"
         assert (measured, round(measured / estimates[64 * KiB])) == (345.6, 9)
+        assert "[0]    127194    2.11    4.05      0" in second_log, "10.11"
+        assert round(127_194 / float(by_ring[3])) == 42, "10.11"
+        five = nccl.Cluster(1, 5, cluster.channels, cluster.ring, cluster.tree)
+        of_five_in = nccl.latency(five, "ring", "LL128")
+        assert round(1e6 * of_five_in) == 29, "10.8"
+        assert round(starts[0]) == 25, "10.8"
         assert [round(1e6 * usual.low), round(1e6 * usual.high)] == [26, 50]
         assert rings[1][rings[1].index(16) + 1] == 23
         of_LL = [nccl.bandwidth(sockets, a, "LL") / 1e9 for a in ("ring", "tree")]

@@ -11,7 +11,7 @@ from collectives_lab.costs import nccl
 from collectives_lab.data import shipped
 
 H100 = nccl.Cluster(nodes=3, gpus=8, channels=8, ring=24e9, tree=24e9)
-"""The cluster of logs A and B. What its channels carry follows from B's last line."""
+"""The cluster of logs A and B. What its channels carry follows from B's lines."""
 SOCKETS = nccl.Cluster(2, 1, 2, ring=1.2e9, tree=2.4e9, gpu="Blackwell", link="PCIe")
 """That of log C."""
 
@@ -43,6 +43,16 @@ def test_a_price_is_the_one_that_nccl_printed(
     """Choice and time of each call are those of a log, to NCCL's single precision."""
     assert nccl.choose(H100, nbytes) == ("tree", protocol)
     assert off(nbytes, protocol, microseconds) < 1e-6
+
+
+def test_the_ring_of_the_same_log_has_the_same_channels() -> None:
+    """256 MiB in log B: version 2.22 counted two hops more over the network."""
+    printed = re.search(r"(\d+) Bytes -> Algo 1 proto 2 time ([\d.]+)", LOG)
+    assert printed
+    latency = 1e6 * nccl.latency(H100, "ring", "Simple") + 2 * (14 - 3.4)
+    rate = nccl.bandwidth(H100, "ring", "Simple")
+    ours = 1.4 * latency + 1e6 * int(printed[1]) / rate
+    assert abs(ours / float(printed[2]) - 1) < 1e-6
 
 
 def test_a_price_without_its_correction_is_found(
