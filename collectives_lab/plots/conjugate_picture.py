@@ -97,11 +97,13 @@ def losses_of_sum(
     middle = LANE * (ranks - 1) / 2
     lanes = [(LANE * rank, rank_color(rank)) for rank in range(ranks)]
     gradient = 1 if is_one else ranks
+    begin = xs[2] - 0.22 if is_one else xs[1] - 0.4  # past the verb, or from it
     for y, color in lanes:
-        _gradient(ax, (xs[1] - 0.4, middle), (xs[0] + 0.22, y), gradient)
+        _gradient(ax, (begin, middle), (xs[0] + 0.22, y), gradient)
         _box(ax, xs[0], y, "x", color, width=0.44)
     for rank, (y, color) in enumerate([(middle, INK)] if is_one else lanes):
-        _gradient(ax, (xs[2] - 0.22, y), (xs[1] + 0.4, middle))
+        if not is_one:
+            _gradient(ax, (xs[2] - 0.22, y), (xs[1] + 0.4, middle))
         _gradient(ax, (xs[3] - 0.25, y), (xs[2] + 0.22, y), 1)
         _box(ax, xs[2], y, "y", color, width=0.44)
         _box(ax, xs[3], y, "loss", color, width=0.5)
@@ -109,7 +111,8 @@ def losses_of_sum(
         ax.text((xs[2] + xs[3]) / 2, y - 0.21, held_by, size=7, ha="center")
     for rank, (y, _) in enumerate(lanes):
         ax.text(xs[0], y - 0.21, f"rank {rank}", size=7, ha="center")
-    _box(ax, xs[1], middle, "all_reduce", "#4A4A4A", width=0.8)
+    if not is_one:
+        _box(ax, xs[1], middle, "all_reduce", "#4A4A4A", width=0.8)
     sent = "nothing" if is_one else "all_reduce"
     for y, name, ends, moves in (
         (-0.55, "forward", (xs[0], xs[3]), "all_reduce"),
@@ -118,10 +121,11 @@ def losses_of_sum(
         _pass(ax, y, name, ends, xs[2])
         _moved(ax, xs[1], y, moves)
     losses = "one loss" if is_one else f"{ranks} losses"
+    verb = "" if is_one else " an all_reduce,"
     figure.caption = caption or f"The gradients of a sum, from {losses}."
     figure.alt = (
-        f"{figure.caption} From left to right: x of each of {ranks} ranks, an "
-        f"all_reduce, y, and {losses}. Backward: the gradient of each loss for y is 1, "
+        f"{figure.caption} From left to right: x of each of {ranks} ranks,{verb} "
+        f"y, and {losses}. Backward: the gradient of each loss for y is 1, "
         f"the verb moves {sent if is_one else 'as much again'}, and the gradient of x "
         f"is {gradient} on every rank."
     )
