@@ -1696,12 +1696,10 @@ CLAIMS = {
                 / time_in_buckets(best_number(*link), *link) for f in (0.5, 2)]
             assert [round(f - 1, 2) for f in near] == [share, share]
         m_fast = best_number(A_nvlink, b_nvlink)
-        assert round(m_fast) == 1094, "12.4"
-        halves = [1e3 * time_in_buckets(n, A_nvlink, b_nvlink)
-            for n in (2 * m_fast, m_fast, m_fast / 2)]
-        assert np.round(halves).tolist() == [106, 54, 54], "12.4"
-        assert 2 * m_fast * A_nvlink > C > 0.999 * 1e-3 * halves[2]
-        assert max(n for _, n in gradients) // MiB == 147, "12.4"
+        assert m_fast > 1000 and 2 * m_fast * A_nvlink > C, "12.4"
+        halved, best, doubled = (time_in_buckets(f * m_fast, A_nvlink, b_nvlink)
+            for f in (2, 1, 1 / 2))
+        assert 1.9 < halved / best < 2 and doubled / best < 1.001, "12.4"
         for n in 1, 4, 16, 64:
             parts = n * [(C / n, S // n // 32 * 32)]
             assert math.isclose(backward_pass(parts).replay(ethernet).elapsed,
@@ -1733,20 +1731,9 @@ CLAIMS = {
             step(torch.full((1, 8), 4.0 ** dist.get_rank()))
             return [p.grad.clone() for p in model.parameters()]
 
-        def with_caps():
-            layers = [torch.nn.Linear(1024, 1024) for _ in range(8)]
-            model = DistributedDataParallel(
-                torch.nn.Sequential(*layers), bucket_cap_mb_list=[1, 9])
-            for _ in range(2):
-                model(torch.randn(4, 1024)).sum().backward()
-                dist.barrier()
-
         with lab.Ranks(4, backend="gloo", timeout=60) as others:
             ours, theirs = (others.run(averaged, args=(way,)).results
                 for way in (by_hand, by_ddp))
-            listed = buckets_by_pass(others.run(with_caps))
-        first_pass = [4.01, 12.01, 12.01, 4.0]  # from the first layer, sent last
-        assert listed == [first_pass, [4.0, 12.01, 12.01, 4.0]], "torch 2.13"
         for rank in range(4):
             assert all(map(torch.allclose, ours[rank], theirs[rank]))
             assert all(map(torch.equal, ours[rank], ours[0]))
@@ -1802,14 +1789,12 @@ CLAIMS = {
         between = [end_of([*in_buckets(gradients, cap * MiB, first)], A_100, b_100)
             for cap in range(1, 480) for first in (MiB, cap * MiB)]
         assert round((min(ends) - min(between)) / ms, 1) == 0.4, "12.7"
-        assert between[2 * (37 - 1)] == min(between), "12.7"
-        gained = min(ends) - min(between[1::2])
-        assert 0 < gained / ms < 0.1, gained
-        even_ends = list(on_the_network(WAYS["even buckets"], A_100, b_100))
-        ddp_sums = list(on_the_network(WAYS["DDP"], A_100, b_100))
-        later = [d - e for d, e in zip(ddp_sums[0], even_ends[0])]
-        ended_later = ddp_sums[-1][1] - even_ends[-1][1]
-        assert [round(1e3 * t) for t in (ended_later, later[0])] == [15, 13], "Recap"
+        best_cap = between.index(min(between)) // 2 + 1
+        assert best_cap - 25 == 12, "12.7: bucket_cap_mb_list"
+        begins_later, ends_later = (np.ravel([*on_the_network(WAYS["DDP"], *link)])[n]
+            - np.ravel([*on_the_network(WAYS["even buckets"], *link)])[n]
+            for link in [(A_100, b_100)] for n in (0, -1))
+        assert begins_later > 4 / 5 * ends_later, "12.7"
         changes = np.subtract(ends[::2], ends[1::2])
         at_25 = explorer.cap.values.index(25)
         assert round(changes[at_25] / ms, 1) == 0.7, "12.7"
