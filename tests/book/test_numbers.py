@@ -17,7 +17,7 @@ import builtins
 import operator
 import re
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -328,7 +328,7 @@ def claim(parts: list[Section], claims: str) -> set[float]:
 
     A claim belongs to the sections that its message names, as of
     `assert 4 * 3 * 2 == 24, "5.3, 5.4"`. Without such a message it belongs to those
-    whose code has one of its names, and with no such name it holds everywhere.
+    whose code has the most of its names, and with no such name it holds everywhere.
     """
     homes: dict[str, list[Section]] = {}  # of names that claims define
     waiting: dict[str, set[float]] = {}  # numbers of names that have no section yet
@@ -340,7 +340,9 @@ def claim(parts: list[Section], claims: str) -> set[float]:
             for name in used
             if name in homes or name not in parts[0].names
         ]
-        own = [part for having in names for part in having]
+        having = Counter(part.name for places_of in names for part in places_of)
+        most = max(having.values(), default=0)
+        own = [part for part in parts if having[part.name] == most > 0]
         own = [part for part in parts if part.number in places] or own
         known = literals(source).union(*(waiting.get(name, set()) for name in used))
         defined = {

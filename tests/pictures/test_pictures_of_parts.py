@@ -179,7 +179,7 @@ def test_the_gradients_of_a_sum_come_from_one_loss_or_from_many() -> None:
         assert_readable(figure)
         words = Counter(written(figure))
         assert words["x"] == 3 and words["loss"] == words["y"] == losses
-        assert words["all_reduce"] == (1 if is_one else 3), "a box on its gradients only"
+        assert words["all_reduce"] == (1 if is_one else 3), "or a box"
         of_x, of_y = Counter({str(gradient): 3}), Counter({"1": losses})
         drawn = {word: n for word, n in words.items() if word.isdigit()}
         assert drawn == of_x + of_y
