@@ -2380,6 +2380,8 @@ CLAIMS = {
         assert 4 * 60 == 24 * 10 == 240 and arrivals, "15.7"
         assert above["out of step, momentum"].min() > 50
         assert above["out of step"].max() < 20 and len(order) == 24
+        assert above["out of step, half the rate"].max() < 20, "15.7"
+        assert abs(means[2] - means[1]) < 5 and 0.35 == 0.7 / 2, "15.7"
         assert round(240 / 3.5, 1) == 68.6, "15.7"
         assert 4 * 20 == 80 > arrivals[-1][0], "15.7, Figure 15.9"
         waits = {n: [s for s in spans if s.waits] for n, spans in lanes.items()}
