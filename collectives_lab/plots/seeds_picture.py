@@ -58,7 +58,7 @@ def by_seed(
         _rows(close, results, *near)
         close.set_xlim(near)
         close.set_title("enlarged", size=8)
-        ax.set_title("all", size=8)
+        ax.set_title("all", size=8, loc="left")
         place = {"transform": close.get_yaxis_transform(), "va": "center"}
         for row, values in enumerate(results.values()):
             if min(values) > near[1]:
