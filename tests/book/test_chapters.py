@@ -1625,6 +1625,8 @@ CLAIMS = {
         assert "At most one published set" in of_eight_nodes.support
         assert "tree" in str(lab.predict("all_reduce", 2**26, in_order)), "11.7"
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
+        half_mixed = mixed_hosts[:16] + sorted_hosts[16:]
+        assert slowdown(half_mixed) == 7, "the pod that sends the most"
         for places, most in ([*range(32)], 4), (in_turns, 32):
             pod = {node: place // 8 for place, node in enumerate(places)}
             assert sum(pod[a] != pod[b] for a, b in follow) == most, "11.8"
