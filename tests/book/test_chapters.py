@@ -2191,6 +2191,33 @@ CLAIMS = {
         others = (st.fullest(all_kept).total, peak_at_need(all_kept),
                   st.fullest(every_time.but(regather=False)).total)
         assert [round(n / 1e9) for n in others] == [148, 137, 137], "13.8"
+        fourth = 16 * 8192 * 8 * of_405b.ffn / 8 * 2
+        assert round(fourth / 1e9) == 14, "13.8"
+        three = (allocated_before(sums_once), peak_at_need(sums_once),
+                 allocated_before(every_time))
+        with_fourth = [round((n + fourth) / 1e9) for n in three]
+        assert with_fourth == [102, 90, 91], "13.8"
+        half = llama_8k.strategy
+        assert (half.world_size, half.micro_batches, half.interleave) == (8192, 32, 8)
+        on_half = (allocated_before(half), peak_at_need(half),
+                   allocated_before(half.but(zero=2)))
+        assert [round(n / 1e9) for n in on_half] == [95, 95, 84], "13.8"
+        assert on_half[0] == on_half[1], "13.8"
+        assert max(peak_at_need(half, n) for n in range(1, 15)) == on_half[1], "13.8"
+        under_way = [pipelines.kept(pipelines.one_f_one_b(16, m, 8)[1])
+                     for m in (32, 16)]
+        assert under_way == [141, 128], "13.8"
+        takes = st.memory(half, 1).activations
+        assert round(takes / 1e9) == 75, "13.8"
+        assert round(80 * 2**30 - on_half[2], -9) == 2e9, "13.8"
+        less = [(n - 80e9) / takes for n in (on_half[2], on_half[1])]
+        assert [round(n, 2) for n in less] == [0.05, 0.20], "13.8"
+        fewer = [allocated_before(half.but(zero=2, interleave=v))
+                 for v in (2, 4, 1)]
+        assert [round(n / 1e9) for n in fewer] == [105, 91, 73], "13.8"
+        only_bubble = least.pipeline - least.tensor * 15 / 128
+        hidden_too = least.mfu * least.seconds / (least.computing + only_bubble)
+        assert round(100 * hidden_too) == 86, "13.8"
         by_first = of_inner.total - of_inner.gradients * 7 / 8
         assert np.isclose(by_first, peak_at_need(sums_once)), "13.8"
         gathers_again = all(w.regather for w in [*ways.values()][4:])
