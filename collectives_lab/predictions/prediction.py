@@ -123,11 +123,14 @@ def with_range(
     """Return an estimate as a prediction, with a range that leaves out a fold."""
     seconds = estimated.seconds + added
     least = LEAST_INSIDE if shape.nodes == 1 else LEAST_ACROSS
-    factor = max(least, ranges(left_out).of(shape.nodes, nbytes))
+    measured = ranges(left_out).of(shape.nodes, nbytes)
+    factor = max(least, measured)
     support = (
         f"Four in five of {_kind(shape.nodes, nbytes)} lay within a factor of "
-        f"{factor:.2f}, predicted without their set (lab.truth)."
+        f"{measured:.2f}, predicted without their set (lab.truth)."
     )
+    if measured < least:
+        support += f" The range is not narrower than {least:.2f}, an assumption."
     if rare := _rare(verb, nbytes, machine, shape, added):
         factor = max(factor, RARE)
         support = f"At most one published set is of {rare}, so the range is wider."

@@ -350,13 +350,13 @@ CLAIMS = {
         in_s = [computing_of[8 * n] + sum(call.seconds for call in calls)
                 for n, calls in divided.items()]
         assert round(in_s[0] / in_s[1], 2) == 1.17, "1.7"
-        assert "Four in five" in at_64.support and "1.20" in at_64.support, "1.7"
+        assert "not narrower than 1.20" in at_64.support, "1.7"
         assert {round(call.high / call.seconds, 1) for calls in divided.values()
                 for call in calls} == {1.4}, "1.7"
-        cards = {one.call.fabric.machine.nics for one in lab.truth.compared()
-                 if one.call.nbytes >= 2**26
-                 and one.call.fabric.world_size > one.call.fabric.machine.gpus}
-        assert cards == {4, 8}, "1.7: cards of a server"
+        large = [one for one in lab.truth.compared() if one.call.nbytes >= 2**26
+                 and lab.truth.split()[one.call.row.set].kind == "across nodes"]
+        assert len(large) == 19 and all(1 / 1.2 < one.ratio < 1.2 for one in large)
+        assert all(one.call.fabric.machine.nics > 1 for one in large), "1.7"
         trees = [lab.predict("all_reduce", 14e9, shared_card(8), algorithm=name)
                  for name in ("tree", "nvlstree")]
         assert at_64.algorithm == "ring" and "tree" in at_16.algorithm, "1.7"
@@ -386,11 +386,13 @@ CLAIMS = {
         assert waits[2] < 100 < min(w for r, w in enumerate(waits) if r != 2), waits
         assert late[0]["all_reduce"] > late[2]["all_reduce"] + 100
         assert max(row["all_reduce"] for row in met) < 1000 * transfer + 100
-        assert [round(x, 1) for x in (by_overlap, by_batch, by_both)] == [1.1, 3.1, 4.4]
-        assert np.isclose(4 * (1 + 2.25) / (1 + 9), 1.3), "1.11"
-        assert np.isclose(1.3 * by_batch, 4) and round(1.3 * by_both, 1) == 5.8
-        behind_backward = 1 / 3 + max(2 / 3, 9 / 4)
-        assert round(1.3 * 10 / behind_backward, 1) == 5.0, "1.11, exercise 6"
+        assert [round(x, 1) for x in (by_overlap, by_batch, by_both)] == [1.1, 3.0, 4.5]
+        assert np.isclose(4 * (63 / 64) / (15 / 16), 4.2), "1.11"
+        assert round(4 * (1 + 1.85) / (1 + 4.2 * 1.85), 2) == 1.3, "1.11"
+        assert round(on_64, 1) == 7.8 and round(1.3 * by_batch, 1) == 3.9, "1.11"
+        assert round(1.3 * by_both, 1) == 5.9, "1.11"
+        behind_backward = 1 / 3 + max(2 / 3, on_64 / 4)
+        assert round(1.3 * (1 + on_64) / behind_backward, 1) == 5.0, "1.11, exercise 6"
         assert 100e9 / 8 == 12.5e9, "1.5: a card of 100 Gb/s"
         assert 4 * 256 == 1024, "1.8: tokens of a rank, ranks"
         assert 4 * 16 == 64, "1.11: four times the GPUs"

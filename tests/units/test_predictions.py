@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import re
+
 import numpy as np
 import pytest
 from conftest import ROOT
@@ -511,6 +513,14 @@ def test_calls_of_which_little_is_published_have_a_wider_range(fabric, nbytes, w
     assert found.high / found.low == pytest.approx(1.96)
     usual = lab.predict("all_reduce", GiB, fabrics.aws_p5(1))
     assert usual.high / usual.low < 1.5 and "Four in five" in usual.support
+
+
+def test_a_range_that_is_wider_than_measured_is_called_an_assumption() -> None:
+    """The sentence has the measured factor, and then the least that is given."""
+    found = lab.predict("all_reduce", GiB, fabrics.dgx_h100(2))
+    measured = float(re.search(r"a factor of ([\d.]+),", found.support)[1])
+    assert measured < 1.2 and "not narrower than 1.20, an assumption" in found.support
+    assert found.high / found.seconds == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(
