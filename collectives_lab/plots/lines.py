@@ -161,7 +161,8 @@ def _name_ends(ax: Axes, drawn: Mapping[str, Line2D]) -> None:
         at = height[name] / per_point
         free = max(at, free)
         look = {"xytext": (6, free - at), "textcoords": "offset points"}
-        ax.annotate(name, ends[name], va="center", annotation_clip=False, **look)
+        look |= {"color": drawn[name].get_color(), "va": "center"}
+        ax.annotate(name, ends[name], annotation_clip=False, **look)
         free += line * (1 + name.count("\n"))
 
 

@@ -1,8 +1,7 @@
 """The promises of `libraries` and `predictions`: what NCCL does, and how long it is."""
 
-from dataclasses import replace
-
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
