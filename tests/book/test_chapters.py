@@ -216,16 +216,17 @@ CLAIMS = {
                    ) >= max(late_trace.of_rank(r)[1].issued for r in range(4))
         assert 1.3 < felt[0] / felt[1] < 1.6, felt
         assert felt[0] > 3 * transfer and felt[1] > 2 * transfer, felt
-        assert lab.replay.expand.USUAL["broadcast"] == "binomial", "3.5"
-        tree = lab.plans.binomial_broadcast(4, 2**20, root=2)
-        assert sorted((src, dst) for _, src, dst in by_tree) == sorted(
-            (e.rank, e.peer) for e in tree.events if e.op == "send"), "Figure 3.13"
-        assert [(e.rank, e.peer) for e in tree.events if e.op == "send" and e.rank == 2
-                ] == [(2, 0), (2, 3)], "rank 0 first"
-        felt_wire = lab.run(lambda: broadcast(buffer(2**17)), 4, backend="gloo",
-                            fabric=network).trace.wire
-        assert felt_wire is None or list(zip(*(felt_wire > 2**19).nonzero())) == [
-            (2, 0), (2, 3), (3, 1)], "3.5: Gloo sends along its own tree"
+        for verb in (one_by_one, by_tree):
+            x = lab.run(lambda: verb(buffer()), 4, backend="gloo").results
+            assert all(row.tolist() == buffer_of(2).tolist() for row in x), "3.5"
+        again = lab.run(lambda: by_tree(buffer(2**17)), 4, backend="gloo").trace.wire
+        assert again is None or list(zip(*(again > 2**19).nonzero())) == list(
+            zip(*tree)), "the tree of Figure 3.11"
+        heavy = traffic(reduce, lambda n: buffer(16 * n)).wire_bytes()
+        light = traffic(reduce, lambda n: buffer(2 * n)).wire_bytes()
+        if heavy is not None:
+            assert abs(sum(light) / (2 * S) - 3.75) < 0.02, "8 MiB, 2 MiB a rank"
+            assert abs(sum(heavy) / (16 * S) - 4.625) < 0.02, "3.5: 64 MiB"
         def uneven():
             slots = [torch.full((r + 1,), 4.0**dist.get_rank()) for r in range(4)]
             dist.reduce_scatter(own := torch.empty(dist.get_rank() + 1), slots)
