@@ -685,7 +685,15 @@ CLAIMS = {
         assert [round(1e3 * one.seconds, 2) for one in by_128] == [6.84, 7.18], "5.10"
         later = np.diff([one.parts["latency"] for one in by_128])[0]
         assert 2 * (128 - 1) == 254 and round(1e3 * later, 1) == 0.5, "5.10"
-        assert later > by_128[1].seconds - by_128[0].seconds, "because of its latency"
+        simple = lab.predict("all_reduce", 2**30, cluster, algorithm="ring",
+            protocol="Simple")
+        assert [one.protocol.lower() for one in by_128] == ["simple", "ll128"], "5.10"
+        assert {one.prediction.protocol.lower() for one in (tree_of, ring_of)} == {
+            "simple"}, "5.10: on the 40 GPUs"
+        less, more = (round(1e3 * (simple.parts[name] - by_128[0].parts[name]), 1)
+            for name in ("transfer", "latency"))
+        assert (-less, more) == (0.6, 1.0) and simple.seconds > by_128[1].seconds, "5.10"
+        assert abs(by_128[1].parts["transfer"] / by_128[0].parts["transfer"] - 1) < 0.01
         few_bytes = times["ring", True]
         assert few_bytes.call.seconds > few_bytes.prediction.high, "beyond the range"
         slower = few_bytes.call.seconds / few_bytes.prediction.seconds - 1
