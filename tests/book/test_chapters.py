@@ -1635,6 +1635,11 @@ CLAIMS = {
         assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
         assert "At most one published set" in of_eight_nodes.support
         assert "tree" in str(lab.predict("all_reduce", 2**26, in_order)), "11.7"
+        ten = lab.predict("all_reduce", 2**26, fabrics.dgx_h100(10, gpus_per_node=1))
+        assert round(1e3 * ten.seconds, 2) == 2.91, "11.7"
+        assert round(1e3 * of_a_node.seconds, 3) == 0.346, "11.7"
+        apart = ten.seconds / of_a_node.seconds / (2.54 / 0.314)
+        assert 1.03 < apart < 1.04 and 1.1 < ten.seconds / 2.54e-3 < 1.15, "11.7"
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
         half_mixed = mixed_hosts[:16] + sorted_hosts[16:]
         assert slowdown(half_mixed) == 7, "the pod that sends the most"
