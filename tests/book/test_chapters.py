@@ -692,7 +692,8 @@ CLAIMS = {
             "simple"}, "5.10: on the 40 GPUs"
         less, more = (round(1e3 * (simple.parts[name] - by_128[0].parts[name]), 1)
             for name in ("transfer", "latency"))
-        assert (-less, more) == (0.6, 1.0) and simple.seconds > by_128[1].seconds, "5.10"
+        assert (-less, more) == (0.6, 1.0), "5.10"
+        assert simple.seconds > by_128[1].seconds, "5.10"
         assert abs(by_128[1].parts["transfer"] / by_128[0].parts["transfer"] - 1) < 0.01
         few_bytes = times["ring", True]
         assert few_bytes.call.seconds > few_bytes.prediction.high, "beyond the range"
