@@ -135,7 +135,8 @@ def with_range(
         factor = max(factor, RARE)
         support = f"At most one published set is of {rare}, so the range is wider."
     if doubt := _doubt(verb, machine, shape):
-        factor, support = max(factor, UNSUPPORTED), f"No measurement supports {doubt}."
+        factor = max(factor, UNSUPPORTED)
+        support = f"No measurement in lab.truth supports {doubt}."
     parts = {
         "tool": added,
         "latency": estimated.latency,

@@ -964,6 +964,16 @@ CLAIMS = {
         assert abs(computing - 7e-3) < 3e-4
         assert 0.8 < (dispatching + combining) / computing < 1
         assert round(1e6 * seconds_on_dgx[8][0]) == 69
+        published = {8: 125e-6, 80: 970e-6}  # 32 MiB, nccl-tests on H100
+        of_nccl = {P: lab.predict("all_to_all", 2**25, fabrics.dgx_h100(P // 8),
+            tool="nccl-tests").seconds for P in published}
+        assert [round(1e6 * of_nccl[P]) for P in (8, 80)] == [98, 785], "7.7"
+        assert round(published[80] / published[8], 1) == 7.8, "7.7"
+        assert all(0.78 < of_nccl[P] / published[P] < 0.82 for P in (8, 80)), "7.7"
+        gib = [lab.predict("all_to_all", 2**30, fabrics.dgx_h100(n)).seconds
+            for n in (1, 10)]
+        assert np.allclose(gib, [2840e-6, 21160e-6], rtol=0.08), "7.7"
+        assert 400e9 / 8 == 50e9, "7.7"
     """,
     "08_moving_weights_and_experience": """
         assert [by_server, by_ring] == [4, 1.5]
