@@ -322,18 +322,32 @@ def test_what_never_completed_lasts_to_the_end_of_what_is_looked_at():
     assert [(bar.begin, bar.end) for bar in seen.stuck] == [(0.1, 3)]
 
 
+def middles_of_names(calls):
+    """Where each name stands in time, of a rank, verb, peer, begin and end a call."""
+    events = [
+        Event(rank, op, 8, peer=peer, issued=since, waited=since, completed=end)
+        for rank, op, peer, since, end in calls
+    ]
+    [ax] = plots.space_time(Trace.from_events(events, 2)).axes
+    return {text.get_text(): text.get_position()[0] for text in ax.texts}
+
+
+def test_a_name_hides_no_border_in_its_bar_and_no_short_bar_at_the_end():
+    """It is in the longer part, here the pale one; behind the last bars is room."""
+    calls = [(0, "send", 1, 0.4, 1.0), (1, "recv", 0, 0.0, 1.0)]
+    calls += [(0, "recv", 1, 1.01, 1.04), (1, "send", 0, 1.01, 1.03)]
+    at = middles_of_names(calls)
+    assert at["recv from 0"] == pytest.approx(0.7, abs=0.01)
+    assert at["recv from 1"] > 1.07 and at["send to 0"] > 1.06
+
+
 def test_a_short_call_is_named_beside_its_bar():
     """Behind it where there is room, else before it; it then covers no other call."""
 
     def names(begin):
         calls = [(0, "send", 1, begin, 0.51), (0, "recv", 1, 0.51, 1.0)]
         calls += [(1, "recv", 0, 0.0, 0.52), (1, "send", 0, 0.6, 0.61)]
-        events = [
-            Event(rank, op, 8, peer=peer, issued=since, waited=since, completed=end)
-            for rank, op, peer, since, end in calls
-        ]
-        [ax] = plots.space_time(Trace.from_events(events, 2)).axes
-        return {text.get_text(): text.get_position()[0] for text in ax.texts}
+        return middles_of_names(calls)
 
     at = names(begin=0.5)
     assert at["send to 1"] < 0.5 and at["send to 0"] > 0.61
