@@ -80,8 +80,8 @@ def _mark_half(ax: Axes, link: Link, sizes: np.ndarray) -> None:
     half = link.half_size
     if not sizes[0] < half < sizes[-1]:
         return
-    ax.vlines(half, 0, 2 * link.alpha, INK, "dotted", linewidth=1, zorder=1)
-    ax.plot(half, 2 * link.alpha, "o", ms=7, mfc="none", mec=INK, mew=1.4, zorder=4)
+    ax.vlines(half, 0, link.alpha, INK, "dotted", linewidth=1, zorder=1)
+    ax.plot(half, link.alpha, "o", ms=7, mfc="none", mec=INK, mew=1.4, zorder=4)
     label = "n½ = α/β"
     low, high = ax.get_ylim()
     place = {"ha": "left", "va": "bottom", "fontsize": 9}

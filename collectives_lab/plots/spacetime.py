@@ -36,6 +36,7 @@ from collectives_lab.plots.figure import (
 )
 from collectives_lab.plots.lanes import Bar, Scene, laid_out, place, verb
 from collectives_lab.plots.spacetime_labels import (
+    FEW,
     MOST_NAMES,
     name_calls,
     name_rounds,
@@ -47,6 +48,8 @@ from collectives_lab.trace import Trace
 MANY = 600  # bars from which on they are drawn plainly
 FAINT = 0.25  # the opacity of messages that nobody follows
 STUB = 0.1  # lanes that a message gets far if nobody receives it: two never meet
+STUCK, NO_NAME = 0.2, 0.01  # of the time: room right of a cross, and without names
+NAME = 0.8  # inches of a short bar's name beside it
 SEEN = 0.005  # of the whole time, what is long enough to be named in the key
 SOLID, HATCHED, PALE = "in flight", "waits", "message under way"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -86,7 +89,7 @@ def space_time(
         chosen = np.linspace(0, len(pairs) - 1, max_arrows).astype(int)
         pairs = [seen.pairs[i] for i in chosen]
     p, header = len(seen.ranks), _header(seen, width)
-    figure, ax = _lanes(seen, header, bool(seen.stuck), width)
+    figure, ax = _lanes(seen, header, _room(seen, width), width)
     _draw_bands(ax, seen.together)
     _draw_bars(ax, seen)
     _draw_messages(ax, pairs, follow)
@@ -108,7 +111,7 @@ def space_time(
 def _overview(view: Window, width: float, caption: str | None) -> Diagram:
     """Draw what share of its time each rank spends in which state."""
     stuck = [*place(view, view.rows[view.is_stuck[view.rows]].tolist()).values()]
-    figure, ax = _lanes(view, 0.0, bool(stuck), width)
+    figure, ax = _lanes(view, 0.0, STUCK if stuck else NO_NAME, width)
     shares = overview.draw_shares(ax, view)
     _draw_marks(ax, stuck)
     signs: dict[str, Any] = {
@@ -135,13 +138,13 @@ def _described(figure: Diagram, facts: Sequence[str], caption: str | None) -> Di
 
 
 def _lanes(
-    seen: Scene | Window, header: float, is_stuck: bool, width: float
+    seen: Scene | Window, header: float, room: float, width: float
 ) -> tuple[Diagram, Axes]:
     """Return empty lanes, with room of so many inches above them."""
     p = len(seen.ranks)
     lane = max(0.17, min(0.68, 1.36 / p**0.5))
     figure, ax = diagram(width, min(14.0, p * lane + header + 0.75))
-    _set_axes(ax, seen, header / lane, is_stuck)
+    _set_axes(ax, seen, header / lane, room)
     return figure, ax
 
 
@@ -156,11 +159,23 @@ def _header(seen: Scene, width: float) -> float:
     return 0.2 * (bool(runs) + int(is_crowded))
 
 
-def _set_axes(ax: Axes, seen: Scene | Window, header: float, is_stuck: bool) -> None:
+def _room(seen: Scene, width: float) -> float:
+    """Return the share of the time that is free at the right, for names of bars."""
+    if seen.stuck:
+        return STUCK
+    name = NAME / width
+    least = name * (seen.last - seen.first)
+    is_short = any(
+        bar.is_message and bar.end - bar.begin < least and bar.end > seen.last - least
+        for bar in seen.bars
+    )
+    return name if is_short and len(seen.bars) <= FEW else NO_NAME
+
+
+def _set_axes(ax: Axes, seen: Scene | Window, header: float, room: float) -> None:
     """Prepare lanes and time, whose ticks are in the unit that suits it."""
     p, span = len(seen.ranks), seen.last - seen.first
     first, last = seen.first, seen.last
-    room = 0.2 if is_stuck else 0.01  # what is stuck is named right of its cross
     ax.set_xlim(first, last + room * span)
     ax.set_ylim(p - 0.5, -0.5 - header)
     most, nice = (16, [1, 2, 5, 10]) if seen.is_steps else (7, [1, 2, 2.5, 5, 10])

@@ -67,9 +67,22 @@ def name_calls(labels: Labels, bars: Sequence[Bar]) -> None:
             (x0, y0), (x1, y1) = labels.ax.transData.transform(corners)
             width, height = labels.size(bar.name)
             if width <= x1 - x0 and height <= y1 - y0 + 2:
-                labels.put(bar.name, (x0 + x1 - width) / 2, (y0 + y1) / 2)
+                middle = _middle(labels, bar, width)
+                labels.put(bar.name, middle - width / 2, (y0 + y1) / 2)
             elif len(bars) <= FEW and (left := _free(labels, bar, bars)) is not None:
                 labels.put(bar.name, left, (y0 + y1) / 2)
+
+
+def _middle(labels: Labels, bar: Bar, width: float) -> float:
+    """Return the middle of the longest part of a bar, or of all if that has no room.
+
+    Its parts differ in their looks, so a name in one of them hides no border.
+    """
+    times = [t for t in (bar.begin, bar.wait, bar.moves, bar.end) if t is not None]
+    x = labels.ax.transData.transform([(t, 0) for t in times])[:, 0]
+    longest = len(x) - 2 - int(np.argmax(np.diff(x)[::-1].round()))  # the last such
+    left, right = x[longest : longest + 2]
+    return float(left + right if width <= right - left else x[0] + x[-1]) / 2
 
 
 def _free(labels: Labels, bar: Bar, bars: Sequence[Bar]) -> float | None:

@@ -322,18 +322,32 @@ def test_what_never_completed_lasts_to_the_end_of_what_is_looked_at():
     assert [(bar.begin, bar.end) for bar in seen.stuck] == [(0.1, 3)]
 
 
+def middles_of_names(calls):
+    """Where each name stands in time, of a rank, verb, peer, begin and end a call."""
+    events = [
+        Event(rank, op, 8, peer=peer, issued=since, waited=since, completed=end)
+        for rank, op, peer, since, end in calls
+    ]
+    [ax] = plots.space_time(Trace.from_events(events, 2)).axes
+    return {text.get_text(): text.get_position()[0] for text in ax.texts}
+
+
+def test_a_name_hides_no_border_in_its_bar_and_no_short_bar_at_the_end():
+    """It is in the longer part, here the pale one; behind the last bars is room."""
+    calls = [(0, "send", 1, 0.4, 1.0), (1, "recv", 0, 0.0, 1.0)]
+    calls += [(0, "recv", 1, 1.01, 1.04), (1, "send", 0, 1.01, 1.03)]
+    at = middles_of_names(calls)
+    assert at["recv from 0"] == pytest.approx(0.7, abs=0.01)
+    assert at["recv from 1"] > 1.07 and at["send to 0"] > 1.06
+
+
 def test_a_short_call_is_named_beside_its_bar():
     """Behind it where there is room, else before it; it then covers no other call."""
 
     def names(begin):
         calls = [(0, "send", 1, begin, 0.51), (0, "recv", 1, 0.51, 1.0)]
         calls += [(1, "recv", 0, 0.0, 0.52), (1, "send", 0, 0.6, 0.61)]
-        events = [
-            Event(rank, op, 8, peer=peer, issued=since, waited=since, completed=end)
-            for rank, op, peer, since, end in calls
-        ]
-        [ax] = plots.space_time(Trace.from_events(events, 2)).axes
-        return {text.get_text(): text.get_position()[0] for text in ax.texts}
+        return middles_of_names(calls)
 
     at = names(begin=0.5)
     assert at["send to 1"] < 0.5 and at["send to 0"] > 0.61
@@ -1381,13 +1395,13 @@ def test_an_overlap_needs_a_barrier():
 
 
 def test_a_message_is_a_latency_and_its_bytes():
-    """The curve is alpha + n beta, and a line drops from twice alpha at n_1/2."""
+    """The curve is alpha + n beta, and a line drops from alpha at n_1/2."""
     link = fabrics.Link(5e-3, 1e-8)
     figure = plots.message_time(link, [1, 1000, 10**6], measured={1000: [5e-3, 6e-3]})
     whole, latency, in_bytes, *_ = (line.get_ydata() for line in figure.axes[0].lines)
     assert np.allclose(whole, np.add(latency, in_bytes))
     assert np.allclose(whole, [5e-3, 5.01e-3, 15e-3], rtol=1e-3)
-    assert (5e5, 1e-2) in [tuple(*line.get_xydata()) for line in figure.axes[0].lines
+    assert (5e5, 5e-3) in [tuple(*line.get_xydata()) for line in figure.axes[0].lines
                            if len(line.get_xydata()) == 1]  # fmt: skip
     with pytest.raises(ValueError, match="ascending"):
         plots.message_time(link, [2, 1])
