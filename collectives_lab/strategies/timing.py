@@ -17,8 +17,9 @@ Not in it: the optimizer, norms and other work that is bound by memory, kernels 
 start late, unequal ranks, routing that is not even. So with efficiency 1 the time is a
 floor of all that keeps these rules and adds in ranks, not in switches. A schedule of
 several pieces that sends along data as soon as a piece allows hides more than one
-micro-batch's passes do, and can be below it. With `rings` a call has the latencies of
-rings, and the time is an estimate.
+micro-batch's passes do, and can be below it; so can stages or pieces that are shorter
+than the others, as the bubble counts all as the slowest. With `rings` a call has the
+latencies of rings, and the time is an estimate.
 """
 
 from __future__ import annotations

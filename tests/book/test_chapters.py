@@ -2167,6 +2167,48 @@ CLAIMS = {
         assert round(100 * least.mfu, 1) == 68.3, "13.8"
         assert round(100 * hidden_step.mfu) == 72, "13.8"
         assert round(hidden_step.seconds, 2) == 3.77, "13.8"
+        kept_all = eight_pieces.strategy.but(recompute="none")
+        without = [100 * predict(kept_all, H100).mfu
+                   for predict in (st.step_time, with_data_hidden)]
+        assert np.round(without).tolist() == [70, 74], "13.8"
+        order = pipelines.one_f_one_b(16, 16, 8)
+
+        def seconds_of(work, stage, is_even=False):
+            ahead, back = (n / H100.peak / 8 for n in
+                           st.timing.hardware_flops(eight_pieces.strategy, 1))
+            ahead, back = (t + least.tensor / 16 / 16 for t in (ahead, back))
+            number = 0 if is_even else (work.piece, stage)
+            if number == (0, 0):
+                return 0.0
+            if number == (7, 15):  # the head alone
+                ahead = 8192 / 8 * of_405b.head_flops / H100.peak
+                back = 2 * ahead
+            return ahead if work.kind == "F" else back
+
+        def played(send, is_even=False):
+            ends, free, due = {}, 16 * [0.0], [list(own) for own in order]
+            while any(due):
+                for stage, own in enumerate(due):
+                    while own:
+                        need = pipelines._needed(own[0], stage, 16, 8)
+                        if need and need not in ends:
+                            break
+                        work, begin = own.pop(0), free[stage]
+                        if need:
+                            begin = max(begin, ends[need] + send * (need[1] != stage))
+                        free[stage] = begin + seconds_of(work, stage, is_even)
+                        ends[work, stage] = free[stage]
+            return max(free)
+
+        of_405b = eight_pieces.strategy.model
+        send = next(t.seconds / t.sentence.times for t in least.timed
+                    if t.sentence.verb == "send")
+        assert round(1e3 * send, 1) == 0.7, "13.8"
+        even = [played(t, is_even=True) for t in (0, send)]
+        assert np.isclose(even[0] + 2 * 15 * send, hidden_step.seconds)
+        assert np.isclose(even[1] - even[0], 2 * (16 * 7 + 15) * send), "13.8"
+        assert round(played(send), 2) == 3.87, "13.8"
+        assert round(100 * hidden_step.mfu * hidden_step.seconds / played(send)) == 70
         of_gpt3 = st.PUBLISHED[4:6]
         assert [run.strategy.interleave for run in of_gpt3] == [4, 4]
         in_a_piece = [st.step_time(run.strategy.but(interleave=1), run.cluster)
@@ -2178,7 +2220,6 @@ CLAIMS = {
         assert eight_pieces.strategy.blocks(1) == 8 > 126 / 16
         assert round(400 / 989, 3) == 0.404, "13.8"
         assert round(100 * 400 / 989 + 0.3) == 41, "13.8"
-        of_405b = eight_pieces.strategy.model
         seen = of_405b.flops(8192, causal=True)
         in_seconds = seen * 2048 * 8192 / (eight_pieces.flop_rate * 16_384)
         assert round(1 - in_seconds / eight_pieces.seconds, 2) == 0.04
@@ -2196,11 +2237,26 @@ CLAIMS = {
         falls = [[round(fall(f, v)) for v in (1, 2, 4, 8)]
                  for f in (st.step_time, st.forecast)]
         assert falls == [[25, 18, 12, 8], [25, 17, 10, 6]]
-        assert low < falls[1][3] + 0.5 < falls[0][3] + 0.5 < high < falls[1][2]
+        rounded = [[max(speed - 5, 9.89 * (mfu - 0.5)),
+                    min(speed + 5, 9.89 * (mfu + 0.5))]
+                   for speed, mfu in ((430, 43), (400, 41))]
+        assert np.round(rounded, 1).tolist() == [[425, 430.2], [400.5, 405]], "13.8"
+        (at_least, at_most_8k), (low_16k, high_16k) = rounded
+        low, high = (100 * (1 - slow / fast) for slow, fast in
+                     ((high_16k, at_least), (low_16k, at_most_8k)))
+        of_eight = [fall(way, 8) for way in ways_to_predict]
+        assert low < min(of_eight) < of_eight[1] < high < of_eight[0], "13.8"
+        assert all(fall(way, 4) > high + 2.5 for way in ways_to_predict), "13.8"
+        for predict, before in zip(ways_to_predict, of_eight):
+            both = [predict(run.strategy, H100) for run in (llama_8k, eight_pieces)]
+            more = 2 * (16 * 7 + 15 - 15) * send
+            later = [step.seconds + more for step in both]
+            added = 100 * (1 - later[0] / later[1] / 2) - before
+            assert 1 < added < 2, "13.8: a forecast's send takes as long, nearly"
         assert models.llama3_405b.layers == 126 and (126 + 2) // 16 == 8, "13.8"
-        assert [round(low, 1), round(high, 1)] == [4.7, 9.2], "13.8"
+        assert [round(low, 1), round(high, 1)] == [4.7, 6.9], "13.8"
         lost_at_least = [round(fall(with_data_hidden, v), 1) for v in (4, 8)]
-        assert lost_at_least == [9.7, 5.5] and 9.7 > high, "13.8"
+        assert lost_at_least == [9.7, 5.5], "13.8"
         assert [round(n) for n in (falls[1][2], falls[0][2])] == [10, 12], "13.8"
         lost = [round(fall(f, 8) / 100, 2) for f in (st.step_time, st.forecast)]
         assert lost == [0.08, 0.06]
@@ -2248,9 +2304,10 @@ CLAIMS = {
         assert round(80 * 2**30 - on_half[2], -9) == 2e9, "13.8"
         less = [(n - 80e9) / takes for n in (on_half[2], on_half[1])]
         assert [round(n, 2) for n in less] == [0.05, 0.20], "13.8"
-        fewer = [allocated_before(half.but(zero=2, interleave=v))
-                 for v in (2, 4, 1)]
-        assert [round(n / 1e9) for n in fewer] == [105, 91, 73], "13.8"
+        passes = pipelines.one_f_one_b(16, 32, 8)[1]
+        last_forward = max(n for n, work in enumerate(passes) if work.kind == "F")
+        begun = {work.piece for work in passes[:last_forward] if work.kind == "B"}
+        assert len(begun) == 8, "13.8: before forward passes end"
         only_bubble = least.pipeline - least.tensor * 15 / 128
         hidden_too = least.mfu * least.seconds / (least.computing + only_bubble)
         assert round(100 * hidden_too) == 86, "13.8"
