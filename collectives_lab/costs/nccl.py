@@ -209,7 +209,7 @@ def seconds(
     start_up = np.full(size.shape, latency(cluster, algorithm, protocol))
     rate = np.full(size.shape, bandwidth(cluster, algorithm, protocol))
     if algorithm == "tree":
-        rate *= tree_share(size, protocol)
+        rate *= _tree_share(size, protocol)
     elif protocol == "Simple" and cluster.nodes > 1:
         is_full = size // (2 * cluster.channels * cluster.world_size) >= 64
         start_up = np.where(
@@ -220,10 +220,10 @@ def seconds(
     return result if result.ndim else result.item()
 
 
-def tree_share(size: ArrayLike, protocol: str) -> Any:
+def _tree_share(size: Any, protocol: Protocol) -> Any:
     """Return the remaining share of a tree's bandwidth, by powers of 2 of the size."""
     tenths = np.asarray(SAGGING[protocol])
-    size_class = np.frexp(np.floor(np.asarray(size) / 64))[1] - 1
+    size_class = np.frexp(np.floor(size / 64))[1] - 1
     in_table = (size_class >= 0) & (size_class < len(tenths))
     return np.where(in_table, tenths[np.clip(size_class, 0, len(tenths) - 1)] / 10, 1.0)
 

@@ -216,9 +216,7 @@ class _Call:
                 rate = min(rate / 3.8, self._low_latency_cap())
             if protocol == "LL128":
                 rate *= 7 / 9 if nodes == 1 else 120 / 128
-            if protocol != "Simple":  # what Simple loses is in the pipeline that fills
-                rate *= float(model.tree_share(self.nbytes, protocol))
-            rate /= 2
+            rate *= self._tree_share(protocol) / 2
             seconds = latency * 1e-6 + hops * self._hop("tree", protocol)
             yield Choice("tree", protocol, seconds, hops, rate, gpus)
 
@@ -229,6 +227,17 @@ class _Call:
     def _tree_cards(self) -> float:
         """Return the bytes/s of the tensor that cards carry in a double tree."""
         return self.cards if self.shape.nodes <= 2 else self.cards / 2
+
+    def _tree_share(self, protocol: str) -> float:
+        """Return the part of a tree's rate that is left for this size in LL, LL128.
+
+        What a tree in Simple loses is in the pipeline that fills.
+        """
+        tenths = model.SAGGING[protocol]
+        index = int(math.log2(max(self.nbytes / 64, 1)))
+        if protocol == "Simple" or index >= len(tenths):
+            return 1.0
+        return tenths[index] / 10
 
     def switches(self) -> Iterator[Choice]:
         """Yield the algorithms whose sums or copies are made in switches."""

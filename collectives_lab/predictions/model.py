@@ -150,33 +150,13 @@ def _claimed(
     latency, rate = choice.latency, choice.rate
     if choice.algorithm == "nvls" and by_nvls is not None:
         rate = by_nvls
-    if choice.algorithm == "tree":
-        share = float(nccl.tree_share(nbytes, choice.protocol))
-        if choice.protocol == "Simple":
-            rate *= share
-        rate = min(rate, share * _tree_cap(choice.protocol, machine, shape))
-    is_ring = verb == "all_reduce" and choice.algorithm == "ring"
-    if is_ring and choice.protocol == "Simple" and shape.nodes > 1:
-        latency *= 1.9 if machine.gpu == "Volta" else 1.4
+    if verb == "all_reduce" and choice.protocol == "Simple":
+        index, tenths = int(math.log2(max(nbytes / 64, 1))), nccl.SAGGING["Simple"]
+        if choice.algorithm == "tree" and index < len(tenths):
+            rate *= tenths[index] / 10
+        if choice.algorithm == "ring" and shape.nodes > 1:
+            latency *= 1.9 if machine.gpu == "Volta" else 1.4
     return latency + (nbytes / rate if rate else math.inf)
-
-
-def _tree_cap(protocol: str, machine: Machine, shape: Shape) -> float:
-    """Return the most bytes/s of the tensor that NCCL counts for a tree's channels.
-
-    A channel for each card, or two of half the rate: 25 GB/s and more are shared by
-    two, on Hopper and later only with up to four cards (`ncclTopoDupChannels`).
-    """
-    if protocol == "LL" or shape.nodes == 1:
-        return math.inf
-    caps = nccl.TREE_CAP[machine.gpu]
-    if protocol == "LL128":
-        caps = nccl.LL128_CAP["tree", machine.gpu]
-    channels = machine.network_rate(shape.gpus) / machine.nic
-    is_new = machine.gpu in ("Hopper", "Blackwell")
-    if machine.nic * CARDS >= 25e9 and not (is_new and channels > 4):
-        channels *= 2
-    return channels * caps[min(shape.nodes, 3) - 1] * 1e9 / 2
 
 
 def _timed(
