@@ -1504,15 +1504,16 @@ CLAIMS = {
         assert round(7.8 - 4.5, 1) == 3.3, "10.9"
         assert len(tensors[0]) == 2 * 4096
         assert 9 * GPUS == 72 and 1 + 4 + sum(4**g for g in range(2, 8)) == 21845
-        both = lambda n: np.array([lab.predict("all_reduce", n, sixteen, algorithm=a
-                                               ).seconds for a in ("tree", "nvlstree")])
-        lead = {n: np.divide(*both(n * MiB)[::-1]) for n in range(40, 190)}  # a tree's
-        assert 1.08 < lead[52] < 1.12, "10.8"
-        level = [n for n in lead if n > 40 and (lead[n] > 1) != (lead[n - 1] > 1)]
-        assert [n * MiB for n in level[:2]] == [90 * MiB, 128 * MiB], level
-        assert len(level) == 3 and abs(level[2] * MiB / (170 * MiB) - 1) < 0.02, level
-        choices = [lab.predict("all_reduce", n * MiB, sixteen) for n in (51, 52, 64)]
-        assert [one.algorithm for one in choices] == ["tree", "nvlstree", "nvlstree"]
+        assert taken_from == 22 and faster_from in (25, 26), "10.8"
+        lost = [chosen[n].seconds / seconds_by("tree", n) - 1
+            for n in range(taken_from, faster_from)]
+        assert 0.02 < max(lost) < 0.03, "10.8"
+        slower = [n for n in range(1, 65) if seconds_by("ring", n) > 2 * min(
+            seconds_by(name, n) for name in ("tree", "nvlstree"))]
+        assert max(slower) in range(30, 35), "10.8, Figure 10.10"
+        order = [seconds_by("nvlstree", n) < seconds_by("tree", n)
+            for n in 2 ** np.arange(12)]
+        assert order == [False] * 5 + [True] * 7, "10.8, Figure 10.10"
         ring_of_one = lab.predict("all_reduce", KiB, dgx, algorithm="ring").seconds
         of_one_shot = kernel_seconds(KiB)["one-shot"]
         assert 0.28 < of_one_shot / ring_of_one < 0.37, of_one_shot / ring_of_one
