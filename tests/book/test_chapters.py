@@ -1827,8 +1827,19 @@ CLAIMS = {
         between = [end_of([*in_buckets(gradients, cap * MiB, first)], A_100, b_100)
             for cap in range(1, 480) for first in (MiB, cap * MiB)]
         assert round((min(ends) - min(between)) / ms, 1) == 0.4, "12.7"
-        best_cap = between.index(min(between)) // 2 + 1
-        assert best_cap - 25 == 12, "12.7: bucket_cap_mb_list"
+        ready, sent_by = np.cumsum([(0, 0), *gradients], axis=0).T
+        soonest = [0.0]  # the end of the best buckets of the first gradients
+        for i in range(1, 149):
+            soonest.append(min(max(soonest[j], ready[i]) + A_100
+                + (sent_by[i] - sent_by[j]) * b_100 for j in range(i)))
+        caps, grown = [1, 5, 10, 20, 30, 50, 70, 400], [(0.0, 0)]
+        for computed, nbytes in gradients:
+            if grown[-1][1] >= caps[len(grown) - 1] * MiB:
+                grown.append((0.0, 0))
+            grown[-1] = grown[-1][0] + computed, grown[-1][1] + nbytes
+        assert [round(n / MiB) for _, n in grown] == [9, 9, 18, 27, 36, 54, 72, 249]
+        assert round(end_of(grown, A_100, b_100) / ms) == 91, "12.7: eight buckets"
+        assert round(soonest[-1] / ms) == 91, "12.7: none ends earlier"
         begins_later, ends_later = (np.ravel([*on_the_network(WAYS["DDP"], *link)])[n]
             - np.ravel([*on_the_network(WAYS["even buckets"], *link)])[n]
             for link in [(A_100, b_100)] for n in (0, -1))
