@@ -15,10 +15,10 @@ from collectives_lab.plots.series import SERIES
 ROW, BACK = 1.0, 3.2
 """Heights of the way to the owner and of the way back."""
 
-PLUS, WANTED, PACK, MESSAGE, CUT, END = 2.35, 3.2, 4.5, 5.7, 8.1, 9.8
+PLUS, WANTED, PACK, MESSAGE, CUT, END = 2.35, 3.1, 4.4, 5.7, 8.0, 9.8
 """Where numbers are added, subtracted and packed, and the parts of the message."""
 
-HALF = 0.75
+HALF = 0.9
 """Half of the width of a box."""
 
 
@@ -46,11 +46,11 @@ def feedback_loop(codes: str, scale: str, *, caption: str) -> Diagram:
         ax.text((left + right) / 2, ROW, words, ha="center", va="center", size=8)
     ax.text((MESSAGE + CUT) / 2, ROW - 0.8, "codes", ha="center", size=8)
     ax.text((CUT + END) / 2, ROW - 0.8, "scale", ha="center", size=8)
-    ax.text(-0.3, ROW, "numbers", va="center", size=8)
+    ax.text(-0.5, ROW, "numbers", va="center", size=8)
     ax.text(END + 0.9, ROW, "owner", va="center", size=8)
     ax.text(WANTED, ROW - 0.8, "wanted", ha="center", size=8)
     ax.text(PLUS - 0.2, (ROW + BACK) / 2, "left out", ha="right", va="center", size=8)
-    ax.set(xlim=(-0.35, END + 2.4), ylim=(BACK + 0.6, -0.3))
+    ax.set(xlim=(-0.55, END + 2.4), ylim=(BACK + 0.6, -0.3))
     ax.set_axis_off()
     figure.caption = caption
     figure.alt = (
