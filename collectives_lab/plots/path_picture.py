@@ -63,9 +63,9 @@ def _picture(apart: np.ndarray, met: np.ndarray, width: float) -> Diagram:
             x, y = np.concatenate([begin[None], steps]).T
             (line,) = ax.plot(x, y, color=rank_color(rank), lw=1.3, marker=".", ms=3)
             signs[f"rank {rank}"] = line
-    look = {"color": INK, "ms": 7, "mew": 2, "zorder": 3}
+    look = {"color": INK, "ms": 5, "mew": 1.5, "zorder": 3}
     (signs["mean of ends"],) = ax.plot(*apart[:, :, -1].mean(axis=1).T, "x", **look)
-    (signs["agreed"],) = ax.plot(*met.T, "o--", color=INK, ms=6, lw=1.2)
+    (signs["agreed"],) = ax.plot(*met.T, "o--", color=INK, ms=9, mfc="none", lw=1.2)
     for number, (x, y) in enumerate(met):
         ax.annotate(f"{number}", (x, y), (-4, 8), textcoords="offset points", size=9)
     ax.set(xlabel="first direction", ylabel="second direction", xticks=[], yticks=[])

@@ -118,11 +118,10 @@ def _hop(
     if is_mutual and hop[0] > hop[1]:
         return  # two dashed lines on each other would look solid
     bow = 0.0
-    if is_inside:  # to the left, in the last node to the right
-        is_left = hop[0] // per_node < nodes - 1
+    if is_inside:  # down on the outer side, up on the inner one
         apart = abs(hop[1] - hop[0])
         bow = min(0.35 + 0.4 / apart, WIDEST_BOW / (apart * PITCH))
-        bow *= 1 if is_left == (hop[0] < hop[1]) else -1
+        bow *= 1 if hop[0] // per_node < nodes - 1 else -1
     arrow = FancyArrowPatch(
         _point(hop[0], per_node),
         _point(hop[1], per_node),

@@ -54,7 +54,7 @@ def by_seed(
     figure, ax = diagram(WIDTH, 1.0 + 0.27 * len(results) * max(1.0, higher))
     if near:
         figure.clear()
-        close, ax = figure.subplots(1, 2, sharey=True)
+        close, ax = figure.subplots(1, 2, sharey=True, width_ratios=(4, 3))
         _rows(close, results, *near)
         close.set_xlim(near)
         close.set_title("enlarged", size=8)
@@ -63,13 +63,16 @@ def by_seed(
         for row, values in enumerate(results.values()):
             if min(values) > near[1]:
                 close.text(0.97, row, "→", ha="right", color=rank_color(4), **place)
-        figure.supxlabel(axes.pop("xlabel", ""), size=mpl.rcParams["axes.labelsize"])
+        label = figure.supxlabel(axes.pop("xlabel", ""), size="medium")
     for name, x in (marks or {}).items():
         ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         ax.text(x, -0.75, name, ha="center", va="bottom", size=8)
     _rows(ax, results, *ends, most=3 if near else 5, is_counted=is_counted)
     ax.set(**axes)
     ax.margins(x=0.08)
+    if near:  # the label stands below the middle of both
+        figure.draw_without_rendering()
+        label.set_x((close.get_position().x0 + ax.get_position().x1) / 2)
     words = (
         f"{name} {np.mean(values):.3g} ({min(values):.3g} to {max(values):.3g})"
         for name, values in results.items()

@@ -66,14 +66,16 @@ def timetable(
     *,
     arrows: Sequence[Arrow] = (),
     ranks: Sequence[int] = (),
+    upright: Sequence[float] = (),
     width: float = 6.4,
     fits_phone: bool = False,
     **axes: Any,
 ) -> Diagram:
     """Draw a lane for each name, from the top, with its spans and the arrows.
 
-    ranks: the ranks whose colours the lanes have; 0, 1, ... if left out. width: inches.
-    fits_phone: whether a phone gets the same, narrower; its names need the room there.
+    ranks: the ranks whose colours the lanes have; 0, 1, ... if left out. upright: times
+    at which a dotted line crosses all lanes. width: inches. fits_phone: whether a phone
+    gets the same, narrower; its names need the room there.
     axes: what `Axes.set` takes; time has no numbers unless it has `xticks`.
     Raises ValueError for a span that ends before it begins, and for an arrow from or to
     a lane that is not there.
@@ -85,6 +87,8 @@ def timetable(
             if span.end < span.begin:
                 raise ValueError(f"{span} of {name!r} ends before it begins")
             _draw(ax, lane, span, color if span.rank is None else rank_color(span.rank))
+    for at in upright:
+        ax.axvline(at, color=INK, linewidth=1, linestyle=":", zorder=3)
     names = list(lanes)
     for arrow in arrows:
         if missing := {arrow.src, arrow.dst} - {*names}:
@@ -99,8 +103,8 @@ def timetable(
     sentences = (f"{name}: {_words(spans)}." for name, spans in lanes.items())
     figure.alt = f"{caption} {' '.join(sentences)}"
     if fits_phone:
-        more: dict[str, Any] = {"arrows": arrows, "ranks": ranks, "width": PHONE}
-        figure.narrow = timetable(lanes, caption, **more, **axes)
+        more: dict[str, Any] = {"arrows": arrows, "ranks": ranks, "upright": upright}
+        figure.narrow = timetable(lanes, caption, width=PHONE, **more, **axes)
     return figure
 
 

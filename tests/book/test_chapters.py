@@ -1821,8 +1821,19 @@ CLAIMS = {
         between = [end_of([*in_buckets(gradients, cap * MiB, first)], A_100, b_100)
             for cap in range(1, 480) for first in (MiB, cap * MiB)]
         assert round((min(ends) - min(between)) / ms, 1) == 0.4, "12.7"
-        best_cap = between.index(min(between)) // 2 + 1
-        assert best_cap - 25 == 12, "12.7: bucket_cap_mb_list"
+        ready, sent_by = np.cumsum([(0, 0), *gradients], axis=0).T
+        soonest = [0.0]  # the end of the best buckets of the first gradients
+        for i in range(1, 149):
+            soonest.append(min(max(soonest[j], ready[i]) + A_100
+                + (sent_by[i] - sent_by[j]) * b_100 for j in range(i)))
+        caps, grown = [1, 5, 10, 20, 30, 50, 70, 400], [(0.0, 0)]
+        for computed, nbytes in gradients:
+            if grown[-1][1] >= caps[len(grown) - 1] * MiB:
+                grown.append((0.0, 0))
+            grown[-1] = grown[-1][0] + computed, grown[-1][1] + nbytes
+        assert [round(n / MiB) for _, n in grown] == [9, 9, 18, 27, 36, 54, 72, 249]
+        assert round(end_of(grown, A_100, b_100) / ms) == 91, "12.7: eight buckets"
+        assert round(soonest[-1] / ms) == 91, "12.7: none ends earlier"
         begins_later, ends_later = (np.ravel([*on_the_network(WAYS["DDP"], *link)])[n]
             - np.ravel([*on_the_network(WAYS["even buckets"], *link)])[n]
             for link in [(A_100, b_100)] for n in (0, -1))
@@ -2465,6 +2476,11 @@ CLAIMS = {
         assert pack_signs(fixed).nbytes == 1024 // 8 + 4, "Figure 15.2"
         assert pack(torch.randn(256)).nbytes == 256 + 4, "Figure 15.2"
         assert off["without"][-1] > 5 * off["with"][-1]
+        on_average = arrived(pack_signs, noisy)[-1] / 100
+        wrong = (on_average - noisy.mean(dim=0)).square()
+        assert wrong[fixed.abs() < 0.5].sum() < 0.05 * wrong.sum(), "15.4"
+        in_share = on_average / fixed
+        assert in_share[fixed.abs() > 1.5].max() < 0.8, "15.4"
         said = unpack_signs(pack_signs(fixed.view(1, -1)))[0]
         assert 0.7 < (fixed - said).norm() / said.norm() < 0.8
         assert 20 < np.mean(signs) < 50 and np.mean(fed) > 85
@@ -2490,6 +2506,8 @@ CLAIMS = {
         beyond = moved / (ends - points[:-1]).norm(dim=1)
         assert (beyond > 1).all() and np.isclose(0.7 * 1.5 - 1, 1 / 20), "Figure 15.6"
         assert abs(beyond[0] - 1.05) < 1e-3 and min(beyond[1:]) > 1.1, "Figure 15.6"
+        sixth = 0.7 * (1 + 0.9 * sum(0.9**k for k in range(6)))
+        assert round(sixth, 1) == 3.7, "15.6"
         assert round(1 / (1 - 0.9)) == 10 and largest and STEPS % 20 == STEPS % 30 == 0
         assert 2.5 < 1 / largest("overlapped") < 3 and largest("DiLoCo") == 1
         assert [arrivals[-1][0], 2 * 60, 3 + 1 / 2] == [70, 120, 3.5]
@@ -2512,6 +2530,12 @@ CLAIMS = {
         assert round(np.mean(diloco)) == 6 and 1 / (1 - 0.5) == 2, "15.7"
         assert eager > 10 * fused and saved == 1.5 * (2 - 260 / 256)
         assert pays[0] > 400 / 8 == 50 and pays[0] < 450 < pays[1]
+        cast = moved_by_operations(casts)
+        assert abs(cast - (4 + 2 + 2 + 2 + 2 + 4)) < 1e-2 and round(pays[0]) == 79, \
+            "15.8"
+        copies = 2 * (4 + 4)
+        with_copies = H100 * saved / (eager + copies - cast) / 1e9
+        assert copies == 16 and round(with_copies) == 63 > 50, "15.8"
         assert 400e9 / 8 == 50e9 and H100 == 3350e9, "15.8"
         assert round(1e3 * COPIES * N * fused / H100, 1) == 0.3
         assert 10e9 / 8 / LINK == 500

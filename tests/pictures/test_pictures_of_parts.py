@@ -392,8 +392,8 @@ def test_a_span_of_a_timetable_needs_no_name() -> None:
 
 
 def test_a_timetable_can_fit_a_phone() -> None:
-    """It has the same spans and axis there, and shrinks no letter."""
-    more = {"fits_phone": True, "xticks": [0, 1, 4]}
+    """It has the same spans, lines and axis there, and shrinks no letter."""
+    more = {"fits_phone": True, "xticks": [0, 1, 4], "upright": [2]}
     figure = plots.timetable(SPANS, "Who waits.", ranks=[3, 5], **more)
     wide, narrow = figure.axes[0], figure.narrow.axes[0]
     assert_readable(figure.narrow)
@@ -401,6 +401,7 @@ def test_a_timetable_can_fit_a_phone() -> None:
     assert len(narrow.patches) == len(wide.patches) > 3
     assert narrow.patches[-1].get_edgecolor() == wide.patches[-1].get_edgecolor()
     assert [*narrow.get_xticks()] == [0, 1, 4]
+    assert [line.get_xdata()[0] for line in (*narrow.lines, *wide.lines)] == [2, 2]
 
 
 def test_a_rank_of_a_timetable_that_computes_is_grey() -> None:
@@ -873,6 +874,9 @@ def test_every_seed_has_a_dot_and_every_row_a_mean() -> None:
     assert_readable(figure)
     close, whole = figure.axes
     assert "enlarged" in written(figure)
+    middle = (close.get_position().x0 + whole.get_position().x1) / 2
+    (label,) = figure.texts
+    assert label.get_position()[0] == pytest.approx(middle, abs=0.01)
     assert close.get_xlim() == (0, 1) and whole.get_xlim()[1] > 9
     assert len(close.lines) == 2 * len(rows) and "nats" in written(figure)
     assert not close.texts, "no row lies beyond the range"
@@ -885,6 +889,7 @@ def test_error_feedback_goes_round_in_a_loop() -> None:
     figure = plots.feedback_loop("1024 bits", "4 bytes", caption="The loop.")
     assert_readable(figure)
     assert {"1024 bits", "4 bytes", "pack", "unpack", "left out"} <= {*written(figure)}
+    assert "owner" in written(figure) and "−" in written(figure)
     (ax,) = figure.axes
     arrows = [text for text in ax.texts if isinstance(text, Annotation)]
     ends = [(arrow.xyann, arrow.xy) for arrow in arrows]
