@@ -1470,11 +1470,11 @@ CLAIMS = {
                 for n in 2.0 ** np.arange(8, 34)]
         assert set(four) == {"ring"}
         begun = lab.widgets.explore_choice(64 * MiB, 16, 8).words()
-        assert "nvlstree" in begun and "a tree would take 0.9" in begun
+        assert "nvlstree" in begun, begun
         ends = {n: [lab.predict("all_reduce", s, fabrics.dgx_h100(n)).algorithm
                     for s in (KiB, GiB)] for n in (1, 16)}
         assert ends == {1: ["ring", "nvls"], 16: ["tree", "nvlstree"]}
-        assert (by_algorithm["ring"] / shortest)[grid <= 50 * MiB].min() > 2
+        assert (by_algorithm["ring"] / shortest)[grid <= 32 * MiB].min() > 2
         first = lab.predict("all_reduce", 4 * KiB, sixteen, algorithm="nvlstree")
         least = lab.predict("all_reduce", 4 * KiB, sixteen, algorithm="tree").seconds
         assert first.seconds / least > by_algorithm["nvlstree"][0] / shortest[0]
@@ -1497,9 +1497,9 @@ CLAIMS = {
         assert round(7.8 - 4.5, 1) == 3.3, "10.9"
         assert len(tensors[0]) == 2 * 4096
         assert 9 * GPUS == 72 and 1 + 4 + sum(4**g for g in range(2, 8)) == 21845
-        assert taken_from == 22 and faster_from in (25, 26), "10.8"
+        assert taken_at == 22 and faster_at in (25, 26), "10.8"
         lost = [chosen[n].seconds / seconds_by("tree", n) - 1
-            for n in range(taken_from, faster_from)]
+            for n in range(taken_at, faster_at)]
         assert 0.02 < max(lost) < 0.03, "10.8"
         slower = [n for n in range(1, 65) if seconds_by("ring", n) > 2 * min(
             seconds_by(name, n) for name in ("tree", "nvlstree"))]
