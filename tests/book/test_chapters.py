@@ -87,20 +87,20 @@ CLAIMS = {
         assert nvlink / infiniband == 9
         assert a100.inside.bandwidth / a100.across.bandwidth == 12
         attained = lab.predictions.rates(h100)
-        assert [row[4] for row in attained.rows] == ["80 %", "96 %"]
+        assert [row[4] for row in attained.rows] == ["81 %", "96 %"]
         assert nccl.HOP["ring", "network"][0] == 2.7, "2.9"
         crossed = lab.plots.cost_curves(by_protocol, grid).alt
         assert "astest is LL, from 6 MiB LL128, from 1" in crossed, crossed
         late = [[lab.predict("broadcast", n * 2**20, dgx, protocol=p).seconds
-                 for p in ("LL128", "Simple")] for n in (134, 136)]
-        assert [a < b for a, b in late] == [True, False], "135 MiB, 2.7"
+                 for p in ("LL128", "Simple")] for n in (139, 140)]
+        assert [a < b for a, b in late] == [True, False], "139 MiB, 2.7"
         low, _, simple = np.add(nccl.BASE["ring"], nccl.HOP["ring", "NVLink"])
         rate_of_low = nccl.LL_CAP["Hopper"][0] * 1e9
-        one_hop = (simple - low) * 1e-6 / (1 / rate_of_low - 1 / 360e9)
+        one_hop = (simple - low) * 1e-6 / (1 / rate_of_low - 1 / 363e9)
         assert nccl.LL_CAP["Hopper"][0] == 141, "2.7"
-        assert 360e9 / 48e9 == 7.5, "2.9"
+        assert round(363e9 / 48e9, 1) == 7.6 and attained.rows[0][3] == "363 GB/s", "2.9"
         factor_of_links = lab.predictions.rates(h100).rows[0][5]
-        assert factor_of_links.startswith("fitted 0.97 of "), "2.6"
+        assert factor_of_links.startswith("fitted 0.98 of "), "2.6"
         assert attained.rows[1][3] == "48 GB/s", "2.6"
         assert abs(one_hop / 1e6 - 1) < 0.1, "by one hop Simple overtakes LL"
         assert abs(grid[is_fastest].max() - 6e6) < 2e5
@@ -149,7 +149,7 @@ CLAIMS = {
         at_rates = 2**26 / sent_in
         assert np.allclose(at_rates, [157e9, 82e9, 43e9], rtol=0.004), "2.9"
         assert (sent_in[2] / sent_in[:2]).round(1).tolist() == [3.7, 1.9], "2.9"
-        assert at_rates[0] < 360e9 / 2, "more than half is unused"
+        assert at_rates[0] < 363e9 / 2, "more than half is unused"
         for inside in (by_four, by_eight):
             assert (pairs / inside[-1]).round(1).tolist() == [8.3, 9.4], "2.9"
         assert 10 * 9 // 2 == 45, "2.9: pairs of ten servers"
@@ -166,8 +166,8 @@ CLAIMS = {
         assert round(factor(2**32), 1) == 7.5, "2.9"
         assert 8 < 2**32 / 44.1e9 / (2**32 / 366e9) < 366 / 39 < 9.4, "2.9"
         beyond = [1e6 * (lab.predict("broadcast", 2**26, pair).seconds - 2**26 / rate)
-                  for pair, rate in ((same_server, 360e9), (two_servers, 48e9))]
-        assert [round(x) for x in beyond] == [33, 97]
+                  for pair, rate in ((same_server, 363e9), (two_servers, 48e9))]
+        assert [round(x) for x in beyond] == [34, 100]
         b200 = fabrics.dgx_b200()
         assert b200.inside.bandwidth / b200.across.bandwidth == 18, "2.6"
         assert fabrics.pcie_box().inside.bandwidth == 25e9, "2.6"
@@ -969,12 +969,12 @@ CLAIMS = {
         published = {8: 125e-6, 80: 970e-6}  # 32 MiB, nccl-tests on H100
         of_nccl = {P: lab.predict("all_to_all", 2**25, fabrics.dgx_h100(P // 8),
             tool="nccl-tests").seconds for P in published}
-        assert [round(1e6 * of_nccl[P]) for P in (8, 80)] == [98, 785], "7.7"
+        assert [round(1e6 * of_nccl[P]) for P in (8, 80)] == [97, 787], "7.7"
         assert round(published[80] / published[8], 1) == 7.8, "7.7"
-        assert all(0.78 < of_nccl[P] / published[P] < 0.82 for P in (8, 80)), "7.7"
+        assert all(0.77 < of_nccl[P] / published[P] < 0.82 for P in (8, 80)), "7.7"
         gib = [lab.predict("all_to_all", 2**30, fabrics.dgx_h100(n)).seconds
             for n in (1, 10)]
-        assert np.allclose(gib, [2840e-6, 21160e-6], rtol=0.08), "7.7"
+        assert np.allclose(gib, [2840e-6, 21160e-6], rtol=0.09), "7.7"
         assert 400e9 / 8 == 50e9, "7.7"
     """,
     "08_moving_weights_and_experience": """
@@ -1653,7 +1653,7 @@ CLAIMS = {
         assert round(1e3 * ten.seconds, 2) == 2.91, "11.7"
         assert round(1e3 * of_a_node.seconds, 3) == 0.346, "11.7"
         apart = ten.seconds / of_a_node.seconds / (2.54 / 0.314)
-        assert 1.03 < apart < 1.04 and 1.1 < ten.seconds / 2.54e-3 < 1.15, "11.7"
+        assert 1.03 < apart < 1.05 and 1.1 < ten.seconds / 2.54e-3 < 1.15, "11.7"
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
         half_mixed = mixed_hosts[:16] + sorted_hosts[16:]
         assert slowdown(half_mixed) == 7, "the pod that sends the most"
