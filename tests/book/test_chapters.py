@@ -883,7 +883,7 @@ CLAIMS = {
         assert 2.7e-3 < 4096 * 16 * 4096**2 / 400e12 < 2.8e-3, "7.4, 7.6"
         two_ways_predicted = predicted_ways[0] / predicted_ways[1]
         assert round(two_ways_predicted, 1) == 6.7
-        assert 0.85 < np.median(factors) / two_ways_predicted < 1.15, factors
+        assert 0.75 < np.median(factors) / two_ways_predicted < 1.15, factors
         assert np.round(growth, 1).tolist() == [8.8, 17.3, 7.7], growth
         crossing = {P: (P - 8) / P * S / 50e9 + 14e-6 for P in WORLDS[1:]}
         assert all(0 < seconds_on_dgx[P][0] / crossing[P] - 1 < 0.015 for P in crossing)
