@@ -2172,6 +2172,32 @@ CLAIMS = {
         assert round(100 * least.mfu, 1) == 68.3, "13.8"
         assert round(100 * hidden_step.mfu) == 72, "13.8"
         assert round(hidden_step.seconds, 2) == 3.77, "13.8"
+        sums_hidden = [run.strategy.but(async_tensor=True)
+                       for run in (eight_pieces, one_piece)]
+        at_best = [100 * predict(sums_hidden[0], H100).mfu
+                   for predict in (st.step_time, with_data_hidden)]
+        assert np.round(at_best).tolist() == [71, 75], "13.8, recap"
+        in_one = st.step_time(sums_hidden[1], H100)
+        assert round(100 * in_one.mfu, 1) == 42.0, "13.8, recap"
+        assert round(one_piece.seconds / in_one.seconds, 2) == 1.04, "13.8"
+        of_block = [t.sentence for t in least.timed if t.sentence.group == "tensor"
+                    and t.sentence.verb != "all_reduce"]
+        hidden_calls = [t for t in of_block if t.beside]
+        calls_of = [sum(t.times for t in ts) // (8 * 16)
+                    for ts in (of_block, hidden_calls)]
+        assert calls_of == [10, 2], "13.6: eight of ten waited for"
+        of_block = [t.sentence for t in st.step_time(sums_hidden[0], H100).timed
+                    if t.sentence.group == "tensor" and not t.sentence.beside
+                    and t.sentence.verb != "all_reduce"]
+        assert sum(t.times for t in of_block) == 6 * 8 * 16, "13.6: six needed"
+        by_way = [round(100 * st.step_time(w.but(async_tensor=True), H100).mfu)
+                  for w in [*ways.values()][4:]]
+        assert by_way == [74, 68], "13.4"
+        assert not any(run.strategy.async_tensor for run in st.PUBLISHED), "13.6"
+        assert not any(w.async_tensor for w in (*ways.values(), cube, qwen)), "13.6"
+        counts = [t.what for t in st.sentences(by_expert[8], stage=1)
+                  if t.group == "expert" and t.nbytes < 2000]
+        assert counts and set(counts) == {"how many tokens"}, "13.6"
         kept_all = eight_pieces.strategy.but(recompute="none")
         without = [100 * predict(kept_all, H100).mfu
                    for predict in (st.step_time, with_data_hidden)]
