@@ -2185,12 +2185,12 @@ CLAIMS = {
                     and t.sentence.verb != "all_reduce"]
         hidden_calls = [t for t in of_block if t.beside]
         of_all, hidden = (sum(t.times for t in ts) for ts in (of_block, hidden_calls))
-        assert math.isclose(hidden / of_all, 2 / 10), "13.6: eight of ten waited for"
+        assert np.isclose(hidden / of_all, 2 / 10), "13.6: eight of ten waited for"
         of_block = [t.sentence for t in st.step_time(sums_hidden[0], H100).timed
                     if t.sentence.group == "tensor" and not t.sentence.beside
                     and t.sentence.verb != "all_reduce"]
         needed = sum(t.times for t in of_block)
-        assert math.isclose(needed / of_all, 6 / 10), "13.6: six needed"
+        assert np.isclose(needed / of_all, 6 / 10), "13.6: six needed"
         by_way = [round(100 * st.step_time(w.but(async_tensor=True), H100).mfu)
                   for w in [*ways.values()][4:]]
         assert by_way == [74, 68], "13.4"
