@@ -1627,9 +1627,7 @@ CLAIMS = {
             two_dgx.permuted(in_turn)).elapsed == single
         assert ring_time(4, NEAR) == 6 * NEAR.time(S / 4)
         assert np.all(np.array(measured_sums) > predicted_sums), measured_sums
-        more = [5e-3 + predicted for predicted in predicted_sums]
         assert round(predicted_sums[2] / predicted_sums[1], 1) == 4.8, "11.7"
-        assert round(more[2] / more[1], 1) == 4.2, "11.7"
         assert np.all(np.array(measured_repair) > predicted_repair), measured_repair
         assert measured_repair[1] < measured_repair[0], measured_repair
         for mesh_of in (TENSOR_LAST, DATA_LAST):
@@ -1664,7 +1662,8 @@ CLAIMS = {
         assert round(1e3 * ten.seconds, 2) == 2.91, "11.7"
         assert round(1e3 * of_a_node.seconds, 3) == 0.346, "11.7"
         apart = ten.seconds / of_a_node.seconds / (2.54 / 0.314)
-        assert abs(apart - 1) < 0.05 and 1.1 < ten.seconds / 2.54e-3 < 1.15, "11.7"
+        assert abs(apart - 1) < 0.05 and round(ten.seconds / 2.542e-3 - 1, 2) == 0.14, "11.7"
+        assert round(of_a_node.seconds / 0.3136e-3 - 1, 2) == 0.10, "11.7"
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
         half_mixed = mixed_hosts[:16] + sorted_hosts[16:]
         assert slowdown(half_mixed) == 7, "the pod that sends the most"
