@@ -38,7 +38,7 @@ ONE_MACHINE = ["--allow-run-as-root", "--oversubscribe"]
 OVER_TCP = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
 OVER_TCP += ["--mca", "btl_tcp_if_include", "127.0.0.0/8"]
 FORCIBLE = ["basic_linear", "recursive_doubling", "ring", "rabenseifner"]
-"""Open MPI's names of algorithms for all_reduce, four of its seven."""
+"""Open MPI's names of algorithms for all_reduce, those that the chapter shows."""
 FORCED = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca"]
 
 

@@ -697,8 +697,11 @@ CLAIMS = {
         by_128 = [lab.predict("all_reduce", 2**30, cluster, algorithm=name)
             for name in ("tree", "ring")]
         assert [round(1e3 * one.seconds, 2) for one in by_128] == [7.84, 7.13], "5.10"
-        later = np.diff([one.parts["latency"] for one in by_128])[0]
-        assert 2 * (128 - 1) == 254 and round(1e3 * later, 1) == 0.5, "5.10"
+        simple = lab.predict("all_reduce", 2**30, cluster, algorithm="ring",
+            protocol="Simple")
+        assert round(1e3 * simple.seconds, 2) == 7.22, "5.10"
+        assert by_128[1].protocol == "LL128", "5.10"
+        assert costs.nccl.LL128_CAP["ring", "Hopper"][2] == 36.7, "5.10"
         assert costs.nccl.TREE_CAP["Hopper"][2] == 36 and 0.96 * 50 == 48, "5.10"
         sent = [one.parts["transfer"] for one in by_128]
         assert math.isclose(2**30 / sent[0], 8 * 36e9 / 2) and sent[1] < sent[0], "5.10"
