@@ -2185,7 +2185,7 @@ CLAIMS = {
                    for predict in (st.step_time, with_data_hidden)]
         assert np.round(at_best).tolist() == [71, 75], "13.8, recap"
         in_one = st.step_time(sums_hidden[1], H100)
-        assert round(100 * in_one.mfu, 1) == 42.0, "13.8, recap"
+        assert round(100 * in_one.mfu, 1) == 42.0, "13.8"
         assert round(one_piece.seconds / in_one.seconds, 2) == 1.04, "13.8"
         of_block = [t.sentence for t in least.timed if t.sentence.group == "tensor"
                     and t.sentence.verb != "all_reduce"]
