@@ -10,6 +10,7 @@ import runpy
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,11 +27,14 @@ from book.execution import number_of
 CHAPTERS = execution.chapters()
 CHEATSHEET = execution.ROOT / "chapters" / "scripts" / "collective_cheatsheet.py"
 NOTATION = execution.ROOT / "docs" / "notation.md"
-DEADLINE = 240.0
+DEADLINE = 420.0
 """Seconds until a chapter is given up, on a machine that has much else to do."""
 
 MINUTE = 2 * 60.0
 """Seconds of processors that a chapter may use: those of a minute on two of them."""
+
+USUAL = 0.25
+"""Seconds of `yardstick` on a machine for which the minute is meant."""
 
 LONGEST, MEDIAN = 25, 6
 """Lines of a code cell at most, and non-blank lines of the median one."""
@@ -2840,7 +2844,7 @@ def test_a_fault_of_form_is_found(change: Callable, complaint: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     "path", sorted(answers.ANSWERS.glob("*.ipynb")), ids=lambda path: path.stem
 )
@@ -2870,7 +2874,7 @@ def used() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize("chapter", [once(path) for path in CHAPTERS])
 def test_a_chapter_runs_and_its_text_is_true(chapter: Path) -> None:
     """Run All works, within a minute and without a warning, and leaves no process.
@@ -2882,7 +2886,18 @@ def test_a_chapter_runs_and_its_text_is_true(chapter: Path) -> None:
     claims = re.sub("^ {8}", "", CLAIMS.get(chapter.stem, ""), flags=re.MULTILINE)
     done = execution.execute(chapter, DEADLINE, claims and helper + claims)
     assert not execution.complaints(done.notebook)
-    assert used() - before < MINUTE
+    assert used() - before < MINUTE * max(1, yardstick() / USUAL)
+
+
+def yardstick() -> float:
+    """The least seconds of a processor, of three, for a fixed loop of plain Python."""
+    times = []
+    for _ in range(3):
+        begin, total = time.process_time(), 0
+        for number in range(5_000_000):
+            total += number * number % 7
+        times.append(time.process_time() - begin)
+    return min(times)
 
 
 def small(source: str) -> NotebookNode:
