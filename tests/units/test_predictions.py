@@ -517,6 +517,24 @@ def test_calls_of_which_little_is_published_have_a_wider_range(fabric, nbytes, w
     assert usual.high / usual.low < 1.5 and "Four in five" in usual.support
 
 
+@pytest.mark.parametrize(
+    "fabric, per_channel",
+    [(fabrics.dgx_h100(16), 36.0), (fabrics.dgx_b200(4), 24.0)],
+)
+def test_a_tree_over_servers_has_the_caps_of_its_channels(fabric, per_channel) -> None:
+    """A channel for each of eight cards, and every byte is sent twice."""
+    tree = lab.predict("all_reduce", GiB, fabric, algorithm="tree", protocol="Simple")
+    assert GiB / tree.parts["transfer"] == pytest.approx(8 * per_channel * 1e9 / 2)
+    inside = lab.predict("all_reduce", GiB, fabrics.dgx_h100(1), algorithm="tree")
+    assert GiB / inside.parts["transfer"] > 8 * 36e9 / 2
+
+
+def test_two_servers_of_a100_sum_large_tensors_in_a_ring() -> None:
+    """As measured in NCCL's issue 812; without its caps a tree would be ahead."""
+    found = lab.predict("all_reduce", 8 * GiB, fabrics.dgx_a100(2))
+    assert (found.algorithm, found.protocol) == ("ring", "Simple")
+
+
 def test_a_range_that_is_wider_than_measured_is_called_an_assumption() -> None:
     """The sentence has the measured factor, and then the least that is given."""
     found = lab.predict("all_reduce", GiB, fabrics.dgx_h100(2))
