@@ -118,10 +118,6 @@ class Cluster:
     def world_size(self) -> int:
         return self.nodes * self.gpus
 
-    def cap(self, caps: tuple[float, float, float]) -> float:
-        """Return the cap for this number of nodes, out of those for 1, 2 and more."""
-        return caps[min(self.nodes, 3) - 1]
-
 
 def latency(cluster: Cluster, algorithm: Algorithm, protocol: Protocol) -> float:
     """Return the first term in seconds: a base, and the hops one after another.
@@ -168,28 +164,35 @@ def bandwidth(cluster: Cluster, algorithm: Algorithm, protocol: Protocol) -> flo
 def _ring_rate(cluster: Cluster, protocol: Protocol) -> float:
     rate = cluster.channels * cluster.ring
     if protocol == "LL":
-        return min(rate / 2, _ll_cap(cluster))
+        cap = low_latency_cap(cluster.nodes, cluster.gpu, cluster.cpu)
+        return min(rate / 2, cap)
     if protocol == "LL128":
-        cap = cluster.cap(LL128_CAP["ring", cluster.gpu])
-        return min(0.92 * rate, cluster.channels * cap * 1e9)
+        cap = by_nodes(LL128_CAP["ring", cluster.gpu], cluster.nodes)
+        return min(0.92 * rate, cluster.channels * cap)
     return rate
 
 
 def _tree_rate(cluster: Cluster, protocol: Protocol) -> float:
-    cap = cluster.channels * cluster.cap(TREE_CAP[cluster.gpu]) * 1e9
-    rate = min(0.92 * cluster.channels * cluster.tree, cap)
+    cap = by_nodes(TREE_CAP[cluster.gpu], cluster.nodes)
+    rate = cluster.channels * min(0.92 * cluster.tree, cap)
     if protocol == "LL":
-        rate = min(rate / 3.8, _ll_cap(cluster))
+        cap = low_latency_cap(cluster.nodes, cluster.gpu, cluster.cpu)
+        rate = min(rate / 3.8, cap)
     if protocol == "LL128":
-        cap = cluster.channels * cluster.cap(LL128_CAP["tree", cluster.gpu]) * 1e9
-        rate = min(rate * (7 / 9 if cluster.nodes == 1 else 120 / 128), cap)
+        cap = by_nodes(LL128_CAP["tree", cluster.gpu], cluster.nodes)
+        share = 7 / 9 if cluster.nodes == 1 else 120 / 128
+        rate = min(rate * share, cluster.channels * cap)
     return rate if cluster.spread else 0.85 * rate
 
 
-def _ll_cap(cluster: Cluster) -> float:
-    is_one_node = cluster.nodes == 1
-    caps = LL_CAP[cluster.gpu] if is_one_node else LL_CAP_BY_CPU[cluster.cpu]
-    return cluster.cap(caps) * 1e9
+def by_nodes(caps: tuple[float, float, float], nodes: int) -> float:
+    """Return the cap in bytes/s, out of those for one node, two and more in GB/s."""
+    return caps[min(nodes, 3) - 1] * 1e9
+
+
+def low_latency_cap(nodes: int, gpu: str, cpu: str) -> float:
+    """Return the most bytes/s of LL: by the GPU within a node, else by the CPU."""
+    return by_nodes(LL_CAP[gpu] if nodes == 1 else LL_CAP_BY_CPU[cpu], nodes)
 
 
 def seconds(

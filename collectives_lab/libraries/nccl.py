@@ -246,7 +246,7 @@ class _Call:
         is_new = self.machine.gpu in ("Hopper", "Blackwell")
         if card >= 25e9 and not (is_new and channels > 4):
             channels *= 2
-        return channels * caps[min(self.shape.nodes, 3) - 1] * 1e9
+        return channels * model.by_nodes(caps, self.shape.nodes)
 
     def switches(self) -> Iterator[Choice]:
         """Yield the algorithms whose sums or copies are made in switches."""
@@ -321,8 +321,5 @@ class _Call:
         return model.HOP[algorithm, "network"][index] * 1e-6
 
     def _low_latency_cap(self) -> float:
-        """Return the most bytes/s of LL: by the GPU within a server, else the CPU."""
-        nodes = self.shape.nodes
-        one_node = model.LL_CAP[self.machine.gpu]
-        caps = one_node if nodes == 1 else model.LL_CAP_BY_CPU[self.machine.cpu]
-        return caps[min(nodes, 3) - 1] * 1e9
+        machine = self.machine
+        return model.low_latency_cap(self.shape.nodes, machine.gpu, machine.cpu)

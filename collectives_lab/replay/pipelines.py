@@ -94,9 +94,7 @@ def zero_bubble(stages: int, micro: int) -> Orders:
     return orders
 
 
-def _needed(
-    work: Work, stage: int, stages: int, pieces: int
-) -> tuple[Work, int] | None:
+def needed(work: Work, stage: int, stages: int, pieces: int) -> tuple[Work, int] | None:
     """Return the work and the stage that this work waits for; None for the very first.
 
     A backward pass at the end of the model waits for its own forward pass.
@@ -130,7 +128,7 @@ def play(
             own = bars[stage]
             while len(own) < len(order):
                 work = order[len(own)]
-                need = _needed(work, stage, len(orders), pieces)
+                need = needed(work, stage, len(orders), pieces)
                 if need is not None and need not in ends:
                     break
                 free = own[-1].end if own else 0.0

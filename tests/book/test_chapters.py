@@ -2232,7 +2232,7 @@ CLAIMS = {
             while any(due):
                 for stage, own in enumerate(due):
                     while own:
-                        need = pipelines._needed(own[0], stage, stages, pieces)
+                        need = pipelines.needed(own[0], stage, stages, pieces)
                         if need and need not in ends:
                             break
                         work, begin = own.pop(0), free[stage]
