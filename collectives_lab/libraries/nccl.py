@@ -46,6 +46,10 @@ ALGORITHMS = (
 EFA_SIMPLE = 3e-6
 """Seconds more a message in the Simple protocol: `OFI_NCCL_TUNER_NET_COMP_OVERHEAD`."""
 
+NVLSTREE_HOP = 20.9e-6
+"""Seconds of a message of NVLSTree to another server, as NVIDIA measured it for 2.28.9;
+earlier versions count 14e-6."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -65,8 +69,10 @@ class Choice:
 
     latency: seconds of a call with no bytes, as NCCL counts. hops: messages between
     servers that wait for each other; late: seconds that each of them takes longer than
-    NCCL counts. rate: bytes a second of the full tensor. stages: GPUs of a server that
-    a byte passes one after another, the length of the pipeline that has to fill.
+    NCCL counts. inside: messages inside a server that wait for each other, and inner:
+    the seconds of each, which are in the latency. rate: bytes a second of the full
+    tensor. stages: GPUs of a server that a byte passes one after another, the length of
+    the pipeline that has to fill.
     """
 
     algorithm: str
@@ -76,6 +82,8 @@ class Choice:
     rate: float
     stages: float
     late: float = 0.0
+    inside: int = 0
+    inner: float = 0.0
 
 
 def version_of(library: str) -> tuple[int, int]:
@@ -158,14 +166,27 @@ class _Call:
                 inside = max(inside, posts * model.POST[self.machine.cpu])
             is_exposed = gpus == 1 and self.version >= (2, 23)
             algorithm = "tree" if is_exposed else "ring"
-            latency = model.BASE["ring"][index] + max(steps - hops, 0) * inside
-            rate = min(self.links, self.cards) * self._payload(protocol)
+            inner = max(steps - hops, 0)
+            latency = model.BASE["ring"][index] + inner * inside
+            rate = min(self._ring_links(), self.cards) * self._payload(protocol)
             if protocol == "LL":
                 rate = min(rate, self._low_latency_cap())
             seconds = latency * 1e-6 + hops * self._hop(algorithm, protocol)
             late = self._uncounted(algorithm, protocol)
             rate *= size / steps
-            yield Choice("ring", protocol, seconds, hops, rate, stages, late)
+            yield Choice(
+                *("ring", protocol, seconds, hops, rate, stages, late),
+                *(inner, inside * 1e-6),
+            )
+
+    def _ring_links(self) -> float:
+        """Return the bytes/s of rings by the links of a GPU.
+
+        Over several servers every ring leaves one at another GPU, whose links it
+        spares.
+        """
+        nodes, gpus = self.shape.nodes, self.shape.gpus
+        return self.links * (gpus / (gpus - 1) if nodes > 1 and gpus > 1 else 1)
 
     def _uncounted(self, algorithm: str, protocol: str) -> float:
         """Return the seconds of a message to another server that NCCL leaves out.
@@ -210,7 +231,8 @@ class _Call:
             inside = model.HOP["tree", self.machine.link][index]
             if protocol == "Simple" and self._is_penalized():
                 inside = 28.0
-            latency = model.BASE["tree"][index] + 2 * (gpus - 1) * inside
+            inner = 2 * (gpus - 1)
+            latency = model.BASE["tree"][index] + inner * inside
             rate = 0.92 * min(self.links, 2 * self._tree_cards())
             rate = min(rate, self._tree_cap(model.TREE_CAP[self.machine.gpu]))
             if protocol == "LL":
@@ -223,7 +245,10 @@ class _Call:
                 rate *= float(model.tree_share(self.nbytes, protocol))
             rate /= 2
             seconds = latency * 1e-6 + hops * self._hop("tree", protocol)
-            yield Choice("tree", protocol, seconds, hops, rate, gpus)
+            yield Choice(
+                *("tree", protocol, seconds, hops, rate, gpus, 0.0),
+                *(inner, inside * 1e-6),
+            )
 
     def _is_penalized(self) -> bool:
         """Return whether this version counts 28 us a hop of a tree in Simple."""
@@ -267,8 +292,10 @@ class _Call:
                 hops = 2 * int(math.log2(nodes))
                 cap = multicast.tree_cap(self.machine, nodes, gpus)
                 rate = min(nvls, self._tree_cards(), cap)
-                latency = start + hops * self._hop("nvlstree", "Simple")
-                yield Choice("nvlstree", "Simple", latency, hops, rate, gpus)
+                hop = self._hop("nvlstree", "Simple")
+                late = 0.0 if self.machine.hop is not None else NVLSTREE_HOP - hop
+                latency = start + hops * hop
+                yield Choice("nvlstree", "Simple", latency, hops, rate, gpus, late)
             rate = min(nvls, self.cards)
             yield Choice("nvls", "Simple", start + 18e-6, 1, rate, gpus)
         rate = min(self.links / 2, self.cards)
@@ -317,7 +344,7 @@ class _Call:
         if algorithm == "tree" and protocol == "Simple" and self._is_penalized():
             return 28e-6
         if algorithm == "nvlstree":
-            return 14e-6 if self.version < (2, 28) else 20.9e-6  # 2.28.9
+            return 14e-6 if self.version < (2, 28) else NVLSTREE_HOP
         return model.HOP[algorithm, "network"][index] * 1e-6
 
     def _low_latency_cap(self) -> float:

@@ -39,6 +39,9 @@ LL128_CHUNK = 576_000 / 2**21
 120 words of 8 bytes, of which 15 in 16 are data. NCCL 2.28, src/include/device.h and
 collectives.h: `NCCL_LL128_MAX_NTHREADS`, `ALLREDUCE_CHUNKSTEPS`."""
 
+LINES = 8 * 2**10
+"""Bytes up to which a message in LL takes longer the more it has."""
+
 BUFFER = 4 * 2**20
 """Bytes of `NCCL_BUFFSIZE` unless it is set, half of which rings pass on at once."""
 
@@ -112,7 +115,7 @@ def estimate(
         by_nvls = _counted(at_work.inside, machine, shape, version)
     call = verb, nbytes, machine, shape, by_nvls
     picked_by_nccl = min(wanted, key=lambda choice: _claimed(choice, *call))
-    return _timed(picked_by_nccl, nbytes, machine, constants)
+    return _timed(picked_by_nccl, nbytes, machine, constants, shape.nodes)
 
 
 def _is_enabled(choice: Choice, machine: Machine, shape: Shape) -> bool:
@@ -159,9 +162,18 @@ def _claimed(
 
 
 def _timed(
-    choice: Choice, nbytes: float, machine: Machine, constants: Constants
+    choice: Choice, nbytes: float, machine: Machine, constants: Constants, nodes: int
 ) -> Estimate:
     latency = choice.latency + choice.hops * choice.late
+    longer = 0.0
+    if choice.algorithm == "ring" and nodes > 1:
+        longer = constants.ring
+    elif machine.gpu == "Blackwell":
+        longer = constants.blackwell
+    latency += longer * choice.inside * choice.inner
+    if choice.protocol == "LL":
+        lines = min(1.0, nbytes / LINES) * constants.lines
+        latency += (choice.inside + choice.hops) * lines
     if machine.network == "EFA" and nbytes >= (EAGER if machine.direct else STAGED):
         latency += choice.hops * constants.rendezvous
     transfer, pipeline = nbytes / choice.rate, 0.0

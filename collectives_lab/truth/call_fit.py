@@ -13,6 +13,7 @@ import csv
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, astuple, fields, replace
 
 from collectives_lab import predictions
@@ -25,7 +26,14 @@ from collectives_lab.predictions.tools import offset
 from collectives_lab.truth.calls import Call, calls
 from collectives_lab.truth.scoring import quantile
 
-START = Constants(links=0.95, fill=5e6, rendezvous=1e-5)
+START = Constants(
+    links=0.95,
+    fill=5e6,
+    rendezvous=1e-5,
+    ring=0.05,
+    blackwell=0.01,
+    lines=1e-7,
+)
 """Where a fit begins; a constant that none of its sets shows stays there."""
 
 SHARE = 0.8
@@ -75,6 +83,11 @@ def fitted(some: Sequence[Call]) -> Constants:
     return best
 
 
+def without(fold: str) -> Constants:
+    """Return the constants fitted on all calls but those of a fold."""
+    return fitted([call for call in calls() if call.fold != fold])
+
+
 def folds() -> list[str]:
     """Return the folds of the scored calls, in the order of the table."""
     return list(dict.fromkeys(call.fold for call in calls()))
@@ -100,8 +113,10 @@ def ranged(by_fold: dict[str, Constants], left_out: str) -> Ranges:
 
 def write() -> None:
     """Fit all and write constants.csv and ranges.csv of `predictions`."""
-    by_fold = {fold: fitted([c for c in calls() if c.fold != fold]) for fold in folds()}
-    everything = {"": fitted(calls())} | by_fold
+    left_out = ["", *folds()]
+    with ProcessPoolExecutor() as pool:
+        everything = dict(zip(left_out, pool.map(without, left_out), strict=True))
+    by_fold = {fold: everything[fold] for fold in folds()}
     _write("constants.csv", Constants, everything)
     _write("ranges.csv", Ranges, {fold: ranged(by_fold, fold) for fold in everything})
     predictions.constants.cache_clear()

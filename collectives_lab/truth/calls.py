@@ -54,6 +54,21 @@ def _roce(ranks: int) -> Fabric:
     return replace(fabric, machine=machine)
 
 
+def _a100(cards: int, rate: float, network: str) -> Callable[[int], Fabric]:
+    """Return a maker of nodes of 8 A100 with so many cards of so many bytes/s."""
+
+    def fabric(ranks: int) -> Fabric:
+        made = fabrics.dgx_a100(ranks // 8)
+        machine = replace(made.machine, nics=cards, nic=rate, network=network)
+        return replace(made, machine=machine)
+
+    return fabric
+
+
+def _h100(ranks: int) -> Fabric:
+    return fabrics.dgx_h100(ranks // 8)
+
+
 def _h200(ranks: int) -> Fabric:
     return fabrics.dgx_h200(gpus_per_node=ranks)
 
@@ -76,6 +91,19 @@ SOURCES = {
     "nccl-1281": _Source(lambda ranks: fabrics.dgx_h100(ranks // 8)),
     # Its command loads NCCL from /root/nccl_apps/nccl220.
     "nccl-1368": _Source(_roce, "nccl 2.20"),
+    "dell-h100-2": _Source(_h100, "nccl 2.26"),
+    "dell-h100-4": _Source(_h100, "nccl 2.26"),
+    "gj-h100-2": _Source(_h100, "nccl 2.26"),
+    "gj-h100-4": _Source(_h100, "nccl 2.26"),
+    "gj-h100-8": _Source(_h100, "nccl 2.26"),
+    "gj-h100-ring": _Source(_h100, "nccl 2.26"),
+    "supermicro-h100-2": _Source(_h100, "nccl 2.26"),
+    "nebius-h100-2": _Source(_h100, "nccl 2.26"),
+    "crusoe-a100-2": _Source(_a100(8, 25e9, "InfiniBand"), "nccl 2.26"),
+    "oci-a100-2": _Source(_a100(16, 12.5e9, "RoCE"), "nccl 2.18"),
+    "lambda-b200-2": _Source(lambda ranks: fabrics.dgx_b200(ranks // 8), "nccl 2.26"),
+    "nccl-652": _Source(_a100(4, 25e9, "InfiniBand"), "nccl 2.12"),
+    "nccl-812-ring": _Source(_a100(8, 25e9, "InfiniBand"), "nccl 2.16"),
 }
 """The scored sets of verbs. Versions that no source states are the newest known."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 
-KINDS = ("one node", "across nodes", "step", "other")
+KINDS = ("one node", "across nodes", "later", "step", "other")
 """What a set measures: a verb in one node or across, a step of training, or neither."""
 
 
