@@ -67,12 +67,11 @@ class Shape:
 class Choice:
     """An algorithm in a protocol, and what its time is made of.
 
-    latency: seconds of a call with no bytes, as NCCL counts. hops: messages between
-    servers that wait for each other; late: seconds that each of them takes longer than
-    NCCL counts. inside: messages inside a server that wait for each other, and inner:
-    the seconds of each, which are in the latency. rate: bytes a second of the full
-    tensor. stages: GPUs of a server that a byte passes one after another, the length of
-    the pipeline that has to fill.
+    latency: seconds of a call with no bytes, as NCCL counts; uncounted: those that it
+    leaves out. hops: messages between servers that wait for each other. inside: the
+    same inside servers, and inner: the seconds that NCCL's table has for each. rate:
+    bytes a second of the full tensor. stages: GPUs of a server that a byte passes one
+    after another, the length of the pipeline that has to fill.
     """
 
     algorithm: str
@@ -81,7 +80,7 @@ class Choice:
     hops: int
     rate: float
     stages: float
-    late: float = 0.0
+    uncounted: float = 0.0
     inside: int = 0
     inner: float = 0.0
 
@@ -158,26 +157,36 @@ class _Call:
             self.verb, size - 1
         )
         hops, stages = self._crossings(), gpus * steps / (2 * (size - 1))
+        inside = max(steps - hops, 0)
         for protocol in self.protocols:
             index = model.PROTOCOLS.index(protocol)
-            inside = model.HOP["ring", self.machine.link][index]
-            if self.shape.nodes > 1:
-                posts = 3 if protocol == "Simple" else 1
-                inside = max(inside, posts * model.POST[self.machine.cpu])
+            inner = model.HOP["ring", self.machine.link][index]
+            post = self._post(protocol)
             is_exposed = gpus == 1 and self.version >= (2, 23)
             algorithm = "tree" if is_exposed else "ring"
-            inner = max(steps - hops, 0)
-            latency = model.BASE["ring"][index] + inner * inside
+            latency = model.BASE["ring"][index] + inside * max(inner, post)
             rate = min(self._ring_links(), self.cards) * self._payload(protocol)
             if protocol == "LL":
                 rate = min(rate, self._low_latency_cap())
             seconds = latency * 1e-6 + hops * self._hop(algorithm, protocol)
-            late = self._uncounted(algorithm, protocol)
+            uncounted = hops * self._late(algorithm, protocol)
+            if protocol != "Simple":
+                uncounted += inside * min(inner, post) * 1e-6
             rate *= size / steps
             yield Choice(
-                *("ring", protocol, seconds, hops, rate, stages, late),
-                *(inner, inside * 1e-6),
+                *("ring", protocol, seconds, hops, rate, stages, uncounted),
+                *(inside, inner * 1e-6),
             )
+
+    def _post(self, protocol: str) -> float:
+        """Return the microseconds in which a CPU posts what crosses to a server.
+
+        NCCL counts the longer of these and a message's inside a server, for every
+        step of a ring. In LL and LL128 both are in a call that has only latency.
+        """
+        if self.shape.nodes == 1:
+            return 0.0
+        return (3 if protocol == "Simple" else 1) * model.POST[self.machine.cpu]
 
     def _ring_links(self) -> float:
         """Return the bytes/s of rings by the links of a GPU.
@@ -188,7 +197,7 @@ class _Call:
         nodes, gpus = self.shape.nodes, self.shape.gpus
         return self.links * (gpus / (gpus - 1) if nodes > 1 and gpus > 1 else 1)
 
-    def _uncounted(self, algorithm: str, protocol: str) -> float:
+    def _late(self, algorithm: str, protocol: str) -> float:
         """Return the seconds of a message to another server that NCCL leaves out.
 
         It counts less for a ring than for a tree, except with one GPU a server, where
@@ -228,11 +237,11 @@ class _Call:
         hops = 2 * int(math.log2(nodes))
         for protocol in self.protocols:
             index = model.PROTOCOLS.index(protocol)
-            inside = model.HOP["tree", self.machine.link][index]
+            inner = model.HOP["tree", self.machine.link][index]
             if protocol == "Simple" and self._is_penalized():
-                inside = 28.0
-            inner = 2 * (gpus - 1)
-            latency = model.BASE["tree"][index] + inner * inside
+                inner = 28.0
+            inside = 2 * (gpus - 1)
+            latency = model.BASE["tree"][index] + inside * inner
             rate = 0.92 * min(self.links, 2 * self._tree_cards())
             rate = min(rate, self._tree_cap(model.TREE_CAP[self.machine.gpu]))
             if protocol == "LL":
@@ -247,7 +256,7 @@ class _Call:
             seconds = latency * 1e-6 + hops * self._hop("tree", protocol)
             yield Choice(
                 *("tree", protocol, seconds, hops, rate, gpus, 0.0),
-                *(inner, inside * 1e-6),
+                *(inside, inner * 1e-6),
             )
 
     def _is_penalized(self) -> bool:
@@ -294,8 +303,10 @@ class _Call:
                 rate = min(nvls, self._tree_cards(), cap)
                 hop = self._hop("nvlstree", "Simple")
                 late = 0.0 if self.machine.hop is not None else NVLSTREE_HOP - hop
-                latency = start + hops * hop
-                yield Choice("nvlstree", "Simple", latency, hops, rate, gpus, late)
+                yield Choice(
+                    *("nvlstree", "Simple", start + hops * hop, hops, rate, gpus),
+                    hops * late,
+                )
             rate = min(nvls, self.cards)
             yield Choice("nvls", "Simple", start + 18e-6, 1, rate, gpus)
         rate = min(self.links / 2, self.cards)

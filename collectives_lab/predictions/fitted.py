@@ -22,16 +22,14 @@ class Constants:
     links: the part of their rate that the links inside a server attain. fill: bytes
     for each GPU of a pipeline, which a tensor must exceed for the pipeline to be full,
     in Simple with a buffer of 4 MiB. rendezvous: seconds that a message of 32 KiB and
-    more waits for its receiver on EFA. ring: the part by which messages over NVLink
-    take longer than NCCL counts, in a ring over several servers. blackwell: the same of
-    other messages on Blackwell. lines: seconds that a message of 8 KiB and more takes
-    longer in LL than a short one.
+    more waits for its receiver on EFA. blackwell: the part by which messages of trees
+    over NVLink take longer on Blackwell than in NCCL's table. lines: seconds that a
+    message of 8 KiB and more takes longer in LL than a short one, over several servers.
     """
 
     links: float
     fill: float
     rendezvous: float
-    ring: float
     blackwell: float
     lines: float
 

@@ -40,7 +40,7 @@ LL128_CHUNK = 576_000 / 2**21
 collectives.h: `NCCL_LL128_MAX_NTHREADS`, `ALLREDUCE_CHUNKSTEPS`."""
 
 LINES = 8 * 2**10
-"""Bytes up to which a message in LL takes longer the more it has."""
+"""Bytes up to which a message in LL takes longer the more it has, over servers."""
 
 BUFFER = 4 * 2**20
 """Bytes of `NCCL_BUFFSIZE` unless it is set, half of which rings pass on at once."""
@@ -164,14 +164,10 @@ def _claimed(
 def _timed(
     choice: Choice, nbytes: float, machine: Machine, constants: Constants, nodes: int
 ) -> Estimate:
-    latency = choice.latency + choice.hops * choice.late
-    longer = 0.0
-    if choice.algorithm == "ring" and nodes > 1:
-        longer = constants.ring
-    elif machine.gpu == "Blackwell":
-        longer = constants.blackwell
-    latency += longer * choice.inside * choice.inner
-    if choice.protocol == "LL":
+    latency = choice.latency + choice.uncounted
+    if machine.gpu == "Blackwell" and choice.algorithm == "tree":
+        latency += constants.blackwell * choice.inside * choice.inner
+    if choice.protocol == "LL" and nodes > 1:
         lines = min(1.0, nbytes / LINES) * constants.lines
         latency += (choice.inside + choice.hops) * lines
     if machine.network == "EFA" and nbytes >= (EAGER if machine.direct else STAGED):

@@ -30,9 +30,8 @@ START = Constants(
     links=0.95,
     fill=5e6,
     rendezvous=1e-5,
-    ring=0.05,
     blackwell=0.01,
-    lines=1e-7,
+    lines=3e-7,
 )
 """Where a fit begins; a constant that none of its sets shows stays there."""
 
