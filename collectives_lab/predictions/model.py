@@ -165,7 +165,8 @@ def _timed(
     choice: Choice, nbytes: float, machine: Machine, constants: Constants, nodes: int
 ) -> Estimate:
     latency = choice.latency + choice.uncounted
-    if machine.gpu == "Blackwell" and choice.algorithm == "tree":
+    is_server = machine.gpu == "Blackwell" and machine.gpus <= 8
+    if is_server and choice.algorithm == "tree":
         latency += constants.blackwell * choice.inside * choice.inner
     if choice.protocol == "LL" and nodes > 1:
         lines = min(1.0, nbytes / LINES) * constants.lines

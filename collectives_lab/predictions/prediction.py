@@ -22,10 +22,10 @@ UNSUPPORTED = 2.0
 """The factor either way where no measurement is of this kind."""
 
 LEAST_INSIDE, LEAST_ACROSS = 1.1, 1.2
-"""No factor is smaller, an assumption: some six sets inside a server, and four across,
-cannot show that the next one, of another installation, lies nearer."""
+"""No factor is smaller, an assumption: some six sets inside a server, and twenty
+across, cannot show that the next one, of another installation, lies nearer."""
 
-MANY, FULL = 2, 512 * 2**20
+MANY, FULL = 8, 512 * 2**20
 """Servers up to which published sets have small calls, and bytes from which they have
 calls on more."""
 
@@ -180,18 +180,16 @@ def _rare(
     """Return what these calls are, if at most one published set is of such."""
     if machine.gpus > 8:
         return "racks"
-    if machine.gpu in ("Volta", "Blackwell"):
+    if machine.gpu == "Volta":
         return machine.gpu
+    if machine.gpu == "Blackwell":
+        return "servers of Blackwell"
     if added and nbytes < LARGE:
         return "less than 64 MiB by a tool that adds to the time"
     if verb != "all_reduce" and (shape.nodes > 1 or nbytes < LARGE):
         return f"{verb} on several servers, or of less than 64 MiB"
     if shape.nodes > MANY and nbytes < FULL:
-        return "less than 512 MiB on more than two servers"
-    if shape.nodes > 1 and machine.network != "EFA" and nbytes < LARGE:
-        return f"less than 64 MiB over {machine.network}"
-    if shape.nodes > 1 and machine.network == "RoCE":
-        return "RoCE"
+        return "less than 512 MiB on more than eight servers"
     if shape.nodes > 1 and machine.platform:
         return f"{machine.platform} instances on several nodes"
     return ""

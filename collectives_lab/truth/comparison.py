@@ -21,7 +21,7 @@ from collectives_lab.predictions.model import estimate
 from collectives_lab.predictions.prediction import machine_of, with_range
 from collectives_lab.predictions.tools import offset
 from collectives_lab.truth.calls import Call, calls
-from collectives_lab.truth.published import split
+from collectives_lab.truth.published import KINDS, split
 from collectives_lab.truth.scoring import Score, score
 
 
@@ -105,7 +105,7 @@ def report() -> Table:
         for (name, is_large), of_set in by_set().items()
     ]
     head = ("kind", "set", "bytes", "calls", "error", "worst", "in range")
-    return table(head, *sorted(rows, key=lambda row: row[0], reverse=True))
+    return table(head, *sorted(rows, key=lambda row: KINDS.index(row[0])))
 
 
 def details(name: str) -> Table:

@@ -11,7 +11,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 KINDS = ("one node", "across nodes", "later", "step", "other")
-"""What a set measures: a verb in one node or across, a step of training, or neither."""
+"""What a set measures: a verb in one node or across nodes, the same in a set that was
+read when the model stood (later), a step of training, or neither."""
 
 
 @dataclass(frozen=True)
