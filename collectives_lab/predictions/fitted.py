@@ -23,8 +23,8 @@ class Constants:
     for each GPU of a pipeline, which a tensor must exceed for the pipeline to be full,
     in Simple with a buffer of 4 MiB. rendezvous: seconds that a message of 32 KiB and
     more waits for its receiver on EFA. blackwell: the part by which messages of trees
-    over NVLink take longer in servers of Blackwell than in NCCL's table. lines: seconds that a
-    message of 8 KiB and more takes longer in LL than a short one, over several servers.
+    over NVLink take longer in servers of Blackwell than in the table. lines: seconds
+    that a message of 8 KiB and more takes longer in LL than a short one, over servers.
     """
 
     links: float

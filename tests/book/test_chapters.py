@@ -895,7 +895,7 @@ CLAIMS = {
         two_ways_predicted = predicted_ways[0] / predicted_ways[1]
         assert round(two_ways_predicted, 1) == 6.7
         assert 0.75 < np.median(factors) / two_ways_predicted < 1.15, factors
-        assert np.round(growth, 1).tolist() == [8.8, 17.3, 7.7], growth
+        assert np.round(growth, 1).tolist() == [8.8, 17.3, 7.8], growth
         crossing = {P: (P - 8) / P * S / 50e9 + 14e-6 for P in WORLDS[1:]}
         assert all(0 < seconds_on_dgx[P][0] / crossing[P] - 1 < 0.015 for P in crossing)
         with_incast = {P: (P - 1) / P * S / 50e9 + 14e-6 for P, _ in rows_of_orders}
@@ -980,9 +980,10 @@ CLAIMS = {
         published = {8: 125e-6, 80: 970e-6}  # 32 MiB, nccl-tests on H100
         of_nccl = {P: lab.predict("all_to_all", 2**25, fabrics.dgx_h100(P // 8),
             tool="nccl-tests").seconds for P in published}
-        assert [round(1e6 * of_nccl[P]) for P in (8, 80)] == [97, 787], "7.7"
+        assert [round(1e6 * of_nccl[P]) for P in (8, 80)] == [100, 813], "7.7"
         assert round(published[80] / published[8], 1) == 7.8, "7.7"
-        assert all(0.77 < of_nccl[P] / published[P] < 0.82 for P in (8, 80)), "7.7"
+        short = [1 - of_nccl[P] / published[P] for P in (8, 80)]
+        assert np.allclose(short, [1 / 5, 1 / 6], atol=0.01), "7.7"
         gib = [lab.predict("all_to_all", 2**30, fabrics.dgx_h100(n)).seconds
             for n in (1, 10)]
         assert np.allclose(gib, [2840e-6, 21160e-6], rtol=0.09), "7.7"
@@ -1509,13 +1510,13 @@ CLAIMS = {
         assert round(7.8 - 4.5, 1) == 3.3, "10.9"
         assert len(tensors[0]) == 2 * 4096
         assert 9 * GPUS == 72 and 1 + 4 + sum(4**g for g in range(2, 8)) == 21845
-        assert taken_at == 22 and faster_at in (25, 26), "10.8"
+        assert (taken_at, faster_at) == (22, 24), "10.8"
         lost = [chosen[n].seconds / seconds_by("tree", n) - 1
             for n in range(taken_at, faster_at)]
-        assert 0.02 < max(lost) < 0.03, "10.8"
+        assert 0.008 < max(lost) < 0.012, "10.8"
         slower = [n for n in range(1, 65) if seconds_by("ring", n) > 2 * min(
             seconds_by(name, n) for name in ("tree", "nvlstree"))]
-        assert max(slower) in range(30, 35), "10.8, Figure 10.10"
+        assert max(slower) in range(54, 58), "10.8, Figure 10.10"
         order = [seconds_by("nvlstree", n) < seconds_by("tree", n)
             for n in 2 ** np.arange(12)]
         assert order == [False] * 5 + [True] * 7, "10.8, Figure 10.10"
@@ -1552,7 +1553,7 @@ CLAIMS = {
         of_five_in = nccl.latency(five, "ring", "LL128")
         assert round(1e6 * of_five_in) == 29, "10.8"
         assert round(starts[0]) == 25, "10.8"
-        assert [round(1e6 * usual.low), round(1e6 * usual.high)] == [26, 50]
+        assert [round(1e6 * usual.low), round(1e6 * usual.high)] == [37, 53]
         assert rings[1][rings[1].index(16) + 1] == 23
         of_LL = [nccl.bandwidth(sockets, a, "LL") / 1e9 for a in ("ring", "tree")]
         assert np.allclose(of_LL, [2.4 / 2, 0.49], atol=0.005)
@@ -1663,14 +1664,14 @@ CLAIMS = {
         sizes_of = [one.call.nbytes for one in racks]
         assert (min(sizes_of), max(sizes_of)) == (2**29, 2**33), "11.9"
         worst = max(max(one.ratio, 1 / one.ratio) for one in racks) - 1
-        assert round(worst, 2) == 0.19, "11.9"
+        assert round(worst, 2) == 0.10, "11.9"
         ten = lab.predict("all_reduce", 2**26, fabrics.dgx_h100(10, gpus_per_node=1))
-        assert round(1e3 * ten.seconds, 2) == 2.91, "11.7"
-        assert round(1e3 * of_a_node.seconds, 3) == 0.346, "11.7"
+        assert round(1e3 * ten.seconds, 2) == 2.97, "11.7"
+        assert round(1e3 * of_a_node.seconds, 3) == 0.365, "11.7"
         apart = ten.seconds / of_a_node.seconds / (2.54 / 0.314)
         assert abs(apart - 1) < 0.05, "11.7"
-        assert round(ten.seconds / 2.5424e-3 - 1, 2) == 0.14, "11.7"
-        assert round(of_a_node.seconds / 0.3136e-3 - 1, 2) == 0.10, "11.7"
+        assert round(ten.seconds / 2.5424e-3 - 1, 2) == 0.17, "11.7"
+        assert round(of_a_node.seconds / 0.3136e-3 - 1, 2) == 0.16, "11.7"
         assert [slowdown(sorted_hosts), slowdown(mixed_hosts)] == [1, 7]
         half_mixed = mixed_hosts[:16] + sorted_hosts[16:]
         assert slowdown(half_mixed) == 7, "the pod that sends the most"
@@ -1981,7 +1982,7 @@ CLAIMS = {
         assert totals == [1311, 466, 189, 22, 60, 29]
         rates = [[round(100 * f(w, H100).mfu) for w in [*ways.values()][3:]]
                  for f in (st.step_time, st.forecast)]
-        assert rates == [[75, 70, 64], [40, 42, 38]], "13.4, 13.8"
+        assert rates == [[75, 70, 64], [41, 42, 38]], "13.4, 13.8"
         assert round(100 * st.step_time(ways["ZeRO-3"], H100).mfu) == 96
         whole, cut = (st.step_time(ways[name], H100) for name in ("DP", "ZeRO-1"))
         assert [round(100 * way.mfu) for way in (whole, cut)] == [96, 92]
@@ -2162,7 +2163,7 @@ CLAIMS = {
         near = [n for n, ratio in enumerate(late) if abs(np.log(ratio)) < 0.05]
         assert near == [0, 1, 2, 3, 4, 5, 6, 9, 11]
         assert abs(np.log(late))[near].max() < 0.05, "13.8"
-        assert round(100 * (1 / late[7] - 1)) == 16, "13.8"
+        assert round(100 * (1 / late[7] - 1)) == 22, "13.8"
         assert st.PUBLISHED[7].strategy.world_size == 1536, "13.8"
         assert np.round(at_most).tolist() == [68, 40] and gaps[10:] == [1.0, 1.69]
         assert one_piece.gap < 0.999 and round(at_most[1], 1) == 40.4, "13.8"
