@@ -292,7 +292,7 @@ CLAIMS = {
         assert busbws[2] > 450e9, "1.4"
         attained = [b / B for b, (_, _, B) in zip(busbws, machines.values())]
         assert all(abs(x - 1) < 0.1 for x in attained[1:]), "1.4: within a tenth"
-        assert round(busbws[0] / 1e9) == 234 and abs(near[0] - 388) < 1, "1.4"
+        assert round(busbws[0] / 1e9) == 235 and abs(near[0] - 386) < 1, "1.4"
         assert near[1] > near[0] and near[3] > near[2], "1.4: with either B"
         assert 0.9 < busbws[5] / 12.5e9 < 1, "B of one card for eight"
         two, eight = (by_nccl(shared_card)(P) for P in (16, 64))
@@ -372,8 +372,9 @@ CLAIMS = {
         assert {round(call.high / call.seconds, 1) for calls in divided.values()
                 for call in calls} == {1.4}, "1.7"
         large = [one for one in lab.truth.compared() if one.call.nbytes >= 2**26
-                 and lab.truth.split()[one.call.row.set].kind == "across nodes"]
-        assert len(large) == 19 and all(1 / 1.2 < one.ratio < 1.2 for one in large)
+                 and lab.truth.split()[one.call.row.set].kind != "one node"]
+        off = sorted(max(one.ratio, 1 / one.ratio) for one in large)
+        assert len(off) == 49 and off[-2] < 1.2 < off[-1] < 1.3, "1.7"
         assert all(one.call.fabric.machine.nics > 1 for one in large), "1.7"
         trees = [lab.predict("all_reduce", 14e9, shared_card(8), algorithm=name)
                  for name in ("tree", "nvlstree")]
@@ -1657,8 +1658,11 @@ CLAIMS = {
         assert B_569 == 100e9 / 8
         assert 8 + 8 - 1 == 15, "11.10"
         assert round(of_eight_nodes.seconds / of_a_node.seconds) == 8
-        assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.4
-        assert "At most one published set" in of_eight_nodes.support
+        assert round(of_eight_nodes.high / of_eight_nodes.seconds, 1) == 1.2
+        assert "not narrower than 1.20" in of_eight_nodes.support, "11.7"
+        of_size = {one.call.fabric.world_size for one in lab.truth.compared()
+                   if one.call.nbytes == 2**26 and one.call.row.set[:3] == "gj-"}
+        assert of_size == {16, 32, 64}, "11.7"
         assert "tree" in str(lab.predict("all_reduce", 2**26, in_order)), "11.7"
         racks = [one for one in lab.truth.compared() if "gb200" in one.call.row.set]
         sizes_of = [one.call.nbytes for one in racks]
