@@ -403,10 +403,10 @@ def test_a_prediction_adds_up(name, nodes) -> None:
 
 SIZES = 2 ** np.arange(3, 35)
 
-LEAST = {"aws_p5": 6 / 7, "aws_p5en": 6 / 7, "dgx_b200": 0.8, "gb200_nvl72": 0.99}
+LEAST = {"aws_p5": 6 / 7, "aws_p5en": 6 / 7, "dgx_b200": 0.8, "gb200_nvl72": 0.8}
 """The least that twice the bytes may take. AWS's plugin may leave a slower choice at
 the edge of a region. NCCL's own estimate has no pipeline that fills, and trees on
-Blackwell take longer than it counts."""
+Blackwell and in LL take longer than it counts."""
 
 
 @pytest.mark.parametrize("verb", ["all_reduce", "all_gather", "all_to_all"])
