@@ -13,9 +13,9 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from collectives_lab.plots.figure import INK, PHONE, STYLE, Diagram, diagram, rank_color
 
-ROW = 0.66
+ROW = 0.72
 """Inches from one question to the next."""
-HALF_WIDE, HALF_HIGH = 0.38, 0.35
+HALF_WIDE, HALF_HIGH = 0.38, 0.36
 """Half of the width and of the height of a box, in columns and in rows."""
 
 
@@ -46,7 +46,7 @@ def questions(rows: Mapping[str, str], otherwise: str, *, caption: str) -> Diagr
 def _box(ax: Axes, x: float, y: float, words: str, color: str | None = None) -> None:
     """Draw words in a box; one with a color is an answer."""
     corner, size = (x - HALF_WIDE, y - HALF_HIGH), (2 * HALF_WIDE, 2 * HALF_HIGH)
-    look = {"fc": (color, 0.15) if color else "none", "ec": color or INK, "lw": 0.9}
+    look = {"fc": (color, 0.08) if color else "none", "ec": color or INK, "lw": 0.9}
     shape = {"boxstyle": "round,pad=0,rounding_size=0.05"}
     ax.add_patch(FancyBboxPatch(corner, *size, **shape, **look))
     ax.text(x, y, words, ha="center", va="center", size=8)

@@ -2404,11 +2404,23 @@ CLAIMS = {
         assert raised == [2, 3]
         assert "the ranks are named" in shown["dtype", "with DETAIL"]
         assert all(v[:2] != "ri" for v in shown.values()), "none sums up rightly"
-        step = np.spacing(np.float32(64 + 4 + 1))  # from this float to the next one
-        assert ends["dtype", "Gloo alone"][0] == 64 + 4 + 1 + 16 * step
-        assert ends["elements", "Gloo alone"][0] == 1 + 4 + 16
-        assert ends["reduce op", "Gloo alone"][0] == max(64 + 4 + 1, 16)
+        step = np.spacing(np.float32(64))  # from this float to the next one
+        assert round(64 + 16 * step, 6) == 64.000122, "14.3"
+        assert ends["dtype", "Gloo alone"][0] == (64 + 16 * step) + 4 + 1, "14.3"
+        assert ends["elements", "Gloo alone"][0] == 16 + 4 + 1, "14.2, 14.3"
+        assert "a rank times out" in shown["elements", "Gloo alone"], "14.2, 14.3"
+        assert ends["reduce op", "Gloo alone"][0] == max(64, 16) + 4 + 1, "14.3"
         assert round(ends["dtype", "Gloo alone"][0], 6) == 69.000122
+
+        def larger_on_rank_2(rank, numbers=(1024.0, 64.0, 16.0, 1.0)):
+            backend = dist.new_group()._get_backend(torch.device("cpu"))
+            x = torch.full((4,), numbers[rank])
+            op = dist.ReduceOp.MAX if rank == 2 else dist.ReduceOp.SUM
+            start_all_reduce(backend, x, op).wait()
+            return x[0].item()
+
+        along = lab.run(lambda: larger_on_rank_2(dist.get_rank())).results
+        assert along == 4 * [max(1, 16) + 64 + 1024], "14.3: rank 3, then 2, 1, 0"
         assert 2 in other_op.ranks, "and those who have come by then"
         assert (dead.rank, dead.status) == (1, -9) and 128 + signal.SIGKILL == 137, \
             "14.4"
