@@ -84,8 +84,9 @@ def losses_of_sum(
 ) -> Diagram:
     """Draw the gradients that come back through an all_reduce of x to y.
 
-    is_one: whether all ranks share one loss, whose gradient passes on as it is; else
-    each rank has a loss of its own, and the backward pass adds up their gradients.
+    is_one: whether all ranks have copies of one loss, grey, whose gradient passes on
+    as it is; else each rank has a loss of its own, and the backward pass adds up their
+    gradients.
     Raises ValueError for fewer than two ranks.
     """
     if ranks < 2:
@@ -98,19 +99,17 @@ def losses_of_sum(
     lanes = [(LANE * rank, rank_color(rank)) for rank in range(ranks)]
     gradient = 1 if is_one else ranks
     begin = xs[2] - 0.22 if is_one else xs[1] - 0.4  # past the verb, or from it
-    for y, color in lanes:
-        _gradient(ax, (begin, middle), (xs[0] + 0.22, y), gradient)
-        _box(ax, xs[0], y, "x", color, width=0.44)
-    for rank, (y, color) in enumerate([(middle, INK)] if is_one else lanes):
+    for rank, (y, color) in enumerate(lanes):
+        _gradient(ax, (begin, y if is_one else middle), (xs[0] + 0.22, y), gradient)
         if not is_one:
             _gradient(ax, (xs[2] - 0.22, y), (xs[1] + 0.4, middle))
         _gradient(ax, (xs[3] - 0.25, y), (xs[2] + 0.22, y), 1)
-        _box(ax, xs[2], y, "y", color, width=0.44)
-        _box(ax, xs[3], y, "loss", color, width=0.5)
-        held_by = "on all ranks" if is_one else f"rank {rank}"
-        ax.text((xs[2] + xs[3]) / 2, y - 0.21, held_by, size=7, ha="center")
-    for rank, (y, _) in enumerate(lanes):
-        ax.text(xs[0], y - 0.21, f"rank {rank}", size=7, ha="center")
+        same = INK if is_one else color
+        _box(ax, xs[0], y, "x", color, width=0.44)
+        _box(ax, xs[2], y, "y", same, width=0.44)
+        _box(ax, xs[3], y, "loss", same, width=0.5)
+        for x in (xs[0], (xs[2] + xs[3]) / 2):
+            ax.text(x, y - 0.21, f"rank {rank}", size=7, ha="center")
     if not is_one:
         _box(ax, xs[1], middle, "all_reduce", "#4A4A4A", width=0.8)
     sent = "nothing" if is_one else "all_reduce"
@@ -121,11 +120,12 @@ def losses_of_sum(
         _pass(ax, y, name, ends, xs[2])
         _moved(ax, xs[1], y, moves)
     losses = "one loss" if is_one else f"{ranks} losses"
+    held = "copies of one loss" if is_one else losses
     verb = "" if is_one else " an all_reduce,"
     figure.caption = caption or f"The gradients of a sum, from {losses}."
     figure.alt = (
         f"{figure.caption} From left to right: x of each of {ranks} ranks,{verb} "
-        f"y, and {losses}. Backward: the gradient of each loss for y is 1, "
+        f"y, and {held}. Backward: the gradient of each loss for y is 1, "
         f"the verb moves {sent if is_one else 'as much again'}, and the gradient of x "
         f"is {gradient} on every rank."
     )

@@ -37,8 +37,8 @@ class Span(NamedTuple):
     """A time in a lane, with its name or ""; hatched if who is in the lane waits.
 
     beside: whether the name is behind the span, because it would hide a short one.
-    rank: whose colour it has, if not that of its lane. computes: whether it is grey, as
-    computing is in the figures of a step.
+    rank: whose colour it has, if not that of its lane; waiting beside such spans is
+    grey. computes: whether it is grey, as computing is in the figures of a step.
     """
 
     begin: float
@@ -86,7 +86,7 @@ def timetable(
         for span in spans:
             if span.end < span.begin:
                 raise ValueError(f"{span} of {name!r} ends before it begins")
-            _draw(ax, lane, span, color if span.rank is None else rank_color(span.rank))
+            _draw(ax, lane, span, _color(span, spans, color))
     for at in upright:
         ax.axvline(at, color=INK, linewidth=1, linestyle=":", zorder=3)
     names = list(lanes)
@@ -106,6 +106,14 @@ def timetable(
         more: dict[str, Any] = {"arrows": arrows, "ranks": ranks, "upright": upright}
         figure.narrow = timetable(lanes, caption, width=PHONE, **more, **axes)
     return figure
+
+
+def _color(span: Span, spans: Sequence[Span], of_lane: str) -> str:
+    """Return a span's colour: where colours name other ranks, waiting is nobody's."""
+    if span.rank is not None:
+        return rank_color(span.rank)
+    is_named = any(other.rank is not None for other in spans)
+    return INK if span.waits and is_named else of_lane
 
 
 def _draw(ax: Axes, lane: int, span: Span, color: str) -> None:

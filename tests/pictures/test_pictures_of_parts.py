@@ -174,13 +174,13 @@ def test_copy_and_sum_stand_around_layers() -> None:
 
 def test_the_gradients_of_a_sum_come_from_one_loss_or_from_many() -> None:
     """A loss of each rank adds 1 to every gradient; from one loss it is 1."""
-    for is_one, losses, gradient in ((False, 3, 3), (True, 1, 1)):
+    for is_one, gradient in ((False, 3), (True, 1)):
         figure = plots.losses_of_sum(3, is_one=is_one)
         assert_readable(figure)
         words = Counter(written(figure))
-        assert words["x"] == 3 and words["loss"] == words["y"] == losses
+        assert words["x"] == words["loss"] == words["y"] == 3, "a copy on each rank"
         assert words["all_reduce"] == (1 if is_one else 3), "or a box"
-        of_x, of_y = Counter({str(gradient): 3}), Counter({"1": losses})
+        of_x, of_y = Counter({str(gradient): 3}), Counter({"1": 3})
         drawn = {word: n for word, n in words.items() if word.isdigit()}
         assert drawn == of_x + of_y
         bold = [t.get_text() for t in texts(figure) if t.get_weight() == "bold"]
@@ -427,11 +427,12 @@ def test_the_name_of_a_short_span_may_stand_behind_it() -> None:
 
 
 def test_a_span_of_a_timetable_can_have_the_colour_of_another_rank() -> None:
-    """So the eye follows what goes from lane to lane."""
+    """So the eye follows what goes from lane to lane, and waiting is grey there."""
     spans = [plots.Span(0, 1, "own"), plots.Span(1, 2, "another's", rank=3)]
-    figure = plots.timetable({"rank 0": spans}, "")
-    drawn = [patch.get_edgecolor()[:3] for patch in figure.axes[0].patches]
-    assert drawn == [pytest.approx(_rgb(rank_color(rank))) for rank in (0, 3)]
+    figure = plots.timetable({"rank 0": [*spans, plots.Span(2, 3, "", True)]}, "")
+    *drawn, hatched = [patch.get_edgecolor()[:3] for patch in figure.axes[0].patches]
+    assert drawn[:2] == [pytest.approx(_rgb(rank_color(rank))) for rank in (0, 3)]
+    assert hatched == pytest.approx(_rgb(plots.figure.INK))
 
 
 @pytest.mark.parametrize(
