@@ -450,11 +450,18 @@ CLAIMS = {
         for r, path in enumerate(drifting):
             step = sum(terms[(r - k) % 4] for k in range(4)) / 4
             assert torch.equal(path[1], path[0].add(step, alpha=-RATE)), "Figure 4.4"
+        by_rate = [sum(terms[(r - k) % 4] for k in range(4)) / 4 for r in (0, 1)]
+        by_rate = RATE * (by_rate[1] - by_rate[0]).abs()
+        ended = (drifting[1][1] - drifting[0][1]).abs()
+        assert (ended > by_rate)[ended > 0].float().mean() > 0.8, "4.6: mostly more"
+        near = (ended > 0) & ((drifting[0][0].abs() - 0.1).abs() < 0.02)
+        assert abs(ended[near].median() - 7.5e-9) < 1e-10, "4.6: a last bit"
+        assert by_rate[near].median() < 1e-9, "4.6"
         assert 2**16 / 10 < further < 2**16
         by_steps = (drift(drifting_more)[1:] / drift(drifting)[1:]).median()
         assert 1e4 < by_steps < 2**16, "Figure 4.5: more than ten thousand"
         losses = [error(path[-1]) for path in drifting_more]
-        assert 1e-4 < max(losses) / min(losses) - 1 < 1e-2, "4.6: a thousandth"
+        assert 1e-4 < max(losses) / min(losses) - 1 < 1e-3, "4.6: a thousandth"
         by_rank = [error(path[-1]) for path in drifting]
         assert max(by_rank) / min(by_rank) - 1 < 1e-6
         assert checks.results == [[True, False, False]] * 4
@@ -496,13 +503,15 @@ CLAIMS = {
             terms_of = settled[:P], untrained[:P]
             long = [m.sum(dim=0).norm() / m.norm(dim=1).sum() for m in terms_of]
             assert late[k] > chain[k] and late[k] * long[0] < chain[k] * long[1], "4.9"
-        alike = [likeness(many) for many in (trained, untrained, earlier, settled)]
+        alike = [likeness(many) for many in (trained, untrained, settled)]
         assert alike == sorted(alike, reverse=True) and alike[-1] < 0.02
-        at_once = untrained, earlier, trained, settled
-        assert all(abs(kept(many, 256) - 1) < 0.005 for many in at_once), "4.9"
-        jump = [error(path) for path in together[0][[198, 200]]]
-        assert [round(value, 3) for value in jump] == [0.196, 0.224], "4.9"
-        assert round(error(settling[-1]), 3) == 0.178, "4.9"
+        assert all(abs(kept(many, 256) - 1) < 0.005 for many in cases.values()), "4.9"
+        aside = [relative_error(m, in_a_chain, 256) ** 2 - (1 - kept(m, 256)) ** 2
+                 for m in (untrained, settled)]
+        assert all(aside[n] > 0.9 * c[-2] ** 2 for n, c in enumerate((chain, late))), \
+            "4.9: almost wholly across"
+        aside = relative_error(settled, in_a_chain, 1024) ** 2
+        assert aside - (1 - kept(settled, 1024)) ** 2 > 0.9 * aside, "4.9: across"
         assert abs(late[-1] - 0.03) < 0.002 and round(chain[-2], 2) == 0.02, "4.9"
         xy = zip(*(batch(r % 4, 1000 + r // 4) for r in range(1024)), strict=True)
         xy = [torch.stack(part) for part in xy]
@@ -511,18 +520,15 @@ CLAIMS = {
             heights = (x @ a.view(64, 64).T + b).tanh() @ c + d
             return (heights - y[:, 0]).square().mean()
         quick = torch.func.vmap(torch.func.grad(loss_at), (None, 0, 0), chunk_size=64)
-        each = [(error(w), likeness(g), kept(g, 1024)) for w in together[0][181:]
-                for g in [quick(w, *xy)]]
-        each = torch.tensor(each).T
-        assert abs(each.corrcoef()[0, 1] - 0.91) < 0.03, "4.9: steps 181 to 200"
-        assert abs(1 - each[2].median() - 0.22) < 0.02, "4.9: in the median"
-        assert each[2].argsort()[-2] == 198 - 181, "4.9: an exception"
+        each = [kept(quick(w, *xy), 1024) for w in together[0][181:]]
+        each = torch.tensor(each)
+        assert abs(1 - each.median() - 0.22) < 0.02, "4.9: steps 181 to 200"
+        assert each.max() - each.min() > 0.1, "4.9: it changes from step to step"
         assert 1.5 <= wire < 1.8 and felt[0] > felt[1]
         assert chain[0] < 0.01 < chain[-2] and max(percent) < 0.5
         assert abs(kept(untrained, 1024) - 0.83) < 0.03, "one-sided"
         assert abs(kept(trained, 1024) - 3 / 4) < 0.02 and kept(settled, 1024) > 0.99
         assert abs(1 - kept(settled, 1024) - 1e-3) < 5e-4, "4.9: a thousandth"
-        assert abs(1 - kept(earlier, 1024) - 0.05) < 0.01
         kinds = [call.split(".")[1] for call in graphs["blocking"]]
         assert kinds[:4] == ["all_reduce", "wait_tensor", "copy", "mm"], graphs
         assert "async_op=True" in graphs["async"] and cut == [4, 2]
@@ -1011,6 +1017,8 @@ CLAIMS = {
         assert lab.run(packaged, 5, backend="gloo").results[0] < 1e-6
         assert 4.9 < exchanged[0] < 6 and 1.45 < passed_round[0] < 2.2
         assert of_server(19) == 19 / 2 and of_server(10**9) < 20
+        assert round(speed_up(10**9, 10**9 / 2)) == 2 * 20, "8.2: two links"
+        assert speed_up(10**9, 10**9 / 10**9) > 0.9 * 10**9, "8.2: a link for each"
         assert enough == 33 == W // 2 + 1 and W / W < in_ring / 1.9
         def parts():
             start, own = torch.arange(8.0), torch.full((8,), 4.0 ** dist.get_rank())
@@ -1104,6 +1112,8 @@ CLAIMS = {
         assert failed == [0, 2, 5, 8] and len(finals(0.3, 0)) == 10, "8.7"
         assert all(min(finals(0.1, lag)) > -12 for lag in (0, 1, 4))
         assert -26 < min(finals(0.1, 16)) and max(finals(0.1, 16)) < -14
+        one = actors.train_alone(rate=0.1, lag=4, seed=9).returns[-10:]
+        assert round(statistics.mean(one), 1) == -12.6, "8.7: one of ten seeds"
         assert min(finals(0.3, 0)) > max(finals(0.1, 0))
         assert 2.9 < down_tree[0] < 4 and 1.7 < along_chain[0] < 2.6
         assert np.round([*seconds.values()], 2).tolist() == [2000.01, 20, 4.01, 2.35]
@@ -1123,10 +1133,26 @@ CLAIMS = {
         def quickest(nbytes, ways):
             at = {name: way(RANKS, nbytes, ALPHA, BETA) for name, way in ways.items()}
             return min(at, key=at.get)
-        for shown, sizes, last in ((ways, (87e6, 88e6, 2.79e9, 2.8e9), "chain"), (
-                to_compare, (87e6, 88e6, 9e9, 9.2e9), "chain, segments of 8 MiB")):
-            order = [quickest(size, shown) for size in sizes]
-            assert order == ["tree", *2 * ["scatter, all-gather"], last], "8.8"
+        order = [quickest(size, ways) for size in (87e6, 88e6, 2.79e9, 2.8e9)]
+        assert order == ["tree", *2 * ["scatter, all-gather"], "chain"], "8.8"
+        eight = 8 * 2**20
+        assert costs.chain_broadcast(RANKS, WEIGHTS, ALPHA, BETA, segment=eight) < (
+            1.001 * seconds["chain"]), "8.8: 8 MiB are nearly the best"
+        held, got = [set() for _ in range(8)], {}
+        for step in range(8 - 1 + 3):  # by the rule of exercise 7
+            held[0] = set(range(min(step + 1, 8)))
+            lacking = {at: held[at] - held[at ^ 1 << step % 3] for at in range(8)}
+            sent = [(at, at ^ 1 << step % 3, max(own)) for at, own in lacking.items()
+                    if own]
+            for source, partner, segment in sent:
+                held[partner].add(segment)
+                got[segment, partner] = source
+        assert all(own == set(range(8)) for own in held), "8.8: in ten steps"
+        by_segment = [[got.get((n, rank)) for rank in range(8)] for n in range(8)]
+        first, second, third = downward.values()
+        assert by_segment[:7] == [first, second, third] * 2 + [first], "Figure 8.12"
+        assert {*range(8)} == {*first, *second, *third} - {None}, "passes on"
+        assert by_segment[7] not in downward.values(), "Figure 8.12: a fourth tree"
         cuts = np.arange(1, 20000)
         for nbytes in at_sizes.values():
             least = ((cuts - 1 + 10) * (ALPHA + nbytes / cuts * BETA)).min()
