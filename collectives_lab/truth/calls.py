@@ -59,6 +59,7 @@ def _a100(cards: int, rate: float, network: str) -> Callable[[int], Fabric]:
 
     def fabric(ranks: int) -> Fabric:
         made = fabrics.dgx_a100(ranks // 8)
+        assert made.machine
         machine = replace(made.machine, nics=cards, nic=rate, network=network)
         return replace(made, machine=machine)
 
