@@ -5,8 +5,9 @@ Here you can list the `choices` that NCCL has for a verb, and name a version
 has for version 2.28; the rates follow from what an algorithm sends over a GPU's links
 and over the network cards of a server, both at once:
 
-- A *ring* visits each GPU and crosses to each server once in every channel, so links
-  and cards carry the same bytes.
+- A *ring* visits each GPU and crosses to each server once in every channel. It leaves
+  a server at another GPU each time, whose links it spares, so over several servers
+  links carry a little less than cards.
 - A *tree* is a chain inside each server and two binary trees over the servers, of which
   each carries half: a server sends once what it has with two servers, twice with more.
 - *NVLS* adds and copies in the switch inside a server (`multicast`). *NVLSTree* is a

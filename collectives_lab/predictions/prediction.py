@@ -30,8 +30,9 @@ MANY, FULL = 8, 512 * 2**20
 calls on more."""
 
 RARE = 1.4
-"""The factor where at most one published set is of such machines. Of racks and of RoCE,
-each predicted without its only set, four calls in five lay within it."""
+"""The factor where at most one published set is of such machines. Predicted without
+their only set, all calls of racks lay within it, and two in three of servers of
+Blackwell."""
 
 _PROTOCOLS = ("ll", "ll128", "simple")
 
