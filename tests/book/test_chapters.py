@@ -2036,6 +2036,10 @@ CLAIMS = {
         rates = [[round(100 * f(w, H100).mfu) for w in [*ways.values()][3:]]
                  for f in (st.step_time, st.forecast)]
         assert rates == [[75, 70, 64], [41, 42, 38]], "13.4, 13.8"
+        foreseen_ways = [st.forecast(w, H100) for w in [*ways.values()][3:]]
+        assert [round(f.high / f.seconds, 1) for f in foreseen_ways] == [2, 1.2, 1.2]
+        assert [w.zero == 3 and w.data > 128 for w in [*ways.values()][3:]] == [
+            True, False, False], "13.8"
         assert round(100 * st.step_time(ways["ZeRO-3"], H100).mfu) == 96
         whole, cut = (st.step_time(ways[name], H100) for name in ("DP", "ZeRO-1"))
         assert [round(100 * way.mfu) for way in (whole, cut)] == [96, 92]
