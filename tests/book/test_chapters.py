@@ -2407,9 +2407,6 @@ CLAIMS = {
         last_forward = max(n for n, work in enumerate(passes) if work.kind == "F")
         begun = {work.piece for work in passes[:last_forward] if work.kind == "B"}
         assert len(begun) == 8, "13.8: before forward passes end"
-        only_bubble = least.pipeline - least.tensor * 15 / 128
-        hidden_too = least.mfu * least.seconds / (least.computing + only_bubble)
-        assert round(100 * hidden_too) == 86, "13.8"
         by_first = of_inner.total - of_inner.gradients * 7 / 8
         assert np.isclose(by_first, peak_at_need(sums_once)), "13.8"
         gathers_again = all(w.regather for w in [*ways.values()][4:])
