@@ -88,7 +88,7 @@ def without(fold: str) -> Constants:
 
 
 def folds() -> list[str]:
-    """Return the folds of the scored calls, in the order of the table."""
+    """Return the folds of the calls, in the order of the table."""
     return list(dict.fromkeys(call.fold for call in calls()))
 
 

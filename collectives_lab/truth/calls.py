@@ -1,6 +1,6 @@
 """Published calls of verbs as inputs of a prediction, and what was measured.
 
-Here you can read the `calls` of the scored sets: a row of the table, the fabric and the
+Here you can read the `calls` of the sets with a fold: a row of the table, the fabric and the
 options that its source states, the bytes, and the seconds. What NCCL chose is no input,
 only what the source says was forced.
 """
@@ -106,7 +106,7 @@ SOURCES = {
     "nccl-652": _Source(_a100(4, 25e9, "InfiniBand"), "nccl 2.12"),
     "nccl-812-ring": _Source(_a100(8, 25e9, "InfiniBand"), "nccl 2.16"),
 }
-"""The scored sets of verbs. Versions that no source states are the newest known."""
+"""The sets of verbs with a fold. Versions that no source states are the newest known."""
 
 LARGE = 8 * 2**30
 """Bytes that are meant where a source says "large" (split.csv)."""
@@ -116,7 +116,7 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "GB/s": 1e9, "Gb/s": 1e9 / 8}
 
 @cache
 def calls() -> tuple[Call, ...]:
-    """Return the calls of all scored sets, in the order of the table."""
+    """Return the calls of all sets with a fold, in the order of the table."""
     return tuple(_call(row) for row in rows() if row.set in SOURCES)
 
 

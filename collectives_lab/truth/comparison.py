@@ -45,7 +45,7 @@ class Compared:
 
 @cache
 def compared() -> tuple[Compared, ...]:
-    """Return all calls of scored sets with their predictions, in the table's order."""
+    """Return all calls of sets with a fold with their predictions, as in the table."""
     return tuple(Compared(call, _predicted(call)) for call in calls())
 
 
@@ -91,7 +91,7 @@ def by_size(kind: str) -> dict[str, tuple[list[float], list[float]]]:
 
 
 def report() -> Table:
-    """Return the errors of all scored sets as a table, by kind of set."""
+    """Return the errors of all sets with a fold as a table, by kind of set."""
     rows = [
         [
             split()[name].kind,
@@ -109,10 +109,10 @@ def report() -> Table:
 
 
 def details(name: str) -> Table:
-    """Return each call of a scored set: measured, predicted, and the ratio."""
+    """Return each call of a set with a fold: measured, predicted, and the ratio."""
     some = [row for row in compared() if row.call.row.set == name]
     if not some:
-        raise ValueError(f"no scored set is named {name!r}; {_known()}")
+        raise ValueError(f"no set with predictions is named {name!r}; {_known()}")
     return table(
         ("verb", "bytes", "measured", "predicted", "ratio", "low", "high", "by"),
         *(
@@ -132,11 +132,11 @@ def details(name: str) -> Table:
 
 
 def _known() -> str:
-    names = [name for name, one in split().items() if one.scored]
+    names = [name for name, one in split().items() if one.fold]
     return f"there are {', '.join(names)}"
 
 
 def not_scored() -> Table:
-    """Return the sets that are not scored, with the reason."""
-    rows = [[s.set, s.machine, s.reason] for s in split().values() if not s.scored]
+    """Return the sets that are neither scored nor fitted, with the reason."""
+    rows = [[s.set, s.machine, s.reason] for s in split().values() if not s.fold]
     return table(("set", "machine", "why it is not scored"), *rows)

@@ -38,9 +38,10 @@ class Row:
 class Split:
     """A set of measurements: of one source and one machine.
 
-    kind: one of KINDS. fold: the sets that are left out
-    together where one of them is predicted; "" for a set that is not scored. reason:
-    why it is not scored, or what to know of its fold.
+    kind: one of KINDS. scored: whether bars hold for it, which was decided before the
+    first fit. fold: the sets that are left out together where one of them is predicted;
+    "" for a set that no constant is fitted to. reason: why it is not scored, or what to
+    know of its fold.
     """
 
     set: str
