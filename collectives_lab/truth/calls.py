@@ -1,8 +1,8 @@
 """Published calls of verbs as inputs of a prediction, and what was measured.
 
-Here you can read the `calls` of the sets with a fold: a row of the table, the fabric and the
-options that its source states, the bytes, and the seconds. What NCCL chose is no input,
-only what the source says was forced.
+Here you can read the `calls` of the sets with a fold: a row of the table, the fabric
+and the options that its source states, the bytes, and the seconds. What NCCL chose is
+no input, only what the source says was forced.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ SOURCES = {
     "nccl-652": _Source(_a100(4, 25e9, "InfiniBand"), "nccl 2.12"),
     "nccl-812-ring": _Source(_a100(8, 25e9, "InfiniBand"), "nccl 2.16"),
 }
-"""The sets of verbs with a fold. Versions that no source states are the newest known."""
+"""The sets of verbs with a fold. Versions that no source states are recent ones."""
 
 LARGE = 8 * 2**30
 """Bytes that are meant where a source says "large" (split.csv)."""
