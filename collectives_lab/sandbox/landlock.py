@@ -1,6 +1,6 @@
 """Landlock: from here on this process can open only the files it is given.
 
-It needs no privilege and cannot be undone. `restrict` also ends TCP, abstract Unix
+It needs no privilege and cannot be undone. A ruleset also ends TCP, abstract Unix
 sockets to and signals to processes outside, as far as this kernel's Landlock knows
 them (from its ABI 4 and 6), and makes every sealed process a domain of its own: none
 can trace another. Not covered, so seccomp's task: chmod, times, attributes, locks.
@@ -51,14 +51,14 @@ def abi() -> int:
         return 0
 
 
-def restrict(
+def ruleset(
     read: Sequence[Path], write: Sequence[Path] = (), listed: Sequence[Path] = ()
 ) -> int:
-    """Close all files to this thread but these and those beneath them; say the ABI.
+    """Return a descriptor of the rule that only these files, and those beneath, open.
 
     What is beneath `read` can be read, beneath `write` changed, and the names beneath
-    `listed` seen. Nothing can be executed. Costs about 3 µs a path. Raises OSError, so
-    ENOSYS where there is no Landlock.
+    `listed` seen. Nothing can be executed. Costs about 20 µs a path, so a server makes
+    one for all that it forks. Raises OSError, so ENOSYS where there is no Landlock.
     """
     version = abi()
     if not version:
@@ -67,7 +67,7 @@ def restrict(
     files |= sum(1 << bit for since, bit in _RIGHTS_SINCE.items() if version >= since)
     net, scopes = _TCP * (version >= 4), _SCOPES * (version >= 6)
     attributes = _Ruleset(files, net, scopes)
-    ruleset = syscall(_CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    made = syscall(_CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
     try:
         for paths, rights in (
             (read, _READ_FILE | _READ_DIR),
@@ -75,12 +75,18 @@ def restrict(
             (listed, _READ_DIR),
         ):
             for path in paths:
-                _allow(ruleset, path, rights & files)
-        no_new_privileges()
-        syscall(_RESTRICT, ruleset, 0)
-    finally:
-        os.close(ruleset)
-    return version
+                _allow(made, path, rights & files)
+    except BaseException:
+        os.close(made)
+        raise
+    return made
+
+
+def restrict(ruleset: int) -> None:
+    """Hold this thread to a ruleset for good, and close its descriptor."""
+    no_new_privileges()
+    syscall(_RESTRICT, ruleset, 0)
+    os.close(ruleset)
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:

@@ -72,28 +72,27 @@ def enter(
     keep: Sequence[int] = (),
     memory: int = MEMORY,
     cpu_seconds: int = 60,
-    read: Sequence[Path] | None = None,
     layers: Sequence[str] = LAYERS,
     root: str = "/",
+    readable: int | None = None,
 ) -> list[str]:
     """Seal this process for good; return the layers that this machine has not.
 
     Called in a forked rank while it has one thread. It keeps the descriptors `keep`
     only (each should be this rank's alone) and gets /dev/null for what it lacks of 0,
-    1, 2; it may take `memory` bytes more than it has and `cpu_seconds`, and can read
-    what is beneath `read`: read_paths() where it is left out, better asked for once in
-    the server. root: the folder that becomes its /, in a box that has one for ranks.
-    Raises SealError with the layer that failed. Costs about 3 ms.
+    1, 2; it may take `memory` bytes more than it has and `cpu_seconds`. root: the
+    folder that becomes its /, in a box that has one for ranks. readable: the server's
+    `ruleset(root)`, else the rank makes it itself. Raises SealError with the layer that
+    failed. Costs about 3 ms, and 20 µs for each readable path where it makes that.
     """
     missing = [name for name in layers if name in why_missing()]
     alone = os.geteuid() == 0 and not landlock.abi()  # only users keep files apart
+    rules = [] if readable is None else [readable]
     steps = {
-        "descriptors": lambda: _close_all_but(keep),
+        "descriptors": lambda: _close_all_but([*keep, *rules]),
         "limits": lambda: limits.apply(memory, cpu_seconds),  # reads /proc, so first
         "process": lambda: _of_this_process(root, alone),
-        "Landlock": lambda: landlock.restrict(
-            read_paths() if read is None else read, (Path(os.devnull),), python_paths()
-        ),
+        "Landlock": lambda: landlock.restrict(*rules or [ruleset()]),
         "seccomp": lambda: seccomp.restrict(traces=not alone),
     }
     left_out = {*LAYERS}.difference(layers).union(missing)
@@ -103,6 +102,19 @@ def enter(
         except (OSError, ValueError) as error:
             raise SealError(f"the rank could not be sealed: {name}: {error}") from error
     return missing
+
+
+def ruleset(root: str = "/") -> int:
+    """Return Landlock's ruleset of what ranks may open whose / is `root`.
+
+    They read `read_paths`, write to /dev/null and see the names of Python's modules.
+    Raises OSError where there is no Landlock.
+    """
+    read, write, listed = (
+        [Path(root, path.relative_to("/")) for path in paths]
+        for paths in (read_paths(), [Path(os.devnull)], python_paths())
+    )
+    return landlock.ruleset(read, write, listed)
 
 
 def why_missing() -> dict[str, str]:

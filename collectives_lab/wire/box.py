@@ -226,8 +226,8 @@ class Box:
             self._messages.append(message)
         return None
 
-    def _read(self) -> dict[str, Any]:
-        data = self.control.recv(server.LONGEST_MESSAGE)
+    def _read(self, flags: int = 0) -> dict[str, Any]:
+        data = self.control.recv(server.LONGEST_MESSAGE, flags)
         message = json.loads(data) if data else None
         if not isinstance(message, dict):
             raise ValueError("the server has ended")
@@ -241,17 +241,13 @@ class Box:
         """
         try:
             while True:
-                self.control.setblocking(False)
-                self._messages.append(self._read())
+                self._messages.append(self._read(socket.MSG_DONTWAIT))
         except BlockingIOError:
             pass
         except (OSError, ValueError):
             self.close()
             text = "it ended the box that it runs in"
             raise Broken(Failure("died", text)) from None
-        finally:
-            if self._started is not None:
-                self.control.setblocking(True)
         own_messages = [m for m in self._messages if m.get("job") == self._jobs]
         if any("over" in m for m in own_messages):
             raise Broken(Failure("cpu", f"more than {self._limit} s of CPU time"))

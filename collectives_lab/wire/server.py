@@ -79,7 +79,8 @@ class Server:
         self.control = control
         self.sealed = sealed
         self.root = root
-        self.readable = lockdown.read_paths()
+        has_landlock = sealed and "Landlock" not in lockdown.why_missing()
+        self.readable = lockdown.ruleset(root) if has_landlock else None
         self.checker = os.getppid()
         self.job: Job | None = None
         self.woken, wake = socket.socketpair()
@@ -176,8 +177,9 @@ class Server:
             sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
             memory, seconds = command["memory"], math.ceil(command["most"]) + 1
             if self.sealed:
+                held = (1, 2, fd)
                 lockdown.enter(
-                    (1, 2, fd), memory, seconds, self.readable, root=self.root
+                    held, memory, seconds, root=self.root, readable=self.readable
                 )
             elif linux.IS_LINUX:
                 limits.apply(memory, seconds)

@@ -326,9 +326,11 @@ def test_landlock_alone_closes_the_server(tmp_path: Path) -> None:
         ),
         (
             "from pathlib import Path\n"
-            "lockdown.enter([wire.fileno()], read=[Path('/no/such')])",
+            "lockdown.python_paths = lambda: [Path('/no/such')]\n"
+            "lockdown.enter([wire.fileno()])",
             "Landlock: [Errno 2]",
         ),
+        ("lockdown.enter([wire.fileno()], readable=60)", "Landlock: [Errno 9]"),
     ],
 )
 def test_a_layer_that_fails_is_an_error(

@@ -1362,6 +1362,23 @@ def test_only_what_a_program_speaks_of_is_imported(box: Box) -> None:
 # -- the box ---------------------------------------------------------------------------
 
 
+def test_a_rank_holds_only_its_own_descriptors(box: Box) -> None:
+    """Standard input, output and errors, and the wire: nothing of the server's."""
+    body = """
+def f():
+    held = []
+    for fd in range(1000):
+        try:
+            os.fstat(fd)
+            held.append(fd)
+        except OSError:
+            pass
+    return held
+"""
+    one, other = outcome_of(box, body, 2).results
+    assert one[:3] == other[:3] == [0, 1, 2] and len(one) == len(other) == 4
+
+
 def test_nothing_is_left_of_a_box() -> None:
     """Its processes end with it, ranks in a loop too, and no descriptor stays open."""
     before, others = set(os.listdir("/proc/self/fd")), psutil.Process().children()
