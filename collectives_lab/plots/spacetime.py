@@ -201,8 +201,9 @@ def _draw_bands(ax: Axes, rounds: Sequence[list[Bar]]) -> None:
         right = [(bar.end, y) for bar, y in sides]
         left = [(bar.begin, y) for bar, y in reversed(sides)]
         shapes.append(right + left)
-    color = (INK, 0.22)
-    ax.add_collection(PolyCollection(shapes, facecolor=color, zorder=1), autolim=False)
+    color = (INK, 0.22)  # also of the edge, so that no band is too thin to be seen
+    bands = PolyCollection(shapes, facecolor=color, edgecolor=color, lw=1, zorder=1)
+    ax.add_collection(bands, autolim=False)
 
 
 def _draw_bars(ax: Axes, seen: Scene) -> None:
