@@ -51,7 +51,7 @@ class Straggler:
         if self.late == 1:
             when = f"once, before its {place}"
         else:
-            when = f"before {self.late} of its {self.calls} calls, from its {place}, on"
+            when = f"before {self.late} of its {self.calls} calls, first its {place}"
         return (
             f"rank {self.rank} takes {format_seconds(self.seconds)} longer than the "
             f"median rank ({self.factor:.2f} times as long): {when}"
