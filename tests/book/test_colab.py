@@ -185,8 +185,8 @@ def test_the_site_asks_no_other_host() -> None:
 
 WANTED = ROOT / "tests" / "book" / "colab" / "requirements.txt"
 CONFINED = ROOT / "tests" / "book" / "colab" / "confined.py"
-CHAPTERS = [c for c in execution.chapters() if c.name[:2] in ("04", "05", "10", "14")]
-"""Those that keep ranks from cell to cell, show a widget, start programs, meet faults.
+CHAPTERS = [c for c in execution.chapters() if c.name[:2] in ("04", "10", "14")]
+"""They keep ranks from cell to cell and show a widget, start programs, meet faults.
 
 The others run in `test_chapters` only, with this project's versions.
 """
