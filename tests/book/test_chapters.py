@@ -1193,6 +1193,28 @@ CLAIMS = {
                    / best_schedule(RANKS, n) for name, n in at_sizes.items()}
         assert 5.7 < by_size["100 MB"] < 6 and 2 < by_size["1 GB"] < 2.5
         assert 1.1 < by_size["100 GB"] < 1 + 1 / 6
+        def slow_tree(slow, rank=0, begin=0.0, span=512):
+            # When all below this rank have the weights, the largest subtree first.
+            last = begin
+            while span:
+                if rank + span < RANKS:
+                    factor = 4 if slow in (rank, rank + span) else 1
+                    begin += factor * (ALPHA + WEIGHTS * BETA)
+                    below = slow_tree(slow, rank + span, begin, span // 2)
+                    last = max(last, begin, below)
+                span //= 2
+            return last
+        ends_at = [round(slow_tree(slow)) for slow in (None, 512, 999, 3)]
+        assert ends_at == [20, 80, 24, 26], "8.8: a slow machine"
+        assert round(8 + 9 * 8) == 80 and 9 == math.ceil(math.log2(RANKS)) - 1, "8.8"
+        m = round(WEIGHTS / segment)
+        arrived, order = np.zeros(m), np.arange(m)
+        for rank in range(RANKS - 1):
+            takes = (4 if 500 in (rank, rank + 1) else 1) * (ALPHA + segment * BETA)
+            arrived = takes * (order + 1) + np.maximum.accumulate(
+                arrived - takes * order)
+        assert round(arrived[-1], 1) == 8.9, "8.8: a slow machine in the chain"
+        assert 1 / 7 < seconds["chain"] / (WEIGHTS * BETA) - 1 < 1 / 5, "8.8: a sixth"
         assert round(best_schedule(RANKS, WEIGHTS), 2) == 2.03, "8.8"
         assert 3.7 < through_one[0] < 5 and 0.49 < directly[0] < 0.9
         assert 3 / 4 + math.ceil(math.log2(5)) == 3.75, "8.9: of S beta"
