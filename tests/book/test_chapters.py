@@ -1219,6 +1219,7 @@ CLAIMS = {
         ends_at = [round(slow_tree(slow)) for slow in (None, 512, 999, 3)]
         assert ends_at == [20, 80, 24, 26], "8.8: a slow machine"
         assert round(8 + 9 * 8) == 80 and 9 == math.ceil(math.log2(RANKS)) - 1, "8.8"
+        segment = math.sqrt(WEIGHTS * ALPHA / ((RANKS - 2) * BETA))
         m = round(WEIGHTS / segment)
         arrived, order = np.zeros(m), np.arange(m)
         for rank in range(RANKS - 1):
