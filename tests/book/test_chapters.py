@@ -2299,6 +2299,10 @@ CLAIMS = {
         near = [n for n, ratio in enumerate(late) if abs(np.log(ratio)) < 0.05]
         assert near == [0, 1, 2, 3, 4, 5, 6, 9, 11]
         assert abs(np.log(late))[near].max() < 0.05, "13.8"
+        by_paper = lab.truth.scores().values()
+        off = [round(one.error, 2) for one in by_paper]
+        assert (min(off), max(off)) == (0.02, 0.08), "13.8"
+        assert round(max(one.worst for one in by_paper), 2) == 0.40, "13.8"
         assert round(100 * (1 / late[7] - 1)) == 22, "13.8"
         assert st.PUBLISHED[7].strategy.world_size == 1536, "13.8"
         assert np.round(at_most).tolist() == [68, 40] and gaps[10:] == [1.0, 1.69]
