@@ -1961,6 +1961,14 @@ CLAIMS = {
         best_sizes = np.diff(sent_by[cuts[::-1]])
         assert len(best_sizes) == 9 and (np.diff(best_sizes) > 0).all(), "12.7"
         assert round(ready[cuts[-2]] / ms - at[1], 2) == 0, "12.7: as the bound's"
+        by_count = [[0.0] + 148 * [np.inf]]  # the end of so many buckets at best
+        for _ in range(11):
+            before = by_count[-1]
+            by_count.append([np.inf] + [min(max(before[j], ready[i]) + A_100
+                + (sent_by[i] - sent_by[j]) * b_100 for j in range(i))
+                for i in range(1, 149)])
+        later = [(ends[-1] - soonest[-1]) / ms for ends in by_count[7:]]
+        assert max(later[1:4]) < 0.01 < 0.1 < min(later[0], later[4]), "12.7"
         lost = soonest[-1] - at_best[1] * ms
         assert 4 / 5 * lost < 8 * A_100 < lost, "12.7: eight more latencies"
         (first_even, _), *_ = on_the_network(WAYS["even buckets"], A_100, b_100)
