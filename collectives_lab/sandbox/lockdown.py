@@ -83,19 +83,24 @@ def enter(
     1, 2; it may take `memory` bytes more than it has and `cpu_seconds`. root: the
     folder that becomes its /, in a box that has one for ranks. readable: the server's
     `ruleset(root)`, else the rank makes it itself. Raises SealError with the layer that
-    failed. Costs about 3 ms, and 20 µs for each readable path where it makes that.
+    failed. Costs about 3 ms, and 20 µs for each readable path where it makes it.
     """
     missing = [name for name in layers if name in why_missing()]
     alone = os.geteuid() == 0 and not landlock.abi()  # only users keep files apart
-    rules = [] if readable is None else [readable]
+    left_out = {*LAYERS}.difference(layers).union(missing)
+    if "Landlock" in left_out:
+        readable = None  # and closed with all others
     steps = {
-        "descriptors": lambda: _close_all_but([*keep, *rules]),
+        "descriptors": lambda: _close_all_but(
+            keep if readable is None else [*keep, readable]
+        ),
         "limits": lambda: limits.apply(memory, cpu_seconds),  # reads /proc, so first
         "process": lambda: _of_this_process(root, alone),
-        "Landlock": lambda: landlock.restrict(*rules or [ruleset()]),
+        "Landlock": lambda: landlock.restrict(
+            ruleset() if readable is None else readable
+        ),
         "seccomp": lambda: seccomp.restrict(traces=not alone),
     }
-    left_out = {*LAYERS}.difference(layers).union(missing)
     for name in [step for step in steps if step not in left_out]:
         try:
             steps[name]()

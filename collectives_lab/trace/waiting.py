@@ -51,7 +51,8 @@ class Straggler:
         if self.late == 1:
             when = f"once, before its {place}"
         else:
-            when = f"before {self.late} of its {self.calls} calls, first its {place}"
+            calls = f"{self.late} of its {self.calls} calls"
+            when = f"before {calls}, beginning with its {place}"
         return (
             f"rank {self.rank} takes {format_seconds(self.seconds)} longer than the "
             f"median rank ({self.factor:.2f} times as long): {when}"

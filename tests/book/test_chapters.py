@@ -375,7 +375,10 @@ CLAIMS = {
         by_half = [(computing_of[16] + at_16.seconds * f) / (
             computing_of[64] + at_64.seconds / f) for f in (1 / 1.5, 1.5)]
         assert [round(x, 2) for x in by_half] == [0.41, 1.43], "1.7"
-        assert 1 / (1 - 0.34) < 1.52, "1.7: of p4d, 34 % too fast"
+        on_p4d = [late / lab.predict(
+            "all_reduce", 2**30, lab.fabrics.cloud_p4d(n)).seconds
+            for n, late in ((2, 35.215e-3), (3, 64.782e-3), (4, 70.253e-3))]
+        assert 1.3 < min(on_p4d) and round(max(on_p4d), 1) == 1.5, "1.7: issue 527"
         assert round((computing_of[16] + at_16.low) / (
             computing_of[64] + at_64.high), 2) == 0.57, "1.7"
         divided = {n: [lab.predict(verb, 14e9, shared_card(n))

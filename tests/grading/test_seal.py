@@ -342,6 +342,17 @@ def test_a_layer_that_fails_is_an_error(
     assert complaint in text
 
 
+def test_a_ruleset_that_is_not_applied_is_closed(tmp_path: Path) -> None:
+    """Without Landlock among its layers a rank does not keep the descriptor either."""
+    code = (
+        "rules = lockdown.ruleset()\n"
+        "lockdown.enter([wire.fileno()], layers=['limits'], readable=rules)\n"
+        "os.fstat(rules)"
+    )
+    ((_, outcome, _),) = attempts("open", tmp_path, code)
+    assert outcome == ["OSError", errno.EBADF]
+
+
 @pytest.mark.parametrize(
     "missing, prelude",
     [

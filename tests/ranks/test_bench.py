@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import cloudpickle
@@ -487,6 +488,19 @@ def test_a_fit_is_never_negative(samples, complaint: str) -> None:
     """Where the data does not tell alpha or beta, that is said, with what to do."""
     with pytest.raises(ValueError, match=complaint):
         bench.fit(samples)
+
+
+def test_a_ping_pong_begins_warm() -> None:
+    """The first size is measured twice: fresh ranks share a core for a while."""
+    asked = []
+    with bench.rank_pool(2, "gloo", 60) as ranks:
+
+        def call(function, sweep, count: int) -> list[bench.Row]:
+            asked.append(count)
+            return ranks.call(function, sweep, count)
+
+        given = cli.samples(replace(ranks, call=call), sizes=[8, 64], iterations=1)
+    assert asked == [8, 8, 64] and [nbytes for nbytes, _ in given] == [8, 64]
 
 
 def test_ping_pong_is_what_a_fit_takes() -> None:
