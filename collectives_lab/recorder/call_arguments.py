@@ -65,7 +65,8 @@ class Call(NamedTuple):
     people. peer, root: ranks within the group, None where there is none. signature: a
     digest of what must be the same on every rank that takes part. splits: bytes to
     and from each rank of the group, for an all_to_all. waits: whether the caller waits
-    for the end before it goes on. on_cpu: whether the tensors are the CPU's.
+    for the end before it goes on. on_cpu: whether the tensors are the CPU's. timeout:
+    seconds that the caller allows, None if it does not say.
     """
 
     nbytes: int
@@ -79,6 +80,7 @@ class Call(NamedTuple):
     splits: tuple[tuple[int, ...], tuple[int, ...]] | None
     waits: bool
     on_cpu: bool
+    timeout: float | None
 
 
 def device_of(operator: Operator, args: tuple) -> int:
@@ -225,6 +227,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
     count = _count(shown)
     dtype = _dtype_name(shown[0].dtype) if shown else ""
     root = op.get(args, "root_rank")
+    milliseconds = op.get(args, "timeout", -1)
     if op.is_message:
         like: tuple = (count, dtype)
     else:
@@ -242,6 +245,7 @@ def _read(op: Operator, args: tuple, size: int, reduce_op: str) -> Call:
         _splits(op, args, inputs, outputs, size) if op.verb == "all_to_all" else None,
         not op.get(args, "async_op", True),
         on_cpu,
+        milliseconds / 1000 if milliseconds >= 0 else None,
     )
 
 

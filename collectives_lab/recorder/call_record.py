@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from collectives_lab.deadlock import Waiting
@@ -49,6 +49,9 @@ class Record:
     """One call while it is under way; `row` makes the event of it.
 
     Its times are the host's; with `stamps` the GPU's, as soon as it has come by.
+
+    peer: its rank in the world. None for a collective, and for a recv from any rank
+    until it has ended.
     """
 
     op: str
@@ -56,22 +59,26 @@ class Record:
     group: Group
     where: tuple[str, int] | None
     variant: str
-    issued: float = field(default_factory=now)
+    issued: float
+    thread: int
+    peer: int | None
     waited: float | None = None
     completed: float | None = None
     stamps: Stamps | None = None
     key: int = 0
     number: int = 0
-    thread: int = 0
-    peer: int | None = field(init=False)
-    root: int | None = field(init=False)
-    timeout: float = field(init=False)
 
-    def __post_init__(self) -> None:
-        call, ranks = self.call, self.group.ranks
-        self.peer = None if call.peer is None else ranks[call.peer]
-        self.root = None if call.root is None else ranks[call.root]
-        self.timeout = self.group.timeout
+    @property
+    def root(self) -> int | None:
+        """The rank in the world from or to which a collective goes, if it has one."""
+        root = self.call.root
+        return None if root is None else self.group.ranks[root]
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which the library ends the call by an error."""
+        own = self.call.timeout
+        return self.group.timeout if own is None else own
 
     @property
     def blocks(self) -> bool:

@@ -119,12 +119,9 @@ class Recorder:
         call = call_arguments.describe(op, args, len(group.ranks), reduce_op)
         if not op.is_announced and call_site.waits(sys._getframe(1).f_back):
             call = call._replace(waits=True)
-        record = Record(op.verb, call, group, where, variant, issued)
-        self._check_peer(record)
-        record.thread = threading.get_ident()
-        milliseconds = op.get(args, "timeout", -1)
-        if milliseconds >= 0:
-            record.timeout = milliseconds / 1000
+        peer = None if call.peer is None else self._peer(op, group, call.peer)
+        thread = threading.get_ident()
+        record = Record(op.verb, call, group, where, variant, issued, thread, peer)
         self.records.append(record)
         self._post(record)
         if op.name == "monitored_barrier_":
@@ -161,12 +158,15 @@ class Recorder:
                 self._note_end(work, record)
         return result
 
-    def _check_peer(self, record: Record) -> None:
-        if record.peer == self.rank and not record.group.on_nccl:
+    def _peer(self, op: Operator, group: Group, peer: int) -> int:
+        """Return the rank in the world of a peer, which is no rank's own."""
+        rank = group.ranks[peer]
+        if rank == self.rank and not group.on_nccl:
             raise ValueError(
-                f"{record.op}: rank {self.rank} cannot send to itself or receive from "
-                "itself; the value is there already, so copy it"
+                f"{op.verb}: rank {rank} cannot send to itself or receive from itself; "
+                "the value is there already, so copy it"
             )
+        return rank
 
     def _note_end_on_stream(
         self, stamps: cuda_timing.Stamps, pg: Any, result: Any
@@ -209,10 +209,12 @@ class Recorder:
         self.step()
         if record.where:
             self.board.line[self.rank] = record.where[1]
-        left = [(record.key, record.call.signature)] if record.key else []
-        if record.call.splits is not None:
-            left += self.counts.parts(record)
-        if not all(self.board.meet(self.rank, *each) for each in left):
+        key, call = record.key, record.call
+        agrees = not key or self.board.meet(self.rank, key, call.signature)
+        if call.splits is not None:
+            parts = self.counts.parts(record)
+            agrees = agrees and all(self.board.meet(self.rank, *part) for part in parts)
+        if not agrees:
             self.on_mismatch(record)
             raise Mismatched(record)
 

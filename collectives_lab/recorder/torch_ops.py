@@ -59,7 +59,7 @@ _VERBS = {
 """Operator -> the verb in torch's spelling, and the function that calls it."""
 
 
-_NUMBERS = ("dst", "src", "root_rank", "tag", "async_op")
+_NUMBERS = ("dst", "src", "root_rank", "tag", "async_op", "timeout")
 
 _ARGUMENTS = {
     "in": ("input_tensors", "input_tensor", "input_list", "inputs", "input"),
