@@ -87,7 +87,7 @@ def crossings(
 ) -> list[tuple[float, float, str]]:
     """Return the crossings: bytes, seconds, and the algorithm fastest from there.
 
-    Between two sizes the curves are taken as straight in the logarithms of both.
+    Between two sizes the curves are taken as straight, as alpha + beta S is.
     """
     if len(lines) < 2:
         return []
@@ -98,15 +98,13 @@ def crossings(
         old, new = best[i], best[i + 1]
         if min(old, new) < 0:
             continue
-        with np.errstate(divide="ignore"):
-            behind, ahead = np.log(times[new, i : i + 2] / times[old, i : i + 2])
+        behind, ahead = times[new, i : i + 2] - times[old, i : i + 2]
         if np.isfinite(behind - ahead):
             part, line = behind / (behind - ahead), times[old, i : i + 2]
         else:  # one of them has no time at one of the sizes
             part, line = 1.0, times[new, i + 1].repeat(2)
         size, seconds = (
-            np.exp(np.interp(part, [0, 1], np.log(values)))
-            for values in (sizes[i : i + 2], line)
+            np.interp(part, [0, 1], values) for values in (sizes[i : i + 2], line)
         )
         crossed.append((float(size), float(seconds), names[new]))
     return crossed

@@ -12,17 +12,17 @@ function fastest(curves, alike) {
 }
 
 // Where the fastest changes, `[size, seconds, number]`: between two sizes the curves
-// are taken as straight in the logarithms of both.
+// are taken as straight, as alpha + beta S is.
 function crossings(sizes, curves, alike) {
   const best = fastest(curves, alike), crossed = [];
   for (let i = 0; i + 1 < sizes.length; i++) {
     const [old, next] = [curves[best[i]], curves[best[i + 1]]];
     if (!old || !next || old === next) continue;
-    const behind = Math.log(next[i] / old[i]), ahead = Math.log(next[i + 1] / old[i + 1]);
+    const behind = next[i] - old[i], ahead = next[i + 1] - old[i + 1];
     // Where one of them has no time at one of the sizes, the other begins to win.
     const meet = Number.isFinite(behind - ahead);
     const part = meet ? Math.min(1, Math.max(0, behind / (behind - ahead))) : 1;
-    const between = (list) => list[i] ** (1 - part) * list[i + 1] ** part;
+    const between = (list) => list[i] + part * (list[i + 1] - list[i]);
     crossed.push([between(sizes), meet ? between(old) : next[i + 1], best[i + 1]]);
   }
   return crossed;

@@ -7,11 +7,13 @@ function ratioNow(data, at) {
   const value = (key) => data.knobs.find((knob) => knob.key === key).values[at[key]];
   const world = value("ranks"), here = data.worlds.indexOf(world);
   // On more ranks each has less of the same batch, or as much as a rank has here. With
-  // the same batch the ranks break even where both curves of seconds meet.
+  // the same batch the ranks break even where both curves of seconds meet, which are
+  // straight in 1/P but for the latency.
   const gammas = [moved.map((s, i) => s / compute[i]), moved.map((s) => s / compute[here])];
+  const met = crossings(data.worlds.map((P) => 1 / P), [compute, moved], data.alike)[0];
   return {
     compute: compute[here], moved: moved[here], gammas, world,
-    even: crossings(data.worlds, [compute, moved], data.alike)[0]?.[0] ?? null,
+    even: met ? 1 / met[0] : null,
     local: value("tokens") / world, alpha: value("alpha"),
   };
 }

@@ -177,9 +177,11 @@ class RatioExplorer(page.Explorer):
         them.
         """
         compute, moved = self.seconds(self.worlds, self.tokens.value / self.worlds)
-        meet = crossings(self.worlds, {"computing": compute, "communicating": moved})
+        # Both are straight in 1/P but for the latency.
+        halves = {"computing": compute, "communicating": moved}
+        meet = crossings(1 / self.worlds, halves)
         if meet:
-            return number(float(f"{meet[0][0]:.2g}"))
+            return number(float(f"{1 / meet[0][0]:.2g}"))
         is_over = moved[-1] >= compute[-1]
         return "fewer than 2" if is_over else f"more than {number(self.worlds[-1])}"
 

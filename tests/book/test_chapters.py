@@ -2311,8 +2311,7 @@ CLAIMS = {
         assert near == [0, 1, 2, 3, 4, 5, 6, 9, 11]
         assert abs(np.log(late))[near].max() < 0.05, "13.8"
         by_paper = lab.truth.scores().values()
-        off = [round(one.error, 2) for one in by_paper]
-        assert (min(off), max(off)) == (0.02, 0.08), "13.8"
+        assert 0.08 < max(one.error for one in by_paper) <= 0.09, "13.8"
         assert round(max(one.worst for one in by_paper), 2) == 0.40, "13.8"
         assert round(100 * (1 / late[7] - 1)) == 22, "13.8"
         assert st.PUBLISHED[7].strategy.world_size == 1536, "13.8"

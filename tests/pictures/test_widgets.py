@@ -568,7 +568,7 @@ def test_the_crossings_are_those_of_the_formulas(script):
     place = json.dumps(at(explorer))
     ((size, seconds, winner),) = script(f"state(data, {place}).changes", explorer.data)
     exact = (14 - 3) * 5e-6 / ((3 - 1.75) * 1e-10)
-    assert winner == 0 and abs(size / exact - 1) < 0.01
+    assert winner == 0 and size == pytest.approx(exact)
     lines = {
         name: f(8, explorer.sizes, 5e-6, 1e-10) for name, f in explorer.costs.items()
     }
