@@ -121,7 +121,7 @@ def _name(path: Path) -> str:
 def chapter_page(
     execution: Execution, targets: crosslinks.Targets | None = None
 ) -> NotebookNode:
-    """Return an executed chapter as a page shows it, with a last line about its run.
+    """Return an executed chapter as a page shows it, with a last line on how to run it.
 
     targets: what its words can link to; nothing if left out.
     """
@@ -130,11 +130,8 @@ def chapter_page(
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info["pygments_lexer"] = "chapter"
     path = execution.chapter.relative_to(ROOT).as_posix()
-    ran = f"Executed in {execution.seconds:.0f} s"
-    text = (
-        f"{ran if execution.seconds else 'Not executed'}. To run it yourself: "
-        f"`make lab`, then `{path}`."
-    )
+    ran = "" if execution.seconds else "Not executed. "
+    text = f"{ran}To run it yourself: `make lab`, then `{path}`."
     if execution.answers:
         below = nbformat.from_dict(execution.answers).cells
         notebook.cells = with_answers(notebook.cells, below)
