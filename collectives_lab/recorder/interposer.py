@@ -159,7 +159,7 @@ class Recorder:
         return result
 
     def _peer(self, op: Operator, group: Group, peer: int) -> int:
-        """Return the rank in the world of a peer, which is no rank's own."""
+        """Return a peer's rank in the world; raise ValueError if it is this rank."""
         rank = group.ranks[peer]
         if rank == self.rank and not group.on_nccl:
             raise ValueError(
